@@ -1,0 +1,1 @@
+"""Source formats of captioned images, each read into one Manifest."""

@@ -1,0 +1,250 @@
+"""The manifest: which images a dataset has, with their ids, files, splits and captions.
+
+`manifest.jsonl` holds one line an image; `dataset.json`, written last, says where the images
+lie and guards the manifest by its SHA-256. Everything downstream is joined by the ids here.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pipeline.canonical import canonical_json, sha256_of_file, write_json, write_text
+from pipeline.errors import PipelineError
+
+MANIFEST_FILE = "manifest.jsonl"
+DATASET_FILE = "dataset.json"
+_SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+class DatasetError(PipelineError):
+    """A dataset, or a source file that one is made from, is not as its format says."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageEntry:
+    """One image.
+
+    Attributes
+    ----------
+    id : the image's name in every later file, unique in its dataset.
+    file : path relative to the dataset's image root, with forward slashes.
+    split : "train", "val", "test" or another name of the source.
+    captions : the captions in the source's order, all of them.
+    """
+
+    id: str
+    file: str
+    split: str
+    captions: tuple[str, ...]
+
+    @property
+    def caption_ids(self) -> tuple[str, ...]:
+        """`<image id>#<k>` for each caption, k from 0."""
+        return tuple(f"{self.id}#{k}" for k in range(len(self.captions)))
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The images of a dataset in their fixed order.
+
+    Attributes
+    ----------
+    name : the dataset's name.
+    image_root : the folder that every entry's `file` is relative to.
+    entries : the images; row order of every feature file made from this dataset.
+    licence, source : who may use the images and captions, and where they came from.
+    notes : facts of the preparation worth keeping (JSON values), such as images left out.
+
+    Raises
+    ------
+    DatasetError
+        Repeated ids, ids or files that leave the image root, control characters, empty
+        captions, unusable split names, or no image at all.
+    """
+
+    name: str
+    image_root: Path
+    entries: tuple[ImageEntry, ...]
+    licence: str
+    source: str
+    notes: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        if not self.entries:
+            raise DatasetError(f"dataset {self.name!r} has no image: at least one was expected")
+        repeated = [i for i, n in Counter(e.id for e in self.entries).items() if n > 1]
+        if repeated:
+            raise DatasetError(
+                f"dataset {self.name!r}: {len(repeated)} ids occur more than once, first "
+                f"{repeated[:5]}; every image needs an id of its own"
+            )
+        for entry in self.entries:
+            _check_entry(entry)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of images in each split, in order of first appearance."""
+        return dict(Counter(e.split for e in self.entries))
+
+    def select(self, split: str | None = None) -> tuple[ImageEntry, ...]:
+        """Return the images of one split, or all of them, in manifest order.
+
+        Raises
+        ------
+        DatasetError
+            The dataset has no such split.
+        """
+        if split is None:
+            return self.entries
+        if split not in self.counts:
+            raise DatasetError(
+                f"dataset {self.name!r} has no split {split!r}; it has "
+                + ", ".join(f"{s} ({n} images)" for s, n in self.counts.items())
+            )
+        return tuple(e for e in self.entries if e.split == split)
+
+    def write(self, folder: Path) -> None:
+        """Write `manifest.jsonl` and then `dataset.json` into `folder`."""
+        lines = [
+            canonical_json(
+                {"id": e.id, "file": e.file, "split": e.split, "captions": list(e.captions)}
+            )
+            for e in self.entries
+        ]
+        manifest = folder / MANIFEST_FILE
+        write_text(manifest, "\n".join(lines) + "\n")
+        root = os.path.relpath(self.image_root.resolve(), folder.resolve())
+        write_json(
+            folder / DATASET_FILE,
+            {
+                "name": self.name,
+                "image_root": PurePosixPath(Path(root)).as_posix(),
+                "counts": self.counts,
+                "images": len(self.entries),
+                "captions": sum(len(e.captions) for e in self.entries),
+                "manifest_sha256": sha256_of_file(manifest),
+                "licence": self.licence,
+                "source": self.source,
+                "notes": self.notes,
+            },
+        )
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and check a dataset folder that `Manifest.write` made.
+
+    Raises
+    ------
+    DatasetError
+        A file is missing, damaged, or the manifest is not the one that `dataset.json` guards.
+    """
+    described, manifest = folder / DATASET_FILE, folder / MANIFEST_FILE
+    for path in (described, manifest):
+        if not path.is_file():
+            raise DatasetError(
+                f"{path} not found: {folder} is no prepared dataset; run `pipeline prepare` first"
+            )
+    try:
+        facts = json.loads(described.read_text(encoding="utf-8"))
+        digest = facts["manifest_sha256"]
+        if sha256_of_file(manifest) != digest:
+            raise DatasetError(
+                f"{manifest} is not the file that {described} describes (its SHA-256 is not "
+                f"{digest[:16]}...): it was changed, or its preparation was interrupted; run "
+                "`pipeline prepare` again"
+            )
+        rows = [json.loads(line) for line in manifest.read_text(encoding="utf-8").splitlines()]
+        return Manifest(
+            name=facts["name"],
+            image_root=Path(os.path.normpath(folder.resolve() / facts["image_root"])),
+            entries=tuple(
+                ImageEntry(r["id"], r["file"], r["split"], tuple(r["captions"])) for r in rows
+            ),
+            licence=facts["licence"],
+            source=facts["source"],
+            notes=facts["notes"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DatasetError(
+            f"{described} or {manifest} is damaged ({error!r}); run `pipeline prepare` again"
+        ) from error
+
+
+def check_relative(path: str) -> str | None:
+    """Return what is wrong with `path` as a path below a root, or None if nothing is.
+
+    The check is lexical, so it needs no file system: no absolute path, no `..`, no backslash,
+    no control character.
+    """
+    if not path or path != path.strip():
+        return "is empty or has blanks at an end"
+    if not path.isprintable():
+        return "has control characters"
+    if "\\" in path:
+        return "has a backslash (use forward slashes)"
+    parts = PurePosixPath(path)
+    if parts.is_absolute() or ".." in parts.parts or re.match(r"[A-Za-z]:", path):
+        return "leaves the image root"
+    return None
+
+
+def check_counts(name: str, counts: dict[str, int], expected: dict[str, int]) -> None:
+    """Assert the number of images in each split named in `expected`.
+
+    Raises
+    ------
+    DatasetError
+        A split has another number of images; all splits that differ are named.
+    """
+    wrong = [
+        f"{split}: {counts.get(split, 0)} found, {number} expected"
+        for split, number in expected.items()
+        if counts.get(split, 0) != number
+    ]
+    if wrong:
+        raise DatasetError(
+            f"dataset {name!r} has other counts than expected ({'; '.join(wrong)}); check that the "
+            "download is whole, or state the counts that you mean with --expect SPLIT=COUNT"
+        )
+
+
+def split_by_hash(ids: Iterable[str], fractions: dict[str, float]) -> dict[str, str]:
+    """Give each id a split by the SHA-256 of the id, so that adding images moves none.
+
+    Parameters
+    ----------
+    ids : image ids.
+    fractions : split name to its share; the shares sum to 1.
+    """
+    bounds: list[tuple[float, str]] = []
+    total = 0.0
+    for split, share in fractions.items():
+        total += share
+        bounds.append((total, split))
+    chosen = {}
+    for image_id in ids:
+        u = int.from_bytes(hashlib.sha256(image_id.encode()).digest()[:8], "big") / 2**64
+        chosen[image_id] = next((s for bound, s in bounds if u < bound), bounds[-1][1])
+    return chosen
+
+
+def _check_entry(entry: ImageEntry) -> None:
+    for what, text in (("id", entry.id), ("file", entry.file)):
+        if fault := check_relative(text):
+            raise DatasetError(
+                f"image {entry.id!r}: its {what} {text!r} {fault}; ids and files must stay below "
+                "the image root"
+            )
+    if not _SPLIT.fullmatch(entry.split):
+        raise DatasetError(
+            f"image {entry.id!r}: split {entry.split!r} is no plain name (letters, digits, _ . -)"
+        )
+    for k, caption in enumerate(entry.captions):
+        if not caption.strip() or "\n" in caption or "\x00" in caption:
+            raise DatasetError(f"image {entry.id!r}: caption {k} is empty or has a line break")

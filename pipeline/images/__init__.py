@@ -1,0 +1,1 @@
+"""Images to feature rows: decode, resize and crop, backbones, the extraction loop."""

@@ -1,0 +1,1 @@
+"""Embedding files, exact ranks by id and Recall@K."""

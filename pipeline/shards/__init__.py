@@ -1,0 +1,1 @@
+"""Feature shards: planned, written, checked and read by id."""

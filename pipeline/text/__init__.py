@@ -1,0 +1,1 @@
+"""Captions to feature rows: tokens, word vectors, sentence encoders."""
