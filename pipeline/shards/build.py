@@ -1,0 +1,323 @@
+"""Building a feature set: resume what is sound, keep finished rows, publish whole shards.
+
+Rows gather in a work folder beside the output. Every few seconds they are put down as a
+*piece*, a small shard of its own; when the last row of a shard has come, its pieces become
+that shard. Finished shards are moved to the output and `index.json` is written last. What a
+killed run leaves is checked, row by row, before it is trusted, and the bytes of the result do
+not depend on where it was killed.
+"""
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from pipeline.canonical import sha256_of_json
+from pipeline.shards.format import (
+    DamagedShard,
+    FeatureHeader,
+    OtherShard,
+    RowBlock,
+    ShardEntry,
+    ShardError,
+    ShardFile,
+    write_shard,
+)
+from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
+from pipeline.shards.plan import ShardPlan, Span, default_rows_per_shard
+
+WORK_FOLDER = ".work"
+PIECE_SECONDS = 20.0
+PIECE_BYTES = 1 << 26
+
+
+class ShardBuild:
+    """One feature set in the making; use it as a context manager.
+
+    Attributes
+    ----------
+    work : the folder of unfinished work, `.work/<name>-<fingerprint>` beside the output.
+    damaged : what was found damaged and will be made again, one text each.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        header: FeatureHeader,
+        ids: Sequence[str],
+        rows_per_shard: int | None = None,
+        compress: bool = False,
+    ) -> None:
+        """Plan the shards; nothing is touched before the context is entered.
+
+        Parameters
+        ----------
+        out : folder of the finished shards.
+        header : attributes of the feature set.
+        ids : all row ids in order.
+        rows_per_shard : default: as many as make a shard of about 0.5-1 GiB.
+        compress : see `write_shard`.
+
+        Raises
+        ------
+        PlanError
+            No rows.
+        """
+        if rows_per_shard is None:
+            rows_per_shard = default_rows_per_shard(header.row_bytes)
+        self.plan = ShardPlan(len(ids), rows_per_shard)
+        self._out, self._header, self._ids, self._compress = out, header, list(ids), compress
+        fingerprint = sha256_of_json(
+            [header.attributes(), header.dtype, list(ids), rows_per_shard, compress]
+        )
+        self._parent = out.absolute().parent / WORK_FOLDER
+        self.work = self._parent / f"{out.name}-{fingerprint[:16]}"
+        self.damaged: list[str] = []
+        self._done: dict[int, tuple[Path, ShardEntry]] = {}
+        self._next_row: dict[int, int] = {}
+        self._pieces: dict[int, list[Path]] = {}
+        self._buffer: list[RowBlock] = []
+        self._buffer_shard = 0
+        self._last_piece = time.monotonic()
+        self._lock: int | None = None
+
+    def __enter__(self) -> "ShardBuild":
+        """Lock the output, then find out what is already there.
+
+        Raises
+        ------
+        OtherShard
+            The output holds another feature set, or the same with other rows.
+        ShardError
+            Another process is writing the same output.
+        """
+        self.work.mkdir(parents=True, exist_ok=True)
+        self._acquire()
+        try:
+            self._refuse_other_set()
+            for leftover in self.work.glob("*.part"):
+                leftover.unlink()
+            for shard in range(self.plan.shards):
+                self._resume(shard)
+            self._require_space()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Put down finished rows as a piece, so that an interrupted run loses none."""
+        try:
+            if self._buffer:
+                self._put_down_piece()
+        finally:
+            # Only empty folders go: kept work keeps its folder.
+            with suppress(OSError):
+                self.work.rmdir()
+            self._release()
+
+    @property
+    def rows_done(self) -> int:
+        """Rows that need no more work."""
+        return self.plan.rows - sum(len(span) for span in self.pending())
+
+    def other_work(self) -> list[Path]:
+        """Return work folders of unfinished runs on this output with other settings."""
+        return sorted(p for p in self._parent.glob(f"{self._out.name}-*") if p != self.work)
+
+    def pending(self) -> list[Span]:
+        """Return the spans of rows still to be computed, in order, none across two shards."""
+        spans = []
+        for shard in range(self.plan.shards):
+            span = self.plan.span(shard)
+            start = self._next_row.get(shard, span.start)
+            if shard not in self._done and start < span.stop:
+                spans.append(Span(start, span.stop))
+        return spans
+
+    def append(self, first_row: int, block: RowBlock) -> None:
+        """Add finished rows; they must be the next pending ones and lie in one shard.
+
+        Raises
+        ------
+        ShardError
+            The rows are out of turn, or hold values that cannot be stored.
+        """
+        shard = self.plan.shard_of(first_row)
+        span = self.plan.span(shard)
+        expected = self._next_row.get(shard, span.start)
+        if first_row != expected or first_row + len(block) > span.stop:
+            raise ShardError(
+                f"rows {first_row} to {first_row + len(block) - 1} came out of turn: shard "
+                f"{shard} waits for row {expected} and ends before row {span.stop}"
+            )
+        self._buffer.append(block)
+        self._buffer_shard = shard
+        self._next_row[shard] = first_row + len(block)
+        held = sum(len(b) for b in self._buffer) * self._header.row_bytes
+        if self._next_row[shard] == span.stop:
+            self._finish(shard)
+        elif held >= PIECE_BYTES or time.monotonic() - self._last_piece >= PIECE_SECONDS:
+            self._put_down_piece()
+
+    def publish(self) -> FeatureIndex:
+        """Move all shards to the output, write `index.json` and remove the work folder.
+
+        Raises
+        ------
+        ShardError
+            Rows are still pending.
+        """
+        if pending := self.pending():
+            raise ShardError(
+                f"{self._out}: rows {pending[0].start} to {pending[0].stop - 1} are not done yet"
+            )
+        self._out.mkdir(parents=True, exist_ok=True)
+        index = FeatureIndex(
+            self._header,
+            self.plan.rows_per_shard,
+            tuple(self._done[shard][1] for shard in range(self.plan.shards)),
+        )
+        published = (self._out / INDEX_FILE).is_file() and all(
+            path.parent == self._out for path, _ in self._done.values()
+        )
+        if published and read_index(self._out).shards == index.shards:
+            return read_index(self._out)
+        for path, entry in self._done.values():
+            path.replace(self._out / entry.file)
+        index.write(self._out)
+        shutil.rmtree(self.work)
+        return index
+
+    def _require_space(self) -> None:
+        rows = sum(len(span) for span in self.pending())
+        # A shard lies beside its pieces while it is put together.
+        most = min(rows, self.plan.rows_per_shard)
+        needed, free = (rows + most) * self._header.row_bytes, shutil.disk_usage(self.work).free
+        if needed > free:
+            raise ShardError(
+                f"{rows} rows of {self._header.row_bytes} bytes need {needed / 1e9:.2f} GB beside "
+                f"{self._out}, and {free / 1e9:.2f} GB are free; make room or give another --out"
+            )
+
+    def _refuse_other_set(self) -> None:
+        remedy = f"; give another --out, or remove {self._out} if those features may go"
+        names = {self.plan.file_name(shard) for shard in range(self.plan.shards)}
+        strangers = sorted(p.name for p in self._out.glob("shard-*.h5") if p.name not in names)
+        if strangers:
+            raise OtherShard(
+                f"{self._out} holds {strangers[0]}, which is none of the {len(names)} shards of "
+                f"{self.plan.rows_per_shard} rows asked for{remedy}"
+            )
+        if not (self._out / INDEX_FILE).is_file():
+            return
+        found = read_index(self._out)
+        if found.header.recipe_hash != self._header.recipe_hash:
+            raise OtherShard(
+                f"{self._out} holds features of recipe {found.header.recipe.get('name')!r} with "
+                f"weights {found.header.weights!r} (hash {found.header.recipe_hash}), not of "
+                f"{self._header.recipe.get('name')!r} with {self._header.weights!r} (hash "
+                f"{self._header.recipe_hash}){remedy}"
+            )
+        if (found.rows, found.rows_per_shard) != (self.plan.rows, self.plan.rows_per_shard):
+            raise OtherShard(
+                f"{self._out} holds {found.rows} rows in shards of {found.rows_per_shard}, not "
+                f"{self.plan.rows} in shards of {self.plan.rows_per_shard}{remedy}"
+            )
+
+    def _resume(self, shard: int) -> None:
+        span = self.plan.span(shard)
+        name = self.plan.file_name(shard)
+        for path in (self.work / name, self._out / name):
+            if path.is_file():
+                try:
+                    file = ShardFile(path)
+                    file.require(self._header, self._ids[span.start : span.stop])
+                    self._done[shard] = (path, file.inspect(span.start))
+                    return
+                except DamagedShard as error:
+                    self.damaged.append(str(error))
+                except OtherShard as error:
+                    raise OtherShard(
+                        f"{error}; give another --out, or remove {path.parent} if it may go"
+                    ) from error
+        row = span.start
+        pieces = []
+        for path, start, stop in self._piece_files(shard):
+            try:
+                if start != row:
+                    raise DamagedShard(f"{path}: rows {row} to {start - 1} before it are lost")
+                file = ShardFile(path)
+                file.require(self._header, self._ids[start:stop])
+                file.inspect(start)
+                pieces.append(path)
+                row = stop
+            except (DamagedShard, OtherShard) as error:
+                self.damaged.append(str(error))
+                path.unlink()
+        self._pieces[shard] = pieces
+        self._next_row[shard] = row
+        if row == span.stop:
+            self._finish(shard)
+
+    def _piece_files(self, shard: int) -> list[tuple[Path, int, int]]:
+        found = []
+        for path in self.work.glob(f"piece-{shard:05d}-*.h5"):
+            start, stop = (int(part) for part in path.stem.split("-")[2:])
+            found.append((path, start, stop))
+        return sorted(found, key=lambda item: item[1])
+
+    def _put_down_piece(self) -> None:
+        rows = sum(len(block) for block in self._buffer)
+        shard = self._buffer_shard
+        stop = self._next_row[shard]
+        path = self.work / f"piece-{shard:05d}-{stop - rows:09d}-{stop:09d}.h5"
+        write_shard(path, self._header, self._ids[stop - rows : stop], self._buffer, 0, 1)
+        self._pieces.setdefault(shard, []).append(path)
+        self._buffer = []
+        self._last_piece = time.monotonic()
+
+    def _finish(self, shard: int) -> None:
+        span = self.plan.span(shard)
+        path = self.work / self.plan.file_name(shard)
+        pieces = self._pieces.get(shard, [])
+
+        def blocks() -> Iterator[RowBlock]:
+            for piece in pieces:
+                yield from ShardFile(piece).blocks()
+            yield from self._buffer
+
+        ids = self._ids[span.start : span.stop]
+        write_shard(path, self._header, ids, blocks(), shard, self.plan.shards, self._compress)
+        self._buffer = []
+        self._done[shard] = (path, ShardFile(path).inspect(span.start))
+        for piece in pieces:
+            piece.unlink()
+        self._last_piece = time.monotonic()
+
+    def _acquire(self) -> None:
+        lock = os.open(self._parent / f"{self._out.name}.lock", os.O_CREAT | os.O_RDWR)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(lock)
+            raise ShardError(
+                f"another process is writing {self._out}; wait until it has ended, or give "
+                "another --out"
+            ) from error
+        self._lock = lock
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+

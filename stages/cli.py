@@ -1,0 +1,57 @@
+"""The console script `pipeline`: a click group whose commands are loaded when they are called."""
+
+import importlib
+
+import click
+
+from pipeline import __version__
+from stages.console import run
+
+COMMANDS = {
+    "prepare": "Read or draw captioned images into a dataset.",
+    "extract": "Turn images into feature shards.",
+    "text": "Turn captions into feature shards.",
+    "train": "Fit an experiment's head on the training split.",
+    "embed": "Embed a split with a trained head.",
+    "evaluate": "Rank an embedding file and write its Recall@K.",
+    "report": "Join the recall tables of all experiments.",
+    "shards": "Say what is in a folder of shards, or check it.",
+    "recipes": "List the image recipes, or print one.",
+}
+
+
+class CommandGroup(click.Group):
+    """Commands by module name, so that `pipeline --help` need not import torch."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the data flow."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import the command's module and return its command of the same name."""
+        if name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"stages.{name}"), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table of commands without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=CommandGroup)
+@click.version_option(__version__, prog_name="pipeline")
+def cli() -> None:
+    """Features and embeddings for captioned images, with ids beside every row.
+
+    \b
+    Example:
+      pipeline prepare scenes --images 600 --seed 0 --out data/scenes
+      pipeline extract --backbone efficientnet-lite0 --dataset data/scenes --out data/features
+    """
+
+
+def main() -> None:
+    """Run the command line."""
+    run(cli)

@@ -1,0 +1,103 @@
+"""What every command says and how it ends: settings, progress, one-paragraph errors, exit status.
+
+Logs go to stderr, results to stdout.
+"""
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import click
+from tqdm import tqdm
+
+from pipeline.errors import PipelineError
+
+DONE, FAILED, WRONG_USAGE, SOME_ROWS_FAILED = 0, 1, 2, 3
+
+_SECONDS_BETWEEN_LINES = 30.0
+
+
+def log_settings(command: str, **settings: object) -> None:
+    """Write the one line of effective settings that a command starts with."""
+    text = " ".join(f"{key}={value}" for key, value in settings.items() if value is not None)
+    click.echo(f"pipeline {command}: {text}", err=True)
+
+
+def log_done(message: str) -> None:
+    """Write a line of counts, shapes, seconds or rates."""
+    click.echo(printable(message), err=True)
+
+
+def printable(text: str) -> str:
+    """Return text from data with its control characters escaped, fit for a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+@contextmanager
+def progress_of(what: str, unit: str) -> Iterator[Callable[[int, int, int], None]]:
+    """Give a function (done, total, failed) that shows a bar, or a line now and then.
+
+    On a terminal it is a bar with rate and remaining time; elsewhere a plain line every half
+    minute, so that short runs are quiet.
+    """
+    if sys.stderr.isatty():
+        with tqdm(desc=what, unit=unit, unit_scale=False, dynamic_ncols=True) as bar:
+
+            def show(done: int, total: int, failed: int) -> None:
+                if bar.total is None:
+                    bar.total, bar.initial, bar.n = total, done, done
+                    bar.reset(total)
+                    bar.initial, bar.n = done, done
+                bar.set_postfix_str(f"failed {failed}" if failed else "", refresh=False)
+                bar.update(done - bar.n)
+
+            yield show
+        return
+
+    started = last = time.monotonic()
+    first: int | None = None
+
+    def line(done: int, total: int, failed: int) -> None:
+        nonlocal last, first
+        first = done if first is None else first
+        now = time.monotonic()
+        if now - last >= _SECONDS_BETWEEN_LINES and done > first:
+            last = now
+            rate = (done - first) / (now - started)
+            click.echo(
+                f"{what}: {done} of {total} {unit}s, {rate:.1f}/s, {failed} failed, "
+                f"{(total - done) / rate:.0f} s left",
+                err=True,
+            )
+
+    yield line
+
+
+def run(command: click.Command) -> None:
+    """Run a command line to its exit status, with no traceback for a mistake of the user's."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        status = command.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except PipelineError as error:
+        _end_with(str(error))
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        _end_with(f"{error.strerror or error}{where}; the system refused this, nothing is lost")
+    except (KeyboardInterrupt, click.Abort):
+        _end_with("interrupted; nothing is left half-written")
+    sys.exit(status if isinstance(status, int) else DONE)
+
+
+def _end_with(text: str) -> None:
+    click.echo(f"pipeline: error: {printable(text)}", err=True)
+    sys.exit(FAILED)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
