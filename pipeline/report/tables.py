@@ -1,0 +1,168 @@
+"""Recall tables: of one experiment and over all experiments, as JSON, CSV and Markdown."""
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.canonical import write_json, write_text
+from pipeline.errors import PipelineError
+from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS, MEASURES
+
+Recall = Mapping[str, float | int]
+"""A recall table as `pipeline.retrieval.recall.recall_table` gives it."""
+
+Row = Mapping[str, float | int | str]
+"""A recall table with text beside it, such as "dataset", "text encoder" or "weights"."""
+
+METRICS = (*(f"{d}_{m}" for d in DIRECTIONS for m in MEASURES), "rsum")
+COUNTS = ("num_images", "num_captions", "captions_per_image")
+
+_ARROWS = {"image_to_text": "image → text", "text_to_image": "text → image"}
+_SHORT = {f"r{k}": f"R@{k}" for k in CUTOFFS} | {
+    "median_rank": "median rank",
+    "mean_rank": "mean rank",
+}
+_HEADINGS = {f"{d}_{m}": f"{_ARROWS[d]} {_SHORT[m]}" for d in DIRECTIONS for m in MEASURES} | {
+    "num_images": "images",
+    "num_captions": "captions",
+    "captions_per_image": "captions an image",
+}
+
+
+class TableError(PipelineError):
+    """A recall table lacks a column, has one too many, or its file is damaged."""
+
+
+def write_recall(folder: Path, recall: Recall) -> tuple[Path, Path]:
+    """Write one experiment's `recall.json` (flat, as DVC reads metrics) and `recall.csv`.
+
+    Raises
+    ------
+    TableError
+        A column is missing, unknown, or not a finite number.
+    """
+    _check_recall("the recall table", recall)
+    as_json, as_csv = folder / "recall.json", folder / "recall.csv"
+    write_json(as_json, dict(recall))
+    write_text(as_csv, _csv([recall], (*METRICS, *COUNTS)))
+    return as_json, as_csv
+
+
+def read_recall(path: Path) -> dict[str, float | int]:
+    """Read and check a `recall.json`.
+
+    Raises
+    ------
+    TableError
+        The file is missing, is no JSON, or is not a recall table.
+    """
+    try:
+        value: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise TableError(f"{path}: no such recall table; `pipeline evaluate` writes it") from error
+    except ValueError as error:
+        raise TableError(f"{path}: is no JSON ({error}); run `pipeline evaluate` again") from error
+    if not isinstance(value, dict):
+        raise TableError(f"{path}: expected a JSON object, found {type(value).__name__}")
+    _check_recall(str(path), value)
+    return value
+
+
+def write_joint_table(folder: Path, experiments: Mapping[str, Row]) -> tuple[Path, Path, Path]:
+    """Write `recall.json`, `recall.csv` and `recall.md` over all experiments, in their order.
+
+    JSON and CSV keep every digit; Markdown has one decimal, and a dash where a row has no text.
+
+    Parameters
+    ----------
+    folder : where the three files go.
+    experiments : name to a recall table, with any further columns of text.
+
+    Raises
+    ------
+    TableError
+        An experiment lacks a metric, or has a number that is none of them.
+    """
+    rows = _joint_rows(experiments)
+    paths = folder / "recall.json", folder / "recall.csv", folder / "recall.md"
+    write_json(paths[0], rows)
+    write_text(paths[1], _csv(rows, _columns(rows)))
+    write_text(paths[2], markdown_table(experiments))
+    return paths
+
+
+def markdown_table(experiments: Mapping[str, Row]) -> str:
+    """Return the joint table as Markdown: text columns, then one direction, then the other."""
+    rows = _joint_rows(experiments)
+    columns = _columns(rows)
+    lines = [
+        [_escaped(_HEADINGS.get(column, column)) for column in columns],
+        ["---:" if column in METRICS or column in COUNTS else "---" for column in columns],
+    ]
+    for row in rows:
+        lines.append([_cell(column, row.get(column, "")) for column in columns])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _joint_rows(experiments: Mapping[str, Row]) -> list[dict[str, float | int | str]]:
+    rows: list[dict[str, float | int | str]] = []
+    for name, row in experiments.items():
+        if "experiment" in row:
+            raise TableError(
+                f"experiment {name!r} has a column 'experiment', the name's own; call it otherwise"
+            )
+        numbers = {c: v for c, v in row.items() if c in METRICS or not isinstance(v, str)}
+        _check_recall(f"experiment {name!r}", numbers)
+        rows.append({"experiment": name, **row})
+    return rows
+
+
+def _columns(rows: Sequence[Row]) -> list[str]:
+    numbers = (*METRICS, *COUNTS)
+    texts = dict.fromkeys(c for row in rows for c in row if c not in numbers)
+    return list(dict.fromkeys(("experiment", *texts, *numbers)))
+
+
+def _check_recall(what: str, recall: Mapping[str, Any]) -> None:
+    expected = (*METRICS, *COUNTS)
+    missing = [name for name in expected if name not in recall]
+    surplus = [name for name in recall if name not in expected]
+    if missing or surplus:
+        raise TableError(
+            f"{what}: missing columns {missing}, unknown columns {surplus}; expected exactly "
+            + ", ".join(expected)
+        )
+    for name, value in recall.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not math.isfinite(value):
+            raise TableError(f"{what}: column {name!r} is {value!r}, expected a finite number")
+
+
+def _csv(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    """Every text quoted, every number bare, nothing where a row has no such text."""
+    text = io.StringIO()
+    writer = csv.DictWriter(
+        text, columns, restval="", quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n"
+    )
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _cell(column: str, value: float | int | str) -> str:
+    if isinstance(value, str):
+        return _escaped(value) or "–"
+    return str(value) if column in COUNTS else f"{value:.1f}"
+
+
+def _escaped(text: str) -> str:
+    """One line of plain text: what Markdown or HTML would take for markup is escaped."""
+    line = " ".join(text.split())
+    for mark, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        line = line.replace(mark, entity)
+    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", line)

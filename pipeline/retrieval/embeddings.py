@@ -1,0 +1,244 @@
+"""The embedding file: images and captions in one space, with ids and the similarity meant."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from pipeline import __version__
+from pipeline.canonical import appearing_whole, canonical_json
+from pipeline.errors import PipelineError
+from pipeline.retrieval.similarity import SIMILARITIES
+
+FORMAT = "pipeline-embeddings"
+FORMAT_VERSION = 1
+
+
+class EmbeddingsError(PipelineError):
+    """Embeddings contradict themselves, or a file of them is not as its format says."""
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """Images and captions as points of one space, joined by ids.
+
+    Attributes
+    ----------
+    image_ids : one id an image, each once.
+    image_embeddings : (images, dim) float32, finite.
+    caption_ids : one id a caption, each once.
+    caption_image_ids : for each caption the id of its image; every image has a caption.
+    caption_embeddings : (captions, dim) float32, finite.
+    similarity : a name in `pipeline.retrieval.similarity.SIMILARITIES`.
+    provenance : what made these rows, as JSON values; may be empty.
+
+    Raises
+    ------
+    EmbeddingsError
+        Any of the above does not hold. The first few ids concerned are named.
+    """
+
+    image_ids: tuple[str, ...]
+    image_embeddings: npt.NDArray[np.float32]
+    caption_ids: tuple[str, ...]
+    caption_image_ids: tuple[str, ...]
+    caption_embeddings: npt.NDArray[np.float32]
+    similarity: str
+    provenance: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        _check_side("images", self.image_ids, self.image_embeddings)
+        _check_side("captions", self.caption_ids, self.caption_embeddings)
+        if self.image_embeddings.shape[1] != self.caption_embeddings.shape[1]:
+            raise EmbeddingsError(
+                f"images have {self.image_embeddings.shape[1]} dimensions and captions "
+                f"{self.caption_embeddings.shape[1]}; both must lie in one space"
+            )
+        if len(self.caption_image_ids) != len(self.caption_ids):
+            raise EmbeddingsError(
+                f"captions: {len(self.caption_ids)} ids but {len(self.caption_image_ids)} image "
+                "ids found; expected one image id a caption"
+            )
+        images, described = set(self.image_ids), set(self.caption_image_ids)
+        if strangers := [i for i in dict.fromkeys(self.caption_image_ids) if i not in images]:
+            raise EmbeddingsError(
+                f"captions: image_id names {len(strangers)} images that are not among the images, "
+                f"first {strangers[:5]}"
+            )
+        if silent := [i for i in self.image_ids if i not in described]:
+            raise EmbeddingsError(
+                f"{len(silent)} images have no caption, first {silent[:5]}; leave them out or add "
+                "their captions"
+            )
+        if self.similarity not in SIMILARITIES:
+            raise EmbeddingsError(
+                f"similarity {self.similarity!r} is not known; expected one of "
+                + ", ".join(SIMILARITIES)
+            )
+
+
+def write_embeddings(path: Path, embeddings: Embeddings) -> None:
+    """Write an embedding file, whole or not at all; equal embeddings give equal bytes."""
+    text = h5py.string_dtype()
+    with appearing_whole(path) as part, h5py.File(part, "w", libver="earliest") as file:
+        file.attrs["format"] = FORMAT
+        file.attrs["format_version"] = FORMAT_VERSION
+        file.attrs["similarity"] = embeddings.similarity
+        file.attrs["provenance"] = canonical_json(embeddings.provenance)
+        file.attrs["created_by"] = (
+            f"caption-feature-pipeline {__version__}, h5py {h5py.__version__}, "
+            f"HDF5 {h5py.version.hdf5_version}, numpy {np.__version__}"
+        )
+        for side, rows, columns in (
+            ("images", embeddings.image_embeddings, {"id": embeddings.image_ids}),
+            (
+                "captions",
+                embeddings.caption_embeddings,
+                {"id": embeddings.caption_ids, "image_id": embeddings.caption_image_ids},
+            ),
+        ):
+            group = file.create_group(side)
+            group.create_dataset("embedding", data=rows, dtype="<f4", track_times=False)
+            for name, ids in columns.items():
+                group.create_dataset(name, data=list(ids), dtype=text, track_times=False)
+
+
+def read_embeddings(path: Path) -> Embeddings:
+    """Read and check an embedding file, ours or anybody's (docs/evaluation.md has the layout).
+
+    float16 and float64 embeddings become float32; ids may be strings of fixed or variable length
+    or integers; the attribute `provenance` may be missing.
+
+    Raises
+    ------
+    EmbeddingsError
+        The file is missing, is no HDF5, lacks a part, or its contents are refused by
+        `Embeddings`.
+    """
+    if not path.is_file():
+        raise EmbeddingsError(f"{path}: no such embedding file; `pipeline embed` writes one")
+    try:
+        with h5py.File(path, "r") as file:
+            return _read(file)
+    except EmbeddingsError as error:
+        raise EmbeddingsError(f"{path}: {error}") from error
+    except OSError as error:
+        raise EmbeddingsError(
+            f"{path}: cannot be read as HDF5 ({error}); expected an embedding file, see "
+            "docs/evaluation.md"
+        ) from error
+
+
+def _read(file: h5py.File) -> Embeddings:
+    form, version = _text(file, "format"), file.attrs.get("format_version", FORMAT_VERSION)
+    if form not in (None, FORMAT) or version != FORMAT_VERSION:
+        raise EmbeddingsError(
+            f"says it is {form!r}, version {version}; expected {FORMAT!r}, version "
+            f"{FORMAT_VERSION}, or neither attribute"
+        )
+    return Embeddings(
+        image_ids=_ids(file, "images/id"),
+        image_embeddings=_embedding(file, "images/embedding"),
+        caption_ids=_ids(file, "captions/id"),
+        caption_image_ids=_ids(file, "captions/image_id"),
+        caption_embeddings=_embedding(file, "captions/embedding"),
+        similarity=_similarity(file),
+        provenance=_provenance(file),
+    )
+
+
+def _text(file: h5py.File, name: str) -> str | None:
+    value = file.attrs.get(name)
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    if value is not None and not isinstance(value, str):
+        raise EmbeddingsError(f"the attribute {name!r} is {value}, expected text")
+    return value
+
+
+def _similarity(file: h5py.File) -> str:
+    value = _text(file, "similarity")
+    if value is None:
+        raise EmbeddingsError(
+            "has no attribute 'similarity'; set it to one of " + ", ".join(SIMILARITIES)
+        )
+    return value
+
+
+def _provenance(file: h5py.File) -> dict[str, Any]:
+    try:
+        value = json.loads(_text(file, "provenance") or "{}")
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise EmbeddingsError("the attribute 'provenance' is no JSON object; correct or remove it")
+    return value
+
+
+def _dataset(file: h5py.File, name: str, ndim: int) -> h5py.Dataset:
+    dataset = file.get(name)
+    if not isinstance(dataset, h5py.Dataset) or dataset.ndim != ndim:
+        found = (
+            f"its shape is {dataset.shape}"
+            if isinstance(dataset, h5py.Dataset)
+            else f"the file has {', '.join(file) or 'nothing'} at its top"
+        )
+        raise EmbeddingsError(
+            f"expected a dataset {name!r} of {ndim} dimension(s), but {found}; an embedding file "
+            "has images/embedding, images/id, captions/embedding, captions/id and "
+            "captions/image_id"
+        )
+    # A part that lives elsewhere reads as zeros where its source is gone.
+    if dataset.is_virtual or dataset.external or dataset.file.filename != file.filename:
+        raise EmbeddingsError(f"dataset {name!r} refers to another file; copy its rows into this")
+    return dataset
+
+
+def _embedding(file: h5py.File, name: str) -> npt.NDArray[np.float32]:
+    dataset = _dataset(file, name, ndim=2)
+    if dataset.dtype.kind != "f":
+        raise EmbeddingsError(f"dataset {name!r} is {dataset.dtype}, expected a float type")
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf, which is refused
+        return np.asarray(dataset[...]).astype(np.float32, copy=False)
+
+
+def _ids(file: h5py.File, name: str) -> tuple[str, ...]:
+    dataset = _dataset(file, name, ndim=1)
+    if dataset.dtype.kind in "iu":
+        return tuple(str(i) for i in dataset[...])
+    if h5py.check_string_dtype(dataset.dtype) is None:
+        raise EmbeddingsError(f"dataset {name!r} is {dataset.dtype}, expected text or integers")
+    try:
+        return tuple(dataset.asstr("utf-8")[...])
+    except UnicodeDecodeError as error:
+        raise EmbeddingsError(f"dataset {name!r} is not UTF-8 ({error})") from error
+
+
+def _check_side(side: str, ids: Sequence[str], rows: npt.NDArray[np.float32]) -> None:
+    if rows.ndim != 2 or rows.dtype != np.float32:
+        raise EmbeddingsError(
+            f"{side}: embeddings are {rows.dtype} of shape {rows.shape}, expected float32 of "
+            "shape (rows, dim)"
+        )
+    if not ids or not rows.shape[1]:
+        raise EmbeddingsError(f"{side}: there are none, or they have no dimension ({rows.shape})")
+    if len(ids) != len(rows):
+        raise EmbeddingsError(f"{side}: {len(ids)} ids for {len(rows)} rows; expected one a row")
+    if repeated := [i for i, n in Counter(ids).items() if n > 1]:
+        raise EmbeddingsError(
+            f"{side}: {len(repeated)} ids occur more than once, first {repeated[:5]}"
+        )
+    if unusable := [i for i in ids if not i or "\x00" in i]:
+        raise EmbeddingsError(f"{side}: empty ids or ids with a NUL, first {unusable[:5]}")
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(bad):
+        raise EmbeddingsError(
+            f"{side}: {len(bad)} rows have NaN or infinite numbers, first "
+            f"{[ids[i] for i in bad[:5]]}; no rank is defined for them"
+        )

@@ -1,0 +1,195 @@
+"""The embedding file: round trip, equal bytes, other people's files, every refusal."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from pipeline.retrieval.embeddings import (
+    Embeddings,
+    EmbeddingsError,
+    read_embeddings,
+    write_embeddings,
+)
+
+
+@pytest.fixture
+def embeddings() -> Embeddings:
+    rng = np.random.default_rng(0)
+    return Embeddings(
+        ("zebra", "été/1.jpg"),
+        rng.standard_normal((2, 3)).astype(np.float32),
+        ("été/1.jpg#0", "zebra#0", "zebra#1"),
+        ("été/1.jpg", "zebra", "zebra"),
+        rng.standard_normal((3, 3)).astype(np.float32),
+        "cosine",
+        {"recipe": {"name": "x"}, "vocabulary": ["w"] * 50_000},
+    )
+
+
+def same(a: Embeddings, b: Embeddings) -> bool:
+    return (
+        (a.image_ids, a.caption_ids, a.caption_image_ids, a.similarity, a.provenance)
+        == (b.image_ids, b.caption_ids, b.caption_image_ids, b.similarity, b.provenance)
+        and np.array_equal(a.image_embeddings, b.image_embeddings)
+        and np.array_equal(a.caption_embeddings, b.caption_embeddings)
+    )
+
+
+def test_round_trip_and_equal_bytes(tmp_path: Path, embeddings: Embeddings) -> None:
+    one, two = tmp_path / "one.h5", tmp_path / "deeper" / "two.h5"
+    write_embeddings(one, embeddings)
+    time.sleep(1.1)  # HDF5 would stamp whole seconds
+    write_embeddings(two, embeddings)
+    assert one.read_bytes() == two.read_bytes()
+    assert same(read_embeddings(one), embeddings)
+    assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["one.h5"]
+    with h5py.File(one) as file:
+        assert file.attrs["format"] == "pipeline-embeddings"
+        assert file.attrs["format_version"] == 1
+        assert "numpy" in file.attrs["created_by"]
+
+
+def foreign(path: Path, **changes: Any) -> Path:
+    """A file as somebody else might write it; None leaves a part out."""
+    parts: dict[str, Any] = {
+        "images/embedding": np.eye(2, 4),
+        "images/id": [b"a", b"b"],
+        "captions/embedding": np.ones((3, 4)),
+        "captions/id": ["a0", "a1", "b0"],
+        "captions/image_id": ["a", "a", "b"],
+        "similarity": "dot",
+    } | changes
+    with h5py.File(path, "w") as file:
+        for name, value in parts.items():
+            if value is None:
+                continue
+            if "/" in name:
+                file[name] = value
+            else:
+                file.attrs[name] = value
+    return path
+
+
+@pytest.mark.parametrize("dtype", ["<f2", "<f4", ">f4", "<f8"])
+def test_any_float_becomes_float32(tmp_path: Path, dtype: str) -> None:
+    rows = np.linspace(-1, 1, 8).reshape(2, 4).astype(dtype)
+    e = read_embeddings(foreign(tmp_path / "e.h5", **{"images/embedding": rows}))
+    assert e.image_embeddings.dtype == np.float32
+    assert e.image_embeddings.dtype.isnative
+    assert np.array_equal(e.image_embeddings, rows.astype(np.float32))
+    assert e.provenance == {}
+
+
+def test_ids_of_any_kind(tmp_path: Path) -> None:
+    e = read_embeddings(
+        foreign(
+            tmp_path / "e.h5",
+            **{
+                "images/id": np.array([7, 12], dtype=np.int32),
+                "captions/image_id": ["7", "12", "12"],
+                "captions/id": np.array(["é".encode(), b"x", b"longer"]),
+                "similarity": np.bytes_(b"euclidean"),
+            },
+        )
+    )
+    assert e.image_ids == ("7", "12")
+    assert e.caption_ids == ("é", "x", "longer")
+    assert e.similarity == "euclidean"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"images/embedding": None}, "expected a dataset 'images/embedding'"),
+        ({"captions/image_id": None}, "expected a dataset 'captions/image_id'"),
+        ({"images/embedding": None, "images/id": None}, "the file has captions at its top"),
+        ({"images/embedding": np.ones(4)}, r"its shape is \(4,\)"),
+        ({"images/embedding": np.ones((2, 4), int)}, "int64, expected a float type"),
+        ({"images/embedding": np.full((2, 4), 1e300)}, r"images: 2 rows have NaN.*'a', 'b'"),
+        ({"images/embedding": np.array([[1.0] * 4, [np.nan] * 4])}, r"1 rows have NaN.*\['b'\]"),
+        ({"images/embedding": np.ones((2, 5))}, "5 dimensions and captions 4"),
+        ({"images/embedding": np.ones((3, 4))}, "images: 2 ids for 3 rows"),
+        ({"images/embedding": np.ones((0, 4)), "images/id": np.ones(0, int)}, "there are none"),
+        ({"images/id": [b"a", b"a"]}, r"1 ids occur more than once, first \['a'\]"),
+        ({"images/id": [0.5, 1.5]}, "float64, expected text or integers"),
+        ({"images/id": np.array([b"a", b"\xff"])}, "not UTF-8"),
+        ({"captions/id": ["x", "", "y"]}, "empty ids"),
+        ({"captions/image_id": ["a", "b", "c"]}, r"1 images that are not .*\['c'\]"),
+        ({"captions/image_id": ["a", "a", "a"]}, r"1 images have no caption, first \['b'\]"),
+        ({"captions/image_id": ["a", "b"]}, "3 ids but 2 image ids"),
+        ({"similarity": None}, "no attribute 'similarity'"),
+        ({"similarity": 3}, "'similarity' is 3, expected text"),
+        ({"similarity": "manhattan"}, "'manhattan' is not known; expected one of cosine, euc"),
+        ({"provenance": "no json"}, "no JSON object"),
+        ({"provenance": "[]"}, "no JSON object"),
+        ({"format": "other"}, "says it is 'other'"),
+        ({"format": "pipeline-embeddings", "format_version": 2}, "version 2"),
+    ],
+)
+def test_refusals_name_the_file(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    path = foreign(tmp_path / "e.h5", **changes)
+    with pytest.raises(EmbeddingsError, match=message) as caught:
+        read_embeddings(path)
+    assert str(path) in str(caught.value)
+
+
+def test_no_file_and_no_hdf5(tmp_path: Path, embeddings: Embeddings) -> None:
+    with pytest.raises(EmbeddingsError, match="no such embedding file"):
+        read_embeddings(tmp_path / "absent.h5")
+    path = tmp_path / "text.h5"
+    path.write_text("not HDF5")
+    with pytest.raises(EmbeddingsError, match="cannot be read as HDF5"):
+        read_embeddings(path)
+    write_embeddings(path, embeddings)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(EmbeddingsError, match=r"text\.h5"):
+        read_embeddings(path)
+
+
+def external_link(folder: Path) -> None:
+    with h5py.File(folder / "e.h5", "a") as file:
+        del file["images/embedding"]
+        file["images/embedding"] = h5py.ExternalLink("other.h5", "images/embedding")
+
+
+def external_storage(folder: Path) -> None:
+    (folder / "raw").write_bytes(np.ones((2, 4)).tobytes())
+    with h5py.File(folder / "e.h5", "a") as file:
+        del file["images/embedding"]
+        file.create_dataset("images/embedding", (2, 4), "f8", external=str(folder / "raw"))
+
+
+def virtual(folder: Path) -> None:
+    layout = h5py.VirtualLayout((2, 4), "f8")
+    layout[:] = h5py.VirtualSource(folder / "other.h5", "images/embedding", (2, 4))
+    with h5py.File(folder / "e.h5", "a") as file:
+        del file["images/embedding"]
+        file.create_virtual_dataset("images/embedding", layout)
+
+
+@pytest.mark.parametrize("lead_away", [external_link, external_storage, virtual])
+def test_rows_of_another_file_are_refused(
+    tmp_path: Path, lead_away: Callable[[Path], None]
+) -> None:
+    foreign(tmp_path / "other.h5")
+    foreign(tmp_path / "e.h5")
+    lead_away(tmp_path)
+    with pytest.raises(EmbeddingsError, match="refers to another file"):
+        read_embeddings(tmp_path / "e.h5")
+
+
+def test_failed_write_leaves_nothing(tmp_path: Path, embeddings: Embeddings) -> None:
+    with pytest.raises(TypeError):
+        write_embeddings(tmp_path / "e.h5", replace(embeddings, provenance={"x": object()}))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_float64_rows_in_memory_are_refused(embeddings: Embeddings) -> None:
+    with pytest.raises(EmbeddingsError, match="float64 of shape"):
+        replace(embeddings, image_embeddings=embeddings.image_embeddings.astype(np.float64))

@@ -1,0 +1,167 @@
+"""Exact ranks against plain loops: ties, uneven captions, block sizes, orders of rows."""
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.ranks import image_to_text, text_to_image
+from pipeline.retrieval.recall import recall_table
+
+SIMILARITIES = ["cosine", "euclidean", "dot"]
+
+
+def made(counts: list[int], similarity: str, seed: int = 0, integers: bool = False) -> Embeddings:
+    """Images with `counts` captions, rows shuffled; integer coordinates give many ties."""
+    rng = np.random.default_rng(seed)
+    images = [f"im{k}" for k in rng.permutation(len(counts))]
+    captions = [(f"{i}#{k}", i) for i, n in zip(images, counts, strict=True) for k in range(n)]
+    captions = [captions[k] for k in rng.permutation(len(captions))]
+
+    def points(rows: int) -> npt.NDArray[np.float32]:
+        if integers:
+            return rng.integers(-1, 2, (rows, 3)).astype(np.float32)
+        return rng.standard_normal((rows, 9)).astype(np.float32)
+
+    return Embeddings(
+        tuple(images),
+        points(len(images)),
+        tuple(c for c, _ in captions),
+        tuple(i for _, i in captions),
+        points(len(captions)),
+        similarity,
+        {},
+    )
+
+
+def naive_score(similarity: str, x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> float:
+    a, b = [float(v) for v in x], [float(v) for v in y]
+    dot = sum(p * q for p, q in zip(a, b, strict=True))
+    if similarity == "euclidean":
+        return float(np.float32(-sum((p - q) ** 2 for p, q in zip(a, b, strict=True))))
+    if similarity == "cosine":
+        length = (sum(p * p for p in a) * sum(q * q for q in b)) ** 0.5
+        return float(np.float32(dot / length)) if length else 0.0
+    return float(np.float32(dot))
+
+
+def naive_ranks(
+    query: npt.NDArray[np.float32],
+    gallery: list[tuple[str, bool, npt.NDArray[np.float32]]],
+    similarity: str,
+) -> tuple[int, int, int]:
+    """Rank of the best correct item: without ties, as defined, with every tie against it."""
+    scored = [(naive_score(similarity, query, row), i, right) for i, right, row in gallery]
+    best = max(score for score, _, right in scored if right)
+    first = min(i for score, i, right in scored if right and score == best)
+    better = sum(score > best for score, _, right in scored if not right)
+    equal = [i for score, i, right in scored if not right and score == best]
+    return better, better + sum(i < first for i in equal), better + len(equal)
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize("integers", [False, True])
+@pytest.mark.parametrize("counts", [[5] * 9, [1, 7, 2, 5, 1, 3, 6], [1], [3]])
+@pytest.mark.parametrize("block_elements", [1, 50, 1 << 22])
+def test_ranks_equal_plain_loops(
+    similarity: str, integers: bool, counts: list[int], block_elements: int
+) -> None:
+    e = made(counts, similarity, integers=integers)
+    i2t, t2i = image_to_text(e, block_elements), text_to_image(e, block_elements)
+    assert i2t.shape == (len(counts),)
+    assert t2i.shape == (sum(counts),)
+    for rank, image, row in zip(i2t, e.image_ids, e.image_embeddings, strict=True):
+        gallery = [
+            (c, i == image, y)
+            for c, i, y in zip(
+                e.caption_ids, e.caption_image_ids, e.caption_embeddings, strict=True
+            )
+        ]
+        optimistic, expected, pessimistic = naive_ranks(row, gallery, similarity)
+        assert rank == expected
+        assert optimistic <= rank <= pessimistic
+    for rank, owner, row in zip(t2i, e.caption_image_ids, e.caption_embeddings, strict=True):
+        gallery = [(i, i == owner, y) for i, y in zip(e.image_ids, e.image_embeddings, strict=True)]
+        assert rank == naive_ranks(row, gallery, similarity)[1]
+
+
+def shuffled(e: Embeddings, seed: int) -> tuple[Embeddings, npt.NDArray, npt.NDArray]:
+    rng = np.random.default_rng(seed)
+    images, captions = rng.permutation(len(e.image_ids)), rng.permutation(len(e.caption_ids))
+    moved = replace(
+        e,
+        image_ids=tuple(e.image_ids[k] for k in images),
+        image_embeddings=e.image_embeddings[images],
+        caption_ids=tuple(e.caption_ids[k] for k in captions),
+        caption_image_ids=tuple(e.caption_image_ids[k] for k in captions),
+        caption_embeddings=e.caption_embeddings[captions],
+    )
+    return moved, images, captions
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_order_of_rows_and_block_size_change_nothing(similarity: str) -> None:
+    e = made([6, 5, 1, 5, 8, 2] * 20, similarity, seed=3)
+    # Duplicates: every third image and caption has the row of its neighbour.
+    e.image_embeddings[::3] = e.image_embeddings[1::3]
+    e.caption_embeddings[::3] = e.caption_embeddings[1::3]
+    i2t, t2i = image_to_text(e), text_to_image(e)
+    for seed, block_elements in ((4, 1), (5, 1000), (6, 12345)):
+        moved, images, captions = shuffled(e, seed)
+        assert np.array_equal(image_to_text(moved, block_elements), i2t[images])
+        assert np.array_equal(text_to_image(moved, block_elements), t2i[captions])
+        assert recall_table(moved) == recall_table(e)
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize("value", [0.0, 0.1])
+def test_constant_embeddings_score_about_chance(similarity: str, value: float) -> None:
+    e = made([5] * 100, similarity)
+    e.image_embeddings[:] = value
+    e.caption_embeddings[:] = value
+    table = recall_table(e)
+    assert table["text_to_image_r1"] == 1.0
+    assert table["text_to_image_r10"] == 10.0
+    assert table["image_to_text_r1"] == 1.0
+    assert table["image_to_text_r10"] <= 10.0
+    assert np.array_equal(np.sort(text_to_image(e)), np.repeat(np.arange(100), 5))
+
+
+def test_perfect_embeddings_score_everything() -> None:
+    e = made([5] * 40, "euclidean")
+    row = dict(zip(e.image_ids, e.image_embeddings, strict=True))
+    perfect = replace(e, caption_embeddings=np.array([row[i] for i in e.caption_image_ids]))
+    for similarity in ("cosine", "euclidean"):
+        assert recall_table(replace(perfect, similarity=similarity))["rsum"] == 600.0
+
+
+def test_tie_rule_of_the_documentation() -> None:
+    """The example of docs/evaluation.md: b is better, a equal and before c, d equal and after."""
+    e = Embeddings(
+        ("x", "y"),
+        np.array([[1, 0], [0, 1]], dtype=np.float32),
+        ("d", "c", "a", "b"),
+        ("y", "x", "y", "y"),
+        np.array([[3, 3], [1, 1], [2, 2], [2, 1]], dtype=np.float32),
+        "cosine",
+        {},
+    )
+    assert image_to_text(e)[0] == 2
+
+
+@pytest.mark.parametrize("similarity", ["dot", "euclidean"])
+def test_overflow_is_an_error(similarity: str) -> None:
+    e = made([1, 1], similarity)
+    e.image_embeddings[:] = 3e38
+    with pytest.raises(EmbeddingsError, match="not a finite float32"):
+        image_to_text(e)
+    assert len(image_to_text(replace(e, similarity="cosine"))) == 2
+
+
+def test_nan_that_came_after_the_check_is_an_error() -> None:
+    e = made([2, 2], "cosine")
+    e.caption_embeddings[1, 1] = np.nan
+    with pytest.raises(EmbeddingsError, match="not a finite"):
+        text_to_image(e)

@@ -1,0 +1,83 @@
+"""The recall table: known ranks, columns, which captions count."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.recall import first_captions, measures, recall_table
+
+
+@pytest.mark.parametrize(
+    ("ranks", "median", "mean"),
+    [([0], 1, 1.0), ([0, 1], 1, 1.5), ([0, 3], 2, 2.5), ([9, 0, 4], 5, 16 / 3), ([2, 3], 3, 3.5)],
+)
+def test_median_and_mean_of_known_ranks(ranks: list[int], median: int, mean: float) -> None:
+    values = measures(np.array(ranks))
+    assert values["median_rank"] == median
+    assert values["mean_rank"] == pytest.approx(mean)
+
+
+def test_recall_of_known_ranks() -> None:
+    values = measures(np.array([0, 1, 4, 5, 9, 10, 11, 0]))
+    assert (values["r1"], values["r5"], values["r10"]) == (25.0, 50.0, 75.0)
+
+
+def on_a_line(caption_ids: tuple[str, ...], image_ids: tuple[str, ...]) -> Embeddings:
+    images = tuple(dict.fromkeys(image_ids))
+    rng = np.random.default_rng(0)
+    return Embeddings(
+        images,
+        rng.standard_normal((len(images), 4)).astype(np.float32),
+        caption_ids,
+        image_ids,
+        np.arange(4 * len(caption_ids), dtype=np.float32).reshape(-1, 4),
+        "cosine",
+        {"from": "test"},
+    )
+
+
+def test_columns_are_the_contract() -> None:
+    table = recall_table(on_a_line(("a#0", "b#0", "b#1"), ("a", "b", "b")))
+    measured = ["r1", "r5", "r10", "median_rank", "mean_rank"]
+    assert list(table) == [
+        *(f"image_to_text_{m}" for m in measured),
+        *(f"text_to_image_{m}" for m in measured),
+        "rsum",
+        "num_images",
+        "num_captions",
+        "captions_per_image",
+    ]
+    assert all(type(v) in (int, float) for v in table.values())
+    assert table["rsum"] == sum(v for k, v in table.items() if k.rpartition("_r")[2].isdigit())
+    assert (table["num_images"], table["num_captions"], table["captions_per_image"]) == (2, 3, 2)
+
+
+def test_only_the_first_five_captions_count() -> None:
+    numbers = (11, 2, 0, 1, 10, 3, 4)
+    e = on_a_line(
+        (*(f"a#{k}" for k in numbers), "b#0"),
+        (*("a" for _ in numbers), "b"),
+    )
+    kept = first_captions(e, 5)
+    assert kept.caption_ids == ("a#2", "a#0", "a#1", "a#3", "a#4", "b#0")
+    rows = [e.caption_ids.index(i) for i in kept.caption_ids]
+    assert np.array_equal(kept.caption_embeddings, e.caption_embeddings[rows])
+    assert kept.caption_image_ids == ("a",) * 5 + ("b",)
+    assert recall_table(e) == recall_table(kept, captions_per_image=None)
+    assert recall_table(e)["num_captions"] == 6
+    everything = recall_table(e, captions_per_image=None)
+    assert (everything["num_captions"], everything["captions_per_image"]) == (8, 7)
+
+
+def test_unnumbered_captions_count_in_file_order() -> None:
+    e = on_a_line(("30", "20", "10", "7"), ("3", "3", "3", "4"))
+    assert first_captions(e, 2).caption_ids == ("30", "20", "7")
+    one_unnumbered = replace(e, caption_ids=("3#1", "3#0", "10", "7"))
+    assert first_captions(one_unnumbered, 1).caption_ids == ("3#1", "7")
+
+
+def test_no_captions_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        recall_table(on_a_line(("a#0",), ("a",)), captions_per_image=0)
