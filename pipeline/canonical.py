@@ -24,6 +24,17 @@ def sha256_of_json(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
+def recipe_hash(recipe: dict[str, Any], weights_sha256: str) -> str:
+    """Return 16 hex digits that name features of this recipe made with these weights.
+
+    Parameters
+    ----------
+    recipe : a recipe as JSON values, of images or of captions.
+    weights_sha256 : SHA-256 of the weights (or word vectors), 64 hex digits.
+    """
+    return sha256_of_json({**recipe, "weights_sha256": weights_sha256})[:16]
+
+
 def sha256_of_file(path: Path) -> str:
     """Return the SHA-256 (64 hex digits) of a file's bytes."""
     digest = hashlib.sha256()

@@ -1,14 +1,13 @@
 """The image recipes: everything that changes a feature, by name, on one screen.
 
 A recipe is data. `pipeline.images` carries it out, the shards carry it along as canonical
-JSON, and `recipe_hash` names a feature by its recipe and the SHA-256 of its weights.
+JSON, and `pipeline.canonical.recipe_hash` names a feature by its recipe and its weights.
 """
 
 import difflib
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from pipeline.canonical import sha256_of_json
 from pipeline.errors import PipelineError
 
 PRECISIONS = ("float32", "tf32", "bf16", "fp16")
@@ -110,17 +109,6 @@ class Recipe:
         for side in self.shape:
             count *= side
         return count * (2 if self.storage == "float16" else 4)
-
-
-def recipe_hash(recipe: dict[str, Any], weights_sha256: str) -> str:
-    """Return 16 hex digits that name features of this recipe made with these weights.
-
-    Parameters
-    ----------
-    recipe : a recipe as JSON values, of images or of captions.
-    weights_sha256 : SHA-256 of the weights (or word vectors), 64 hex digits.
-    """
-    return sha256_of_json({**recipe, "weights_sha256": weights_sha256})[:16]
 
 
 # Training normalisation of torchvision's ImageNet weights, and of EfficientNet-Lite's.

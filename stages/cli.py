@@ -6,6 +6,7 @@ import click
 
 from pipeline import __version__
 from stages.console import run
+from stages.params import extract_defaults
 
 COMMANDS = {
     "prepare": "Read or draw captioned images into a dataset.",
@@ -15,7 +16,6 @@ COMMANDS = {
     "embed": "Embed a split with a trained head.",
     "evaluate": "Rank an embedding file and write its Recall@K.",
     "report": "Join the recall tables of all experiments.",
-    "shards": "Say what is in a folder of shards, or check it.",
     "recipes": "List the image recipes, or print one.",
 }
 
@@ -42,14 +42,17 @@ class CommandGroup(click.Group):
 
 @click.group(cls=CommandGroup)
 @click.version_option(__version__, prog_name="pipeline")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Features and embeddings for captioned images, with ids beside every row.
 
     \b
     Example:
       pipeline prepare scenes --images 600 --seed 0 --out data/scenes
-      pipeline extract --backbone efficientnet-lite0 --dataset data/scenes --out data/features
+      pipeline extract --backbone efficientnet-lite0 --dataset data/scenes --out data/features/scenes
     """
+    if ctx.invoked_subcommand == "extract":
+        ctx.default_map = {"extract": extract_defaults()}
 
 
 def main() -> None:

@@ -99,7 +99,7 @@ class ShardBuild:
         self._acquire()
         try:
             self._refuse_other_set()
-            for leftover in self.work.glob("*.part"):
+            for leftover in (*self.work.glob("*.part"), *self._out.glob(f"{INDEX_FILE}.*.part")):
                 leftover.unlink()
             for shard in range(self.plan.shards):
                 self._resume(shard)
@@ -320,4 +320,3 @@ class ShardBuild:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-

@@ -14,9 +14,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from pipeline.canonical import appearing_whole, canonical_json, sha256_of_file
+from pipeline.canonical import appearing_whole, canonical_json, recipe_hash, sha256_of_file
 from pipeline.errors import PipelineError
-from pipeline.recipes import recipe_hash
 
 FORMAT = "pipeline-features"
 FORMAT_VERSION = 1
@@ -66,7 +65,7 @@ class FeatureHeader:
 
     @property
     def recipe_hash(self) -> str:
-        """16 hex digits that name the features; see `pipeline.recipes.recipe_hash`."""
+        """16 hex digits that name the features; see `pipeline.canonical.recipe_hash`."""
         return recipe_hash(self.recipe, self.weights_sha256)
 
     @property

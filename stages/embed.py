@@ -1,0 +1,81 @@
+"""`pipeline embed`: a trained head turns the features of a split into an embedding file."""
+
+from pathlib import Path
+
+import click
+
+from pipeline.canonical import sha256_of_file
+from pipeline.datasets.manifest import MANIFEST_FILE, read_manifest
+from pipeline.heads.files import embed_split, load_head
+from pipeline.retrieval.embeddings import write_embeddings
+from pipeline.shards.read import FeatureSet
+from stages.console import log_done, log_settings
+from stages.params import DATA, captions_folder, features_folder, load_params
+
+
+@click.command()
+@click.option("--experiment", required=True, help="Name of an experiment in params.yaml.")
+@click.option(
+    "--head",
+    type=click.Path(path_type=Path),
+    help="Folder of the trained head.  [default: data/heads/EXPERIMENT]",
+)
+@click.option("--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]")
+@click.option("--split", help="Split to embed.  [default: the test split of params.yaml]")
+@click.option(
+    "--images",
+    type=click.Path(path_type=Path),
+    help="Image features.  [default: data/features/DATASET/RECIPE]",
+)
+@click.option(
+    "--captions",
+    type=click.Path(path_type=Path),
+    help="Caption features.  [default: data/text/DATASET/NAME]",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Embedding file.  [default: data/embeddings/EXPERIMENT.h5]",
+)
+def embed(
+    experiment: str,
+    head: Path | None,
+    dataset: Path | None,
+    split: str | None,
+    images: Path | None,
+    captions: Path | None,
+    out: Path | None,
+) -> None:
+    """Embed the images and captions of a split with a trained head.
+
+    \b
+    Example:
+      pipeline embed --experiment wang2016-nonlinear-bidirectional-structure
+    """
+    params = load_params()
+    plan = params.experiment(experiment)
+    head = head or DATA / "heads" / experiment
+    dataset = dataset or DATA / params.dataset
+    split = split or params.splits.test
+    out = out or DATA / "embeddings" / f"{experiment}.h5"
+    log_settings("embed", experiment=experiment, head=head, dataset=dataset, split=split, out=out)
+    manifest = read_manifest(dataset)
+    entries = manifest.select(split)
+    embeddings = embed_split(
+        load_head(head),
+        entries,
+        FeatureSet(images or features_folder(dataset, plan.images)),
+        FeatureSet(captions or captions_folder(dataset, plan.captions)),
+        {
+            "dataset": manifest.name,
+            "split": split,
+            "manifest_sha256": sha256_of_file(dataset / MANIFEST_FILE),
+        },
+    )
+    write_embeddings(out, embeddings)
+    if left_out := len(entries) - len(embeddings.image_ids):
+        log_done(f"{left_out} images without a caption are not in the file")
+    log_done(
+        f"{out}: {len(embeddings.image_ids)} images and {len(embeddings.caption_ids)} captions in "
+        f"{embeddings.image_embeddings.shape[1]} dimensions, similarity {embeddings.similarity}"
+    )

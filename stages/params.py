@@ -1,0 +1,141 @@
+"""params.yaml, checked: the one place that knows its keys and the folders that follow from them."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pipeline.errors import PipelineError
+
+PARAMS_FILE = Path("params.yaml")
+DATA = Path("data")
+
+
+class ParamsError(PipelineError):
+    """params.yaml is missing, is no YAML, or has unknown, missing or wrong entries."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Scenes(_Section):
+    """How many images are drawn, and from which seed."""
+
+    images: int
+    seed: int
+
+
+class Splits(_Section):
+    """Which split does what."""
+
+    train: str
+    validation: str
+    test: str
+
+
+class Extract(_Section):
+    """Defaults of `pipeline extract`."""
+
+    weights: str = "imagenet"
+    precision: str = "float32"
+    storage: str = "float32"
+    batch_size: int | None = None
+    rows_per_shard: int | None = None
+    device: str = "cpu"
+
+
+class CaptionFeatures(_Section):
+    """A sentence encoder and its word vectors."""
+
+    encoder: str
+    vectors: str
+
+
+class Experiment(_Section):
+    """Features of both sides, a head and what differs from its defaults."""
+
+    images: str
+    captions: str
+    head: str
+    settings: dict[str, Any] = {}
+
+
+class Params(_Section):
+    """The whole file."""
+
+    dataset: str
+    scenes: Scenes
+    splits: Splits
+    image_features: list[str]
+    extract: Extract
+    caption_features: dict[str, CaptionFeatures]
+    seed: int
+    experiments: dict[str, Experiment]
+
+    def experiment(self, name: str) -> Experiment:
+        """Return an experiment by name.
+
+        Raises
+        ------
+        ParamsError
+            There is none; the known ones are listed.
+        """
+        if name not in self.experiments:
+            raise ParamsError(
+                f"{PARAMS_FILE} has no experiment {name!r}; it has {', '.join(self.experiments)}"
+            )
+        return self.experiments[name]
+
+
+def load_params() -> Params:
+    """Read params.yaml of the current folder.
+
+    Raises
+    ------
+    ParamsError
+        Every wrong entry is named by its path in the file.
+    """
+    if not PARAMS_FILE.is_file():
+        raise ParamsError(
+            f"{PARAMS_FILE} not found in {Path.cwd()}; run this command in the project's folder, "
+            "or copy the project's params.yaml here"
+        )
+    try:
+        values = yaml.safe_load(PARAMS_FILE.read_text(encoding="utf-8"))
+        return Params.model_validate(values)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ParamsError(f"{PARAMS_FILE} is no YAML: {' '.join(str(error).split())}") from error
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg']}"
+            for fault in error.errors()
+        )
+        raise ParamsError(f"{PARAMS_FILE} is wrong at {faults}") from error
+
+
+def extract_defaults() -> dict[str, Any]:
+    """Return the defaults of `pipeline extract` that params.yaml of this folder sets.
+
+    A params.yaml of some other project, or none, sets nothing.
+    """
+    if not PARAMS_FILE.is_file():
+        return {}
+    try:
+        values = yaml.safe_load(PARAMS_FILE.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return {}
+    if not isinstance(values, dict) or "image_features" not in values:
+        return {}
+    return load_params().extract.model_dump(exclude_none=True)
+
+
+def features_folder(dataset: Path, recipe: str) -> Path:
+    """Return where the image features of a dataset lie unless told otherwise."""
+    return DATA / "features" / dataset.name / recipe
+
+
+def captions_folder(dataset: Path, name: str) -> Path:
+    """Return where the caption features of a dataset lie unless told otherwise."""
+    return DATA / "text" / dataset.name / name

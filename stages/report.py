@@ -1,0 +1,64 @@
+"""`pipeline report`: the recall tables of all experiments in one."""
+
+import json
+from pathlib import Path
+
+import click
+
+from pipeline.report.tables import TableError, markdown_table, read_recall, write_joint_table
+from stages.console import log_done, log_settings
+from stages.evaluate import PROVENANCE_FILE
+from stages.params import DATA, PARAMS_FILE, load_params
+
+
+@click.command()
+@click.option(
+    "--reports",
+    type=click.Path(path_type=Path),
+    default=DATA / "reports",
+    show_default=True,
+    help="Folder with a folder an experiment, each with a recall.json.",
+)
+def report(reports: Path) -> None:
+    """Join the recall tables of all experiments as recall.json, recall.csv and recall.md.
+
+    The experiments of params.yaml come first, in its order; others follow by name.
+
+    \b
+    Example:
+      pipeline report
+    """
+    log_settings("report", reports=reports)
+    found = sorted(path.parent.name for path in reports.glob("*/recall.json"))
+    if not found:
+        raise TableError(
+            f"{reports} holds no EXPERIMENT/recall.json; run `pipeline evaluate ... --out "
+            f"{reports}/EXPERIMENT` first"
+        )
+    known = list(load_params().experiments) if PARAMS_FILE.is_file() else []
+    names = [name for name in known if name in found]
+    names += [name for name in found if name not in known]
+    rows = {name: {**_origin(reports / name), **read_recall(reports / name / "recall.json")}
+            for name in names}  # fmt: skip
+    paths = write_joint_table(reports, rows)
+    log_done(f"{len(rows)} experiments in {', '.join(map(str, paths))}")
+    click.echo(markdown_table(rows), nl=False)
+
+
+def _origin(folder: Path) -> dict[str, str]:
+    path = folder / PROVENANCE_FILE
+    if not path.is_file():
+        return {}
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))["provenance"]
+        if not {"images", "captions", "dataset", "split"} <= facts.keys():
+            return {}
+        images = facts["images"]
+        return {
+            "split": f"{facts['dataset']}/{facts['split']}",
+            "image features": images["recipe"],
+            "image weights": images["weights"],
+            "caption features": facts["captions"]["recipe"],
+        }
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise TableError(f"{path} is damaged ({error!r}); run `pipeline evaluate` again") from error

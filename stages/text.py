@@ -1,0 +1,69 @@
+"""`pipeline text`: the captions of a dataset become feature shards."""
+
+import time
+from pathlib import Path
+
+import click
+
+from pipeline.datasets.manifest import read_manifest
+from pipeline.shards.build import ShardBuild
+from pipeline.text.encoders import MeanVectors
+from pipeline.text.features import caption_header, encode_captions
+from pipeline.text.tokens import tokenize
+from pipeline.text.vectors import load_vectors
+from stages.console import log_done, log_settings, progress_of
+
+
+@click.command()
+@click.option("--encoder", type=click.Choice(["mean"]), required=True, help="Sentence encoder.")
+@click.option(
+    "--vectors",
+    default="glove-6b-50d",
+    show_default=True,
+    help="Word vectors: glove-6b-50d (packaged), a .txt in GloVe's or a .bin in word2vec's format.",
+)
+@click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the shards.")
+@click.option("--split", help="Only the captions of this split.  [default: all]")
+@click.option(
+    "--rows-per-shard", type=click.IntRange(1), help="[default: as many as make 0.5-1 GiB]"
+)
+def text(
+    encoder: str,
+    vectors: str,
+    dataset: Path,
+    out: Path,
+    split: str | None,
+    rows_per_shard: int | None,
+) -> None:
+    """Turn the captions of a prepared dataset into feature shards.
+
+    Words without a vector are left out of a caption's mean, counted and reported; a caption
+    with no known word gets a zero vector.
+
+    \b
+    Example:
+      pipeline text --encoder mean --vectors glove-6b-50d --dataset data/scenes \\
+          --out data/text/scenes/mean-glove-6b-50d
+    """
+    log_settings("text", encoder=encoder, vectors=vectors, dataset=dataset, out=out, split=split)
+    manifest = read_manifest(dataset)
+    entries = manifest.select(split)
+    ids = [one for entry in entries for one in entry.caption_ids]
+    tokens = [tokenize(caption) for entry in entries for caption in entry.captions]
+    mean = MeanVectors(load_vectors(vectors, {word for caption in tokens for word in caption}))
+    header = caption_header(mean, mean.vectors, manifest.name)
+    started = time.monotonic()
+    with (
+        ShardBuild(out, header, ids, rows_per_shard) as build,
+        progress_of(mean.name, "caption") as progress,
+    ):
+        index = encode_captions(build, mean, tokens, progress)
+    report = mean.report(tokens)
+    log_done(report.text())
+    for position in report.unknown_captions[:5]:
+        log_done(f"no known word: {ids[position]}")
+    log_done(
+        f"{index.rows} rows ({mean.dim},) in {len(index.shards)} shards in {out}, recipe "
+        f"{header.recipe_hash}, {time.monotonic() - started:.1f} s"
+    )

@@ -1,0 +1,20 @@
+"""Fixtures for the whole suite: the real data beside the project, and one thread for torch."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+
+# Two test processes on two cores would otherwise fight over threads.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def coco_images() -> list[Path]:
+    """Real photos of several sizes and aspect ratios."""
+    folder = SHARED / "coco-sample" / "images"
+    if not folder.is_dir():
+        pytest.skip("needs the real photos of ../shared/data/coco-sample")
+    return sorted(folder.glob("*.jpg"))

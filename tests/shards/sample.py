@@ -1,0 +1,100 @@
+"""A small made feature set, also run as a program that kills itself while it builds one.
+
+As a program: sample.py OUT ROWS FUNCTION CALL, where FUNCTION is `os.fsync` or `os.replace`;
+the process sends itself SIGKILL just before call number CALL (from 0) of that function.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.shards import build as build_module
+from pipeline.shards.build import ShardBuild
+from pipeline.shards.format import OK, UNREADABLE, FeatureHeader, RowBlock
+from pipeline.shards.index import FeatureIndex
+
+ROWS_PER_SHARD = 10
+SHAPE = (2, 3)
+
+
+def header(**changes: object) -> FeatureHeader:
+    """Return a header of float32 rows (2, 3)."""
+    facts: dict[str, object] = {
+        "recipe": {"name": "made", "scale": 1},
+        "weights": "none",
+        "weights_sha256": "0" * 64,
+        "axes": "row, y, x",
+        "dataset": "made",
+        "row_shape": SHAPE,
+        "dtype": "float32",
+        "created_by": "tests",
+    }
+    return FeatureHeader(**{**facts, **changes})  # type: ignore[arg-type]
+
+
+def ids(rows: int) -> list[str]:
+    """Return ids that are not in alphabetical order and not ASCII only."""
+    return [f"bild/é{(7 * row) % rows}-{row}.jpg" for row in range(rows)]
+
+
+def feature(row: int) -> np.ndarray:
+    """Return the features of a row."""
+    return np.full(SHAPE, row, np.float32) + np.arange(6, dtype=np.float32).reshape(SHAPE) / 8
+
+
+def block(start: int, stop: int, failed: tuple[int, ...] = ()) -> RowBlock:
+    """Return finished rows, some of them failed."""
+    rows = range(start, stop)
+    return RowBlock(
+        np.stack([feature(row) for row in rows]),
+        np.array([UNREADABLE if row in failed else OK for row in rows], np.uint8),
+        tuple("not an image" if row in failed else "" for row in rows),
+    )
+
+
+def build(
+    out: Path, rows: int, batch: int = 4, stop_after: int | None = None, **changes: object
+) -> FeatureIndex:
+    """Build the set; `stop_after` raises KeyboardInterrupt after so many batches."""
+    with ShardBuild(out, header(**changes), ids(rows), ROWS_PER_SHARD) as making:
+        batches = [b for span in making.pending() for b in span.batches(batch)]
+        for number, rows_of in enumerate(batches):
+            if number == stop_after:
+                raise KeyboardInterrupt
+            making.append(rows_of.start, block(rows_of.start, rows_of.stop, failed=(3, 17)))
+        return making.publish()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of every file below a folder, less the lock."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix != ".lock"
+    }
+
+
+def _main() -> None:
+    out, rows, function, fatal = Path(sys.argv[1]), *sys.argv[2:5]
+    build_module.PIECE_SECONDS = 0.0
+    name = function.removeprefix("os.")
+    original = getattr(os, name)
+    calls = 0
+
+    def counted(*arguments: object, **options: object) -> object:
+        nonlocal calls
+        if calls == int(fatal):
+            os.kill(os.getpid(), signal.SIGKILL)
+        calls += 1
+        return original(*arguments, **options)
+
+    setattr(os, name, counted)
+    build(out, int(rows))
+    sys.stdout.write(f"{calls}\n")
+
+
+if __name__ == "__main__":
+    _main()
