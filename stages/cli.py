@@ -49,7 +49,8 @@ def cli(ctx: click.Context) -> None:
     \b
     Example:
       pipeline prepare scenes --images 600 --seed 0 --out data/scenes
-      pipeline extract --backbone efficientnet-lite0 --dataset data/scenes --out data/features/scenes
+      pipeline extract --backbone efficientnet-lite0 --dataset data/scenes \\
+          --out data/features/scenes/efficientnet-lite0-pool
     """
     if ctx.invoked_subcommand == "extract":
         ctx.default_map = {"extract": extract_defaults()}

@@ -159,7 +159,8 @@ def read_manifest(folder: Path) -> Manifest:
                 f"{digest[:16]}...): it was changed, or its preparation was interrupted; run "
                 "`pipeline prepare` again"
             )
-        rows = [json.loads(line) for line in manifest.read_text(encoding="utf-8").splitlines()]
+        lines = manifest.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        rows = [json.loads(line) for line in lines]
         return Manifest(
             name=facts["name"],
             image_root=Path(os.path.normpath(folder.resolve() / facts["image_root"])),
@@ -192,6 +193,22 @@ def check_relative(path: str) -> str | None:
     if parts.is_absolute() or ".." in parts.parts or re.match(r"[A-Za-z]:", path):
         return "leaves the image root"
     return None
+
+
+def check_caption(text: str) -> str | None:
+    """Return what is wrong with `text` as a caption, or None if nothing is."""
+    if not text.strip():
+        return "is empty"
+    if len(text.splitlines()) != 1:
+        return "has a line break"
+    if any(c == "\x00" or "\ud800" <= c <= "\udfff" for c in text):
+        return "has a NUL or half a surrogate pair, which is no text"
+    return None
+
+
+def check_split(name: str) -> str | None:
+    """Return what is wrong with `name` as the name of a split, or None if nothing is."""
+    return None if _SPLIT.fullmatch(name) else "is no plain name (letters, digits, _ . -)"
 
 
 def check_counts(name: str, counts: dict[str, int], expected: dict[str, int]) -> None:
@@ -241,10 +258,8 @@ def _check_entry(entry: ImageEntry) -> None:
                 f"image {entry.id!r}: its {what} {text!r} {fault}; ids and files must stay below "
                 "the image root"
             )
-    if not _SPLIT.fullmatch(entry.split):
-        raise DatasetError(
-            f"image {entry.id!r}: split {entry.split!r} is no plain name (letters, digits, _ . -)"
-        )
+    if fault := check_split(entry.split):
+        raise DatasetError(f"image {entry.id!r}: split {entry.split!r} {fault}")
     for k, caption in enumerate(entry.captions):
-        if not caption.strip() or "\n" in caption or "\x00" in caption:
-            raise DatasetError(f"image {entry.id!r}: caption {k} is empty or has a line break")
+        if fault := check_caption(caption):
+            raise DatasetError(f"image {entry.id!r}: caption {k} {fault}")

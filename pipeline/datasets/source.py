@@ -1,9 +1,23 @@
-"""Reading source files so that every complaint names the file and the line."""
+"""Reading source files so that every complaint names the file and the line or entry."""
 
-from collections.abc import Iterator
-from pathlib import Path
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
 
-from pipeline.datasets.manifest import DatasetError, check_relative
+from pipeline.canonical import sha256_of_file
+from pipeline.datasets.manifest import DatasetError, check_caption, check_relative
+
+_BOM = b"\xef\xbb\xbf"
+_JSON_NAMES: dict[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "a text",
+    int: "a whole number",
+    float: "a fraction",
+    bool: "true or false",
+    type(None): "null",
+}
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -14,22 +28,68 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     DatasetError
         The file is missing, or a line is not UTF-8.
     """
+    for number, line in enumerate(_read_bytes(path).splitlines(), start=1):
+        yield number, _decode(line, path, number)
+
+
+def read_json(path: Path) -> Any:
+    """Return the value of a UTF-8 JSON file; a BOM is dropped.
+
+    Raises
+    ------
+    DatasetError
+        The file is missing, a line is not UTF-8, or the text is not JSON.
+    """
+    data = _read_bytes(path)
     try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DatasetError(f"{path} cannot be read ({error.strerror}); check the path") from error
-    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), start=1):
-        try:
-            yield number, line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise DatasetError(
-                f"{path}, line {number}: byte {error.start + 1} of the line is not UTF-8; convert "
-                "the file to UTF-8 first"
-            ) from error
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        start = data.rfind(b"\n", 0, error.start) + 1
+        number = data.count(b"\n", 0, error.start) + 1
+        text = _decode(data[start:].split(b"\n", 1)[0], path, number)
+    return parse_json(text, str(path))
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Return the value of a JSON text from the place `where`.
+
+    Raises
+    ------
+    DatasetError
+        The text is not JSON; line and column are those within the text.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DatasetError(
+            f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}; check "
+            "that the file is whole"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{where} is not usable JSON: {error}") from error
+
+
+def member(record: Any, key: str, kinds: tuple[type, ...], where: str) -> Any:
+    """Return `record[key]`, a value of one of `kinds` (a bool is no int here).
+
+    Raises
+    ------
+    DatasetError
+        `record` is no JSON object, lacks `key`, or its value has another type.
+    """
+    if not isinstance(record, dict):
+        raise DatasetError(f"{where} is {_name(record)}; an object with {key!r} was expected")
+    if key not in record:
+        raise DatasetError(f"{where} has no {key!r}; it has {sorted(record)[:10]}")
+    value = record[key]
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        expected = " or ".join(_JSON_NAMES[kind] for kind in kinds)
+        raise DatasetError(f"{where}: {key!r} is {_name(value)}; {expected} was expected")
+    return value
 
 
 def image_file(root: Path, file: str, where: str) -> str:
-    """Return `file` if it names an existing file below `root`.
+    """Return `file` in its plain form (`./a.jpg` is `a.jpg`) if it is a file below `root`.
 
     Parameters
     ----------
@@ -46,6 +106,59 @@ def image_file(root: Path, file: str, where: str) -> str:
         raise DatasetError(f"{where}: image path {file!r} {fault}; paths must stay below {root}")
     if not (root / file).is_file():
         raise DatasetError(
-            f"{where}: image {file!r} not found below {root}; check --root, or remove the line"
+            f"{where}: image {file!r} not found below {root}; check --root, or remove the entry"
         )
-    return file
+    return PurePosixPath(file).as_posix()
+
+
+def caption_line(text: str, where: str) -> str:
+    """Return a caption as one line: blanks at its ends cut, each line break made one space.
+
+    Sources do have captions with a line break at the end or inside; nothing else is changed.
+
+    Raises
+    ------
+    DatasetError
+        The caption is empty, or no text.
+    """
+    line = " ".join(part.strip() for part in text.splitlines() if part.strip())
+    if fault := check_caption(line):
+        raise DatasetError(f"{where}: the caption {fault}")
+    return line
+
+
+def source_notes(files: Iterable[Path], mended: int) -> dict[str, Any]:
+    """Return the notes that every adapter keeps: its source files, and captions mended if any.
+
+    Parameters
+    ----------
+    files : the files read, noted by name and SHA-256.
+    mended : number of captions that `caption_line` changed.
+    """
+    notes: dict[str, Any] = {
+        "source_files": [{"file": f.name, "sha256": sha256_of_file(f)} for f in files]
+    }
+    if mended:
+        notes["captions_with_blanks_cut_or_lines_joined"] = mended
+    return notes
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes().removeprefix(_BOM)
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read ({error.strerror}); check the path") from error
+
+
+def _decode(line: bytes, path: Path, number: int) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DatasetError(
+            f"{path}, line {number}: byte {error.start + 1} of the line is not UTF-8; convert "
+            "the file to UTF-8 first"
+        ) from error
+
+
+def _name(value: Any) -> str:
+    return _JSON_NAMES[type(value)]

@@ -21,10 +21,10 @@ def top_violations(
 ) -> Tensor:
     """Return the hinge violations of each positive pair by its k worst negatives.
 
-    Wang et al. 2016, eq. (5) with the sampling of section 2.2: for every positive pair the sum
-    of the K largest max(0, margin + d(anchor, positive) - d(anchor, negative)); the mean over
-    the pairs. Deviation: the paper's sum over the pairs is divided by their number, so that the
-    learning rate does not depend on the size of the batch.
+    Wang et al. 2016, eq. (5) with the sampling of section 2.2: for every positive pair the K
+    largest max(0, margin + d(anchor, positive) - d(anchor, negative)). Deviation: the mean over
+    pairs and K (zeros and absent negatives count) stands for the paper's sum, so that the
+    learning rate does not depend on the size of the batch; so do the authors' own programs.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def top_violations(
     distances : (anchors, candidates) distances.
     negative : (anchors, candidates) bool, which candidates do not match the anchor.
     margin : at least 0.
-    k : at most so many violations count for a pair.
+    k : so many violations count for a pair, or all candidates if there are fewer.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def top_violations(
     masked = distances.masked_fill(~negative, torch.inf)
     nearest = masked.topk(min(k, masked.shape[1]), dim=1, largest=False, sorted=False).values
     hinge = (margin + positive[:, None] - nearest[anchor]).clamp_min(0.0)
-    return hinge.sum(dim=1).mean()
+    return hinge.mean()
 
 
 def structure_preserving_loss(

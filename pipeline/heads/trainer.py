@@ -54,8 +54,8 @@ def train(
             loss = loss_of(batch)
             if not torch.isfinite(loss):
                 raise HeadError(
-                    f"the loss is {float(loss)} in epoch {epoch + 1}; lower the learning rate, or "
-                    "check the features for outliers"
+                    f"the loss is {float(loss.detach())} in epoch {epoch + 1}; lower the learning "
+                    "rate, or check the features for outliers"
                 )
             optimiser.zero_grad()
             loss.backward()

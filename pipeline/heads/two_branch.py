@@ -106,7 +106,7 @@ class TwoBranchHead:
         self.settings = settings
         self._image_dim = require_vectors("two-branch", "image", image_shape)
         self._caption_dim = require_vectors("two-branch", "caption", caption_shape)
-        self._build()
+        self._build(0)
 
     def fit(self, train: Pairs, validation: Pairs, seed: int, progress: Progress) -> History:
         """Train with SGD; the same seed on the same machine gives the same weights.
@@ -124,8 +124,8 @@ class TwoBranchHead:
         settings = self.settings
         rng = np.random.default_rng(seed)
         with torch.random.fork_rng(devices=[]):
+            self._build(seed)
             torch.manual_seed(seed)
-            self._build()
             self._net["image"].standardise_as(train.images)  # type: ignore[operator]
             self._net["caption"].standardise_as(train.captions)  # type: ignore[operator]
             optimiser = torch.optim.SGD(
@@ -170,14 +170,16 @@ class TwoBranchHead:
         self._net.load_state_dict(tensors)
         self._net.eval()
 
-    def _build(self) -> None:
+    def _build(self, seed: int) -> None:
         s = self.settings
-        self._net = nn.ModuleDict(
-            {
-                "image": Branch(self._image_dim, s.hidden, s.dim, s.dropout),
-                "caption": Branch(self._caption_dim, s.hidden, s.dim, s.dropout),
-            }
-        ).eval()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self._net = nn.ModuleDict(
+                {
+                    "image": Branch(self._image_dim, s.hidden, s.dim, s.dropout),
+                    "caption": Branch(self._caption_dim, s.hidden, s.dim, s.dropout),
+                }
+            ).eval()
 
     def _loss(self, train: Pairs, rows: Tensor) -> Tensor:
         owner = torch.from_numpy(train.owner)[rows]

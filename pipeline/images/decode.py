@@ -14,8 +14,12 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 # Pillow's own limit, about 89 million pixels: a decompression bomb costs memory, not a crash.
 MAX_PIXELS = 89_478_485
 
-# Formats whose decoders are part of Pillow itself: none that starts another program.
-FORMATS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
+# Formats whose decoders are part of Pillow itself: none that starts another program. (JPEG
+# includes the multi-picture files of phones.)
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
+
+# Loads the decoders now, so that reading threads do not race to.
+Image.init()
 
 _SIXTEEN_BIT = ("I", "I;16", "I;16L", "I;16B", "I;16N")
 
@@ -57,6 +61,8 @@ def decode_rgb(path: Path) -> Image.Image:
         raise UnreadableImage(f"not an image of a known format ({', '.join(FORMATS)})") from None
     except RefusedImage:
         raise
+    except OSError as error:
+        raise UnreadableImage(error.strerror or str(error)) from error
     # Pillow's decoders raise whatever their parsers stumble over; one bad file must not end a
     # run, so every exception of this one file becomes its reason.
     except Exception as error:

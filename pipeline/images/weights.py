@@ -144,7 +144,8 @@ def _check_state(backbone: str, state: dict[str, Tensor], path: Path) -> None:
         )
     for key, value in state.items():
         if value.is_floating_point():
-            state[key] = value.float()
+            # The packaged tensors are stored with other strides than a network's own.
+            state[key] = value.float().contiguous()
 
 
 def _random_weights(backbone: str, source: str) -> Weights:

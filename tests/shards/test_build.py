@@ -1,10 +1,10 @@
 """Building feature sets: every way of being interrupted ends in the same bytes."""
 
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,7 +93,7 @@ def test_a_flipped_byte_is_found_and_only_its_shard_made_again(
     out = tmp_path / "flipped" / "out"
     build(out, ROWS)
     damaged, sound = (out / f"shard-0000{n}-of-00003.h5" for n in (1, 2))
-    before = os.stat(sound)
+    before = sound.stat()
     data = bytearray(damaged.read_bytes())
     data[data.index(feature(12).tobytes())] ^= 1
     damaged.write_bytes(data)
@@ -105,14 +105,14 @@ def test_a_flipped_byte_is_found_and_only_its_shard_made_again(
         assert making.rows_done == ROWS - 10
     build(out, ROWS)
     assert contents(out.parent) == whole
-    assert os.stat(sound).st_ino == before.st_ino
+    assert sound.stat().st_ino == before.st_ino
 
 
 def test_a_finished_set_is_left_alone(tmp_path: Path) -> None:
     first = build(tmp_path / "out", ROWS)
-    before = {path: os.stat(path).st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
     assert build(tmp_path / "out", ROWS) == first
-    assert {path: os.stat(path).st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_finished_set_is_left_alone(tmp_path: Path) -> None:
     ],
 )
 def test_an_output_of_another_set_is_refused_and_kept(
-    tmp_path: Path, changes: dict[str, object], found: str
+    tmp_path: Path, changes: dict[str, Any], found: str
 ) -> None:
     build(tmp_path / "out", ROWS)
     before = contents(tmp_path)

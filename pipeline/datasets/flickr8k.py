@@ -1,0 +1,155 @@
+"""Flickr8k and Flickr30K as their authors give them: a token file and lists of image names.
+
+A line of the token file is `name.jpg#k<TAB>caption`; a split is a file with one name a line.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from pipeline.datasets.manifest import DatasetError, ImageEntry, Manifest, check_counts
+from pipeline.datasets.source import caption_line, image_file, read_lines, source_notes
+
+_FIRST = {"train": 0, "dev": 1, "val": 1, "test": 2}
+_NAMES_SHOWN = 5
+
+Captions = dict[str, dict[int, tuple[str, int]]]
+"""Image name to caption number to (caption, line)."""
+
+
+def read_flickr8k(
+    root: Path,
+    *,
+    images: Path | None = None,
+    captions: Path | None = None,
+    splits: Mapping[str, Path] | None = None,
+    captions_per_image: int = 5,
+    expect: Mapping[str, int] | None = None,
+) -> Manifest:
+    """Read Flickr8k's token file and split files.
+
+    An image's id is its name in the token file, so caption ids are Flickr8k's own. Splits come
+    in the order train, dev or val, test, others by name; images in the order of their split's
+    file. Captioned images in no split are left out and told in the notes.
+
+    Parameters
+    ----------
+    root : folder with `images/`, `annotations/*token*` and `splits/<split>.txt`.
+    images, captions, splits : where they lie instead (`splits`: split name to file).
+    captions_per_image : every image of a split has captions #0 to #(this number - 1).
+    expect : number of images that a split must have.
+
+    Raises
+    ------
+    DatasetError
+        A file is missing; a line is malformed; a caption is missing, repeated or misnumbered; an
+        image is listed twice, has no captions or no file; a split has another number of images.
+    """
+    images = images or root / "images"
+    token_file = captions or _token_file(root / "annotations")
+    split_files = dict(splits) if splits else _split_files(root / "splits")
+    captioned, mended = _read_captions(token_file, captions_per_image)
+    entries: list[ImageEntry] = []
+    listed: dict[str, str] = {}
+    for split in sorted(split_files, key=lambda s: (_FIRST.get(s, 3), s)):
+        for number, line in read_lines(split_files[split]):
+            if not (name := line.strip()):
+                continue
+            where = f"{split_files[split]}, line {number}"
+            if name in listed:
+                raise DatasetError(
+                    f"{where}: image {name!r} is listed before, in {listed[name]}; an image "
+                    "belongs to one split, once"
+                )
+            listed[name] = where
+            if name not in captioned:
+                raise DatasetError(
+                    f"{where}: image {name!r} has no caption in {token_file}; check that the "
+                    "files belong together"
+                )
+            entries.append(
+                ImageEntry(
+                    id=name,
+                    file=image_file(images, name, where),
+                    split=split,
+                    captions=_all_captions(captioned[name], captions_per_image, name, token_file),
+                )
+            )
+    notes = source_notes([token_file, *split_files.values()], mended)
+    if left_out := [name for name in captioned if name not in listed]:
+        notes["images_in_no_split"] = len(left_out)
+        notes["images_in_no_split_first"] = left_out[:_NAMES_SHOWN]
+    manifest = Manifest(
+        name="flickr8k",
+        image_root=images,
+        entries=tuple(entries),
+        licence="photos belong to their Flickr authors; for non-commercial research",
+        source=f"Flickr token file {token_file.name}",
+        notes=notes,
+    )
+    check_counts(manifest.name, manifest.counts, dict(expect or {}))
+    return manifest
+
+
+def _token_file(folder: Path) -> Path:
+    found = sorted(p for p in folder.glob("*token*") if p.is_file())
+    if len(found) != 1:
+        raise DatasetError(
+            f"{folder} has {len(found)} files named *token* ({[p.name for p in found]}), one was "
+            "expected; name the token file with --captions FILE"
+        )
+    return found[0]
+
+
+def _split_files(folder: Path) -> dict[str, Path]:
+    found = {path.stem: path for path in sorted(folder.glob("*.txt"))}
+    if not found:
+        raise DatasetError(
+            f"{folder} has no split file <split>.txt; name them with --split NAME=FILE"
+        )
+    return found
+
+
+def _read_captions(path: Path, captions_per_image: int) -> tuple[Captions, int]:
+    """Return the captions by image and number, and how many of them had blanks cut."""
+    captions: Captions = {}
+    mended = 0
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        match = re.fullmatch(r"([^\t]+)#([0-9]{1,6})\t(.*)", line)
+        if not match:
+            raise DatasetError(
+                f"{where}: {line[:60]!r} is no caption line; NAME#NUMBER<TAB>CAPTION was expected"
+            )
+        name, k, text = match[1], int(match[2]), match[3]
+        if k >= captions_per_image:
+            raise DatasetError(
+                f"{where}: caption {name}#{k} has a number beyond #{captions_per_image - 1}; "
+                f"images have {captions_per_image} captions, numbered from #0"
+            )
+        numbered = captions.setdefault(name, {})
+        if k in numbered:
+            raise DatasetError(
+                f"{where}: caption {name}#{k} occurs before, in line {numbered[k][1]}; numbers "
+                "are unique in an image"
+            )
+        caption = caption_line(text, f"{where}: {name}#{k}")
+        mended += caption != text
+        numbered[k] = caption, number
+    return captions, mended
+
+
+def _all_captions(
+    numbered: dict[int, tuple[str, int]], captions_per_image: int, name: str, path: Path
+) -> tuple[str, ...]:
+    """Return an image's captions in the order of their numbers, none missing."""
+    if missing := [k for k in range(captions_per_image) if k not in numbered]:
+        line = min(line for _, line in numbered.values())
+        raise DatasetError(
+            f"{path}: image {name!r} (first caption in line {line}) lacks caption "
+            + ", ".join(f"{name}#{k}" for k in missing)
+            + f"; {captions_per_image} captions numbered from #0 were expected"
+        )
+    return tuple(numbered[k][0] for k in range(captions_per_image))

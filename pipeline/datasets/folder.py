@@ -1,0 +1,221 @@
+"""Anybody's captioned images: a folder and a CSV or JSONL file of paths and captions."""
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipeline.datasets.manifest import (
+    DatasetError,
+    ImageEntry,
+    Manifest,
+    check_counts,
+    check_relative,
+    check_split,
+    split_by_hash,
+)
+from pipeline.datasets.source import (
+    caption_line,
+    image_file,
+    member,
+    parse_json,
+    read_lines,
+    source_notes,
+)
+
+SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
+"""Splits of a source that names none."""
+
+_COLUMNS = ("path", "caption", "split", "id")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One line of the source; `split` and `id` are None where it has none."""
+
+    path: str
+    captions: list[str]
+    split: str | None
+    id: str | None
+    where: str
+
+
+@dataclass
+class _Image:
+    """What the lines of one path have said so far, and where the first of them is."""
+
+    id: str
+    split: str | None
+    where: str
+    captions: list[str] = field(default_factory=list)
+
+
+def read_folder(
+    root: Path,
+    captions: Path,
+    *,
+    name: str,
+    expect: Mapping[str, int] | None = None,
+) -> Manifest:
+    """Read a CSV (header `path,caption[,split][,id]`) or JSONL file, one line a caption.
+
+    Lines of the same path are one image, in the order of first appearance; its id is the path
+    unless an id is given. JSONL lines may have a list `captions` in the place of `caption`.
+    Without splits, images are split 80/10/10 into train, val and test by the hash of their id.
+    Other columns or keys are left out and told in the notes.
+
+    Parameters
+    ----------
+    root : the image root, which the paths are relative to.
+    captions : file ending in .csv, .jsonl or .ndjson.
+    name : the dataset's name.
+    expect : number of images that a split must have.
+
+    Raises
+    ------
+    DatasetError
+        The file is missing or of another kind; a line is malformed, has no caption or no image
+        file; lines of one path differ in split or id; an id has two paths; some lines have a
+        split and others none; a split has another number of images. The line is named.
+    """
+    ignored: set[str] = set()
+    if captions.suffix.lower() == ".csv":
+        rows = _csv_rows(captions, ignored)
+    elif captions.suffix.lower() in (".jsonl", ".ndjson"):
+        rows = _jsonl_rows(captions, ignored)
+    else:
+        raise DatasetError(f"{captions}: the name ends in neither .csv nor .jsonl; rename the file")
+    images, mended = _join_rows(root, rows)
+    notes = source_notes([captions], mended)
+    if ignored:
+        notes["columns_ignored"] = sorted(ignored)
+    by_hash: dict[str, str] = {}
+    if any(image.split is None for image in images.values()):
+        by_hash = split_by_hash((image.id for image in images.values()), SHARES)
+        notes["split_by_hash_of_id"] = SHARES
+    manifest = Manifest(
+        name=name,
+        image_root=root,
+        entries=tuple(
+            ImageEntry(i.id, path, i.split or by_hash[i.id], tuple(i.captions))
+            for path, i in images.items()
+        ),
+        licence="not stated by the source",
+        source=f"image folder and {captions.name}",
+        notes=notes,
+    )
+    check_counts(name, manifest.counts, dict(expect or {}))
+    return manifest
+
+
+def _join_rows(root: Path, rows: Iterator[_Row]) -> tuple[dict[str, _Image], int]:
+    """Return the images by path, and the number of captions that had blanks cut."""
+    images: dict[str, _Image] = {}
+    path_of: dict[str, str] = {}
+    mended = 0
+    first: _Row | None = None
+    for row in rows:
+        first = first or row
+        if (row.split is None) != (first.split is None):
+            with_split, without = (first, row) if row.split is None else (row, first)
+            raise DatasetError(
+                f"{with_split.where} has a split and {without.where} has none; give all lines a "
+                "split or none"
+            )
+        if row.split is not None and (fault := check_split(row.split)):
+            raise DatasetError(f"{row.where}: split {row.split!r} {fault}")
+        if row.id is not None and (fault := check_relative(row.id)):
+            raise DatasetError(f"{row.where}: id {row.id!r} {fault}; ids are used like paths")
+        path = image_file(root, row.path, row.where)
+        image = images.setdefault(path, _Image(row.id or path, row.split, row.where))
+        if path_of.setdefault(image.id, path) != path:
+            raise DatasetError(
+                f"{row.where}: id {image.id!r} belongs to {path_of[image.id]!r} before, in "
+                f"{images[path_of[image.id]].where}; every image needs an id of its own"
+            )
+        for what, here, before in (
+            ("split", row.split, image.split),
+            ("id", row.id or path, image.id),
+        ):
+            if here != before:
+                raise DatasetError(
+                    f"{row.where}: image {path!r} has {what} {here!r} here and {before!r} in "
+                    f"{image.where}; an image has one {what}"
+                )
+        for text in row.captions:
+            image.captions.append(caption := caption_line(text, row.where))
+            mended += caption != text
+    return images, mended
+
+
+def _csv_rows(path: Path, ignored: set[str]) -> Iterator[_Row]:
+    """Yield the rows of a CSV file; columns that mean nothing here are added to `ignored`."""
+    reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
+    header: list[str] | None = None
+    while True:
+        where = f"{path}, line {reader.line_num + 1}"
+        try:
+            values = next(reader, None)
+        except csv.Error as error:
+            raise DatasetError(
+                f"{where}: this is no CSV ({error}); check the quotes from this line on"
+            ) from error
+        if values is None:
+            break
+        if not values:
+            continue
+        if header is None:
+            header = [column.strip().lower() for column in values]
+            _check_header(header, where)
+            ignored.update(set(header) - set(_COLUMNS))
+            continue
+        if len(values) != len(header):
+            raise DatasetError(
+                f"{where}: {len(values)} fields found, {len(header)} expected "
+                f"({','.join(header)}); captions with a comma need quotes"
+            )
+        row = dict(zip(header, values, strict=True))
+        yield _Row(
+            row["path"].strip(),
+            [row["caption"]],
+            row.get("split", "").strip() or None,
+            row.get("id", "").strip() or None,
+            where,
+        )
+
+
+def _check_header(header: list[str], where: str) -> None:
+    if len(set(header)) != len(header) or not {"path", "caption"} <= set(header):
+        raise DatasetError(
+            f"{where}: the header is {','.join(header)!r}; different columns with `path` and "
+            "`caption` among them were expected, such as path,caption,split"
+        )
+
+
+def _jsonl_rows(path: Path, ignored: set[str]) -> Iterator[_Row]:
+    """Yield the rows of a JSONL file; keys that mean nothing here are added to `ignored`."""
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        record = parse_json(line, where)
+        image = member(record, "path", (str,), where)
+        if ("caption" in record) == ("captions" in record):
+            raise DatasetError(f"{where}: one of 'caption' and 'captions' was expected, not both")
+        captions = (
+            [member(record, "caption", (str,), where)]
+            if "caption" in record
+            else member(record, "captions", (list,), where)
+        )
+        if not captions or not all(isinstance(text, str) for text in captions):
+            raise DatasetError(
+                f"{where}: 'captions' is {json.dumps(captions)[:60]}; a list of one or more texts "
+                "was expected"
+            )
+        ignored.update(set(record) - {*_COLUMNS, "captions"})
+        split, image_id = (
+            (member(record, key, (str,), where) if key in record else "").strip() or None
+            for key in ("split", "id")
+        )
+        yield _Row(image, captions, split, image_id, where)

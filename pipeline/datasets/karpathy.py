@@ -1,0 +1,124 @@
+"""Karpathy's splits of COCO, Flickr30K and Flickr8k: files `dataset_<name>.json`.
+
+The splits are those of Karpathy and Fei-Fei, "Deep Visual-Semantic Alignments" (2015). COCO's
+`restval` images are the rest of the 2014 validation set; the usual protocol trains on them too,
+which makes 113,287 training images.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pipeline.datasets.manifest import (
+    DatasetError,
+    ImageEntry,
+    Manifest,
+    check_counts,
+    check_split,
+)
+from pipeline.datasets.source import caption_line, image_file, member, read_json, source_notes
+
+Restval = Literal["train", "keep", "leave-out"]
+
+KNOWN_COUNTS: dict[str, dict[str, int]] = {
+    "coco": {"train": 82_783, "restval": 30_504, "val": 5_000, "test": 5_000},
+    "flickr30k": {"train": 29_000, "val": 1_014, "test": 1_000},
+    "flickr8k": {"train": 6_000, "val": 1_000, "test": 1_000},
+}
+
+
+def read_karpathy(
+    root: Path,
+    captions: Path,
+    *,
+    restval: Restval = "train",
+    expect: Mapping[str, int] | None = None,
+) -> Manifest:
+    """Read a `dataset_<name>.json`.
+
+    An image's id is its `cocoid` as text where it has one, else its file name. Images keep the
+    file's order, captions (the `raw` sentences, all of them) too.
+
+    Parameters
+    ----------
+    root : the image root; a file is `filepath/filename` below it, or `filename` without a
+        `filepath`.
+    captions : the JSON file.
+    restval : "train" merges the split restval into train, "keep" keeps it as a split,
+        "leave-out" leaves its images out; how many were merged or left out is in the notes.
+    expect : number of images that a split must have, beside or instead of the known counts of
+        "coco", "flickr30k" and "flickr8k" (the file's `dataset`).
+
+    Raises
+    ------
+    DatasetError
+        The file is missing or no JSON (line and column are named); an entry lacks a key or has a
+        value of another type; an id is repeated; an image has no sentence or no file; a split
+        has another number of images. Entries are named by index, `images[12]`.
+    """
+    document = read_json(captions)
+    name = member(document, "dataset", (str,), str(captions))
+    entries: list[ImageEntry] = []
+    seen: dict[str, int] = {}
+    of_restval = mended = 0
+    for index, image in enumerate(member(document, "images", (list,), str(captions))):
+        where = f"{captions}: images[{index}]"
+        split = member(image, "split", (str,), where)
+        if fault := check_split(split):
+            raise DatasetError(f"{where}: split {split!r} {fault}")
+        if split == "restval" and restval != "keep":
+            of_restval += 1
+            if restval == "leave-out":
+                continue
+            split = "train"
+        image_id, file = _identity(image, where)
+        if image_id in seen:
+            raise DatasetError(
+                f"{where}: image id {image_id!r} occurs before, in images[{seen[image_id]}]; "
+                "remove the copy"
+            )
+        seen[image_id] = index
+        raw = _raw_sentences(image, where)
+        texts = tuple(caption_line(s, f"{where}.sentences[{k}]") for k, s in enumerate(raw))
+        mended += sum(text != s for text, s in zip(texts, raw, strict=True))
+        entries.append(ImageEntry(image_id, image_file(root, file, where), split, texts))
+    notes = source_notes([captions], mended)
+    if of_restval:
+        notes["restval_merged" if restval == "train" else "restval_left_out"] = of_restval
+    manifest = Manifest(
+        name=name,
+        image_root=root,
+        entries=tuple(entries),
+        licence="not stated in the split file; the terms of the dataset itself apply",
+        source=f"Karpathy's split file {captions.name}",
+        notes=notes,
+    )
+    check_counts(name, manifest.counts, _known_counts(name, restval) | dict(expect or {}))
+    return manifest
+
+
+def _known_counts(name: str, restval: Restval) -> dict[str, int]:
+    counts = Counter(KNOWN_COUNTS.get(name, {}))
+    if "restval" in counts and restval != "keep":
+        rest = counts.pop("restval")
+        counts["train"] += rest if restval == "train" else 0
+    return dict(counts)
+
+
+def _identity(image: Any, where: str) -> tuple[str, str]:
+    """Return the id and the file of one of `images`."""
+    filename = member(image, "filename", (str,), where)
+    folder = member(image, "filepath", (str,), where) if "filepath" in image else ""
+    image_id = str(member(image, "cocoid", (int, str), where)) if "cocoid" in image else filename
+    return image_id, f"{folder}/{filename}" if folder else filename
+
+
+def _raw_sentences(image: Any, where: str) -> list[str]:
+    sentences = member(image, "sentences", (list,), where)
+    if not sentences:
+        raise DatasetError(f"{where}: `sentences` is empty; every image needs a caption")
+    return [
+        member(sentence, "raw", (str,), f"{where}.sentences[{k}]")
+        for k, sentence in enumerate(sentences)
+    ]

@@ -1,0 +1,80 @@
+"""A dataset of scenes, drawn and captioned from a seed: a stand-in for photographs."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.canonical import appearing_whole
+from pipeline.datasets.manifest import DATASET_FILE, DatasetError, ImageEntry, Manifest
+from pipeline.datasets.scenes.grammar import describe
+from pipeline.datasets.scenes.painter import paint
+from pipeline.datasets.scenes.sample import sample_scene
+from pipeline.datasets.scenes.world import SIZE
+
+SPLITS = ("train", "val", "test", "train", "train", "train")
+"""Image i belongs to split i mod 6, so 600 images make 400, 100 and 100."""
+
+_FEWEST = 3
+_MOST = 100_000
+_OWN_FILE = re.compile(r"scene-[0-9]{5}\.png(\.[0-9a-f]{12}\.part)?")
+
+
+def draw_scenes(
+    folder: Path,
+    num_images: int,
+    seed: int,
+    progress: Callable[[int, int, int], None] | None = None,
+) -> Manifest:
+    """Draw scenes into `folder`/images and return their manifest, five captions an image.
+
+    Image i depends on the seed and i alone, whatever the number of images. A former dataset in
+    `folder` is no dataset from the first image on (its `dataset.json` goes first) until the new
+    manifest is written; scenes of a former, larger run are removed.
+
+    Parameters
+    ----------
+    folder : the dataset's folder; made if need be.
+    num_images : 3 to 100,000.
+    seed : 0 or more.
+    progress : called with (images done, images in all, 0) after each image.
+
+    Raises
+    ------
+    DatasetError
+        A number is out of its range.
+    """
+    if not _FEWEST <= num_images <= _MOST:
+        raise DatasetError(
+            f"{num_images} scenes were asked for; {_FEWEST} (one for each of train, val and test) "
+            f"to {_MOST} can be drawn"
+        )
+    if seed < 0:
+        raise DatasetError(f"the seed is {seed}; a whole number from 0 on was expected")
+    images = folder / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    (folder / DATASET_FILE).unlink(missing_ok=True)
+    entries = []
+    for index in range(num_images):
+        rng = np.random.Generator(np.random.PCG64((seed, index)))
+        scene = sample_scene(rng)
+        captions = describe(scene, rng)
+        name = f"scene-{index:05d}"
+        with appearing_whole(images / f"{name}.png") as part:
+            paint(scene, rng).save(part, format="PNG")
+        entries.append(ImageEntry(name, f"{name}.png", SPLITS[index % len(SPLITS)], captions))
+        if progress:
+            progress(index + 1, num_images, 0)
+    drawn = {entry.file for entry in entries}
+    for path in images.iterdir():
+        if path.name not in drawn and _OWN_FILE.fullmatch(path.name):
+            path.unlink()
+    return Manifest(
+        name="scenes",
+        image_root=images,
+        entries=tuple(entries),
+        licence="MIT, as the program that draws them",
+        source=f"drawn by `pipeline prepare scenes` from seed {seed}",
+        notes={"seed": seed, "image_size": [SIZE, SIZE]},
+    )

@@ -1,0 +1,98 @@
+"""The words that captions choose from: every list holds words for one and the same fact."""
+
+SHAPE_WORDS: dict[str, tuple[tuple[str, str], ...]] = {
+    "circle": (("circle", "circles"), ("disc", "discs"), ("ball", "balls")),
+    "square": (("square", "squares"), ("box", "boxes")),
+    "triangle": (("triangle", "triangles"),),
+    "star": (("star", "stars"),),
+    "ring": (("ring", "rings"), ("hoop", "hoops")),
+    "cross": (("cross", "crosses"), ("plus sign", "plus signs")),
+    "heart": (("heart", "hearts"),),
+    "diamond": (("diamond", "diamonds"),),
+    "hexagon": (("hexagon", "hexagons"),),
+    "crescent": (("crescent", "crescents"), ("moon", "moons")),
+    "flower": (("flower", "flowers"), ("blossom", "blossoms")),
+    "fish": (("fish", "fish"),),
+}
+"""Shape to (singular, plural) of each of its names."""
+
+COLOUR_WORDS: dict[str, tuple[str, ...]] = {
+    "red": ("red", "red", "scarlet"),
+    "orange": ("orange",),
+    "yellow": ("yellow",),
+    "green": ("green",),
+    "blue": ("blue",),
+    "purple": ("purple", "purple", "violet"),
+    "pink": ("pink",),
+    "brown": ("brown",),
+    "black": ("black",),
+    "white": ("white",),
+}
+TEXTURE_WORDS: dict[str, tuple[str, ...]] = {
+    "plain": ("plain", "solid"),
+    "striped": ("striped",),
+    "dotted": ("dotted", "spotted"),
+    "checked": ("checked", "chequered"),
+}
+TEXTURE_TAILS: dict[str, tuple[str, ...]] = {
+    "plain": (),
+    "striped": ("with stripes",),
+    "dotted": ("with dots", "with spots"),
+    "checked": ("with a checked pattern",),
+}
+SIZE_WORDS: dict[str, tuple[str, ...]] = {
+    "small": ("small", "little", "tiny"),
+    "medium": (),
+    "large": ("large", "big"),
+}
+COUNT_WORDS: dict[int, tuple[str, ...]] = {
+    1: ("a", "a", "a", "a", "one", "a single"),
+    2: ("two", "two", "a pair of", "a couple of"),
+    3: ("three", "three", "a group of three", "a few"),
+    4: ("four", "four", "a group of four", "several"),
+}
+"""Number to what stands before the noun; "a" becomes "an" where it must."""
+
+SETTING_WORDS: dict[str, tuple[tuple[str, str], ...]] = {
+    "white": (
+        ("on a white background", "a white background"),
+        ("on white paper", "a sheet of white paper"),
+    ),
+    "black": (("on a black background", "a black background"),),
+    "grey": (
+        ("on a grey background", "a grey background"),
+        ("against a grey wall", "a grey wall"),
+    ),
+    "pink": (
+        ("on a pale pink background", "a pale pink background"),
+        ("against a pink wall", "a pink wall"),
+    ),
+    "light blue": (("on a light blue background", "a light blue background"),),
+    "sunset": (
+        ("at sunset", "a colourful sunset"),
+        ("against the evening sky", "an evening sky"),
+    ),
+    "grass": (("on the grass", "green grass"), ("on a lawn", "a green lawn")),
+    "sky": (
+        ("in the sky", "a cloudy sky"),
+        ("against a blue sky with clouds", "a blue sky full of clouds"),
+    ),
+    "field": (
+        ("in front of a green field and a blue sky", "a green field under a blue sky"),
+        ("in front of a meadow", "a meadow under a blue sky"),
+    ),
+    "sand": (("on the sand", "yellow sand"), ("on a sandy beach", "a sandy beach")),
+    "water": (("on the water", "blue water"), ("in the sea", "the open sea")),
+    "night": (("at night", "a dark night"), ("against the night sky", "the night sky")),
+    "brick": (
+        ("on a brick wall", "a brick wall"),
+        ("in front of a brick wall", "a red brick wall"),
+    ),
+    "wood": (
+        ("on a wooden floor", "a wooden floor"),
+        ("on wooden boards", "brown wooden boards"),
+    ),
+    "snow": (("in the snow", "white snow"), ("on snowy ground", "snowy ground")),
+    "tiles": (("on a tiled floor", "a tiled floor"), ("on grey tiles", "grey tiles")),
+}
+"""Setting to (where the objects are, what lies behind them)."""

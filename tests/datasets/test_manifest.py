@@ -1,0 +1,116 @@
+"""The manifest: written and read alike, and anything changed or unsafe refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.datasets.manifest import (
+    DATASET_FILE,
+    MANIFEST_FILE,
+    DatasetError,
+    ImageEntry,
+    Manifest,
+    check_counts,
+    check_relative,
+    read_manifest,
+    split_by_hash,
+)
+
+
+def manifest(root: Path, **changes: Any) -> Manifest:
+    fields: dict[str, Any] = {
+        "name": "mine",
+        "image_root": root,
+        "entries": (
+            ImageEntry("b.jpg", "in/b.jpg", "train", ("Ein Käfer – ‘käfer’.", 'two\t"quotes" \\')),
+            ImageEntry("a.jpg", "a.jpg", "val", ("a\u00a0dog 🐕",)),
+            ImageEntry("c", "c.jpg", "train", ()),
+        ),
+        "licence": "none",
+        "source": "made up",
+        "notes": {"n": 1},
+    }
+    return Manifest(**(fields | changes))
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    before = manifest(tmp_path / "images")
+    before.write(tmp_path / "out")
+    assert read_manifest(tmp_path / "out") == before
+    assert before.counts == {"train": 2, "val": 1}
+    assert [e.id for e in before.select("train")] == ["b.jpg", "c"]
+    assert before.entries[0].caption_ids == ("b.jpg#0", "b.jpg#1")
+
+
+def test_a_folder_can_be_moved_with_its_images(tmp_path: Path) -> None:
+    manifest(tmp_path / "here" / "images").write(tmp_path / "here")
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert read_manifest(tmp_path / "there").image_root == tmp_path / "there" / "images"
+
+
+def test_same_manifest_same_bytes(tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        manifest(tmp_path / name).write(tmp_path / name)
+    for file in (MANIFEST_FILE, DATASET_FILE):
+        assert (tmp_path / "x" / file).read_bytes() == (tmp_path / "y" / file).read_bytes()
+
+
+def test_tampering_and_damage_are_found(tmp_path: Path) -> None:
+    manifest(tmp_path).write(tmp_path)
+    file, described = tmp_path / MANIFEST_FILE, tmp_path / DATASET_FILE
+    good, facts = file.read_bytes(), described.read_text()
+    file.write_bytes(good.replace(b"train", b"value", 1))
+    with pytest.raises(DatasetError, match="not the file that"):
+        read_manifest(tmp_path)
+    file.write_bytes(good)
+    described.write_text(json.dumps({k: v for k, v in json.loads(facts).items() if k != "name"}))
+    with pytest.raises(DatasetError, match=r"damaged.*name"):
+        read_manifest(tmp_path)
+    described.unlink()
+    with pytest.raises(DatasetError, match="no prepared dataset"):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/etc/passwd", "../x.jpg", "a/../../x", "a\\b", "C:/x", "a\nb", " a", "a\x00"]
+)
+def test_unsafe_paths_are_refused(tmp_path: Path, path: str) -> None:
+    assert check_relative(path)
+    for entry in (ImageEntry("a", path, "train", ("x",)), ImageEntry(path, "a", "train", ("x",))):
+        with pytest.raises(DatasetError, match="must stay below"):
+            manifest(tmp_path, entries=(entry,))
+
+
+@pytest.mark.parametrize("caption", ["", "  ", "a\nb", "a\u2028b", "a\x00b", "a\ud800"])
+def test_captions_that_are_no_line_of_text_are_refused(tmp_path: Path, caption: str) -> None:
+    with pytest.raises(DatasetError, match="caption 0"):
+        manifest(tmp_path, entries=(ImageEntry("a", "a", "train", (caption,)),))
+
+
+def test_ids_splits_and_emptiness(tmp_path: Path) -> None:
+    twice = (ImageEntry("a", "a", "train", ("x",)), ImageEntry("a", "b", "val", ("y",)))
+    with pytest.raises(DatasetError, match=r"more than once.*'a'"):
+        manifest(tmp_path, entries=twice)
+    with pytest.raises(DatasetError, match="no image"):
+        manifest(tmp_path, entries=())
+    with pytest.raises(DatasetError, match="no plain name"):
+        manifest(tmp_path, entries=(ImageEntry("a", "a", "../x", ("x",)),))
+    with pytest.raises(DatasetError, match=r"no split 'test'.*train \(2 images\)"):
+        manifest(tmp_path).select("test")
+
+
+def test_counts_are_asserted() -> None:
+    check_counts("mine", {"train": 3, "val": 1}, {"train": 3})
+    with pytest.raises(DatasetError, match="train: 3 found, 4 expected; test: 0 found, 1 expected"):
+        check_counts("mine", {"train": 3}, {"train": 4, "test": 1})
+
+
+def test_split_by_hash_keeps_its_shares_and_moves_nothing() -> None:
+    shares = {"train": 0.8, "val": 0.1, "test": 0.1}
+    ids = [f"image-{i}" for i in range(4000)]
+    few, many = split_by_hash(ids[:100], shares), split_by_hash(ids, shares)
+    assert all(many[i] == few[i] for i in few)
+    for split, share in shares.items():
+        assert abs(sum(s == split for s in many.values()) / 4000 - share) < 0.02

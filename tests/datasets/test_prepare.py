@@ -1,0 +1,144 @@
+"""`pipeline prepare`: each form of the command line ends in a dataset or in a clear complaint."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pipeline.datasets.manifest import DatasetError, read_manifest
+from stages.prepare import prepare
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(prepare, [str(a) for a in arguments])
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    (tmp_path / "images").mkdir()
+    for name in ("a.jpg", "b.jpg"):
+        (tmp_path / "images" / name).touch()
+    return tmp_path / "images"
+
+
+def test_scenes(tmp_path: Path) -> None:
+    result = run("scenes", "--images", 6, "--seed", 5, "--out", tmp_path / "s")
+    assert result.exit_code == 0, result.output
+    first, last = result.stderr.splitlines()
+    assert first.startswith("pipeline prepare scenes: images=6 seed=5 out=")
+    assert last.startswith("6 images (train 4, val 1, test 1), 30 captions in ")
+    assert result.stdout == ""
+    assert read_manifest(tmp_path / "s").notes["seed"] == 5
+
+
+def test_flickr8k(tmp_path: Path, images: Path) -> None:
+    for folder in ("annotations", "splits"):
+        (tmp_path / folder).mkdir()
+    tokens = tmp_path / "annotations" / "x.token.txt"
+    tokens.write_text("a.jpg#0\tone\na.jpg#1\ttwo\nb.jpg#0\tx\nb.jpg#1\ty\n")
+    (tmp_path / "splits" / "train.txt").write_text("a.jpg\n")
+    start = ("flickr8k", "--root", tmp_path, "--out", tmp_path / "out")
+    result = run(*start, "--captions-per-image", 2, "--expect", "train=1")
+    assert result.exit_code == 0, result.output
+    assert 'images in no split: 1; images in no split first: ["b.jpg"]' in result.stderr
+    spelled = (*start, "--captions-per-image", 2, "--images", images, "--captions", tokens)
+    result = run(*spelled, "--split", f"test={tmp_path / 'splits' / 'train.txt'}")
+    assert result.exit_code == 0, result.output
+    assert read_manifest(tmp_path / "out").counts == {"test": 1}
+    assert isinstance(run(*start).exception, DatasetError)
+
+
+def test_coco(tmp_path: Path, images: Path) -> None:
+    for name, number in (("a", 1), ("b", 2)):
+        document = {
+            "images": [{"id": number, "file_name": f"{name}.jpg"}],
+            "annotations": [{"id": 1, "image_id": number, "caption": "x"}],
+        }
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    start = ("coco", "--root", images, "--out", tmp_path / "out", "--captions")
+    assert run(*start, tmp_path / "a.json").exit_code == 0
+    assert read_manifest(tmp_path / "out").counts == {"val": 1}
+    result = run(
+        *start, tmp_path / "a.json", "--split", "dev", "--captions", f"train={tmp_path}/b.json"
+    )
+    assert result.exit_code == 0, result.output
+    assert read_manifest(tmp_path / "out").counts == {"dev": 1, "train": 1}
+    (tmp_path / "images" / "sub").mkdir()
+    (images / "b.jpg").rename(images / "sub" / "b.jpg")
+    result = run(*start, f"train={tmp_path}/b.json", "--folder", "train=sub")
+    assert result.exit_code == 0, result.output
+    assert read_manifest(tmp_path / "out").entries[0].file == "sub/b.jpg"
+
+
+def test_karpathy_and_folder(tmp_path: Path, images: Path) -> None:
+    sentences = [{"raw": "x", "tokens": ["x"]}]
+    document = {
+        "dataset": "tiny",
+        "images": [{"filename": "a.jpg", "split": "restval", "sentences": sentences}],
+    }
+    (tmp_path / "d.json").write_text(json.dumps(document))
+    start = ("--root", images, "--out", tmp_path / "out", "--captions")
+    result = run("karpathy", *start, tmp_path / "d.json", "--restval", "keep")
+    assert result.exit_code == 0, result.output
+    assert read_manifest(tmp_path / "out").counts == {"restval": 1}
+    (tmp_path / "c.csv").write_text("path,caption\na.jpg,x\nb.jpg,y\n")
+    result = run("folder", *start, tmp_path / "c.csv")
+    assert result.exit_code == 0, result.output
+    assert "split by hash of id" in result.stderr
+    assert read_manifest(tmp_path / "out").name == "out"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("scenes --images 2 --out x", "--images"),
+        ("scenes --seed -1 --out x", "--seed"),
+        ("scenes", "--out"),
+        ("folder --root x --out x", "--captions"),
+        ("folder --root x --out x --captions y --expect train", "SPLIT=COUNT"),
+        ("folder --root x --out x --captions y --expect train=-1", "SPLIT=COUNT"),
+        ("folder --root x --out x --captions y --expect a=1 --expect a=2", "named twice"),
+        ("coco --root x --out x --captions val=", "[SPLIT=]FILE"),
+        ("coco --root x --out x --captions y --split a/b", "no plain name"),
+        ("karpathy --root x --out x --captions y --restval no", "leave-out"),
+    ],
+)
+def test_wrong_usage(
+    arguments: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*arguments.split())
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not Path("x").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["scenes"], ["flickr8k"], ["coco"], ["karpathy"], ["folder"]]
+)
+def test_help_has_an_example(command: list[str]) -> None:
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    assert f"pipeline prepare {' '.join(command)}" in result.stdout
+    assert "Example" in result.stdout
+
+
+def test_a_refused_source_leaves_the_old_dataset(tmp_path: Path, images: Path) -> None:
+    source = tmp_path / "c.csv"
+    source.write_text("path,caption\na.jpg,x\n")
+    arguments = ("folder", "--root", images, "--captions", source, "--out", tmp_path / "out")
+    run(*arguments)
+    before = read_manifest(tmp_path / "out")
+    source.write_text("path,caption\nz.jpg,x\n")
+    result = run(*arguments)
+    assert isinstance(result.exception, DatasetError)
+    assert "line 2" in str(result.exception)
+    assert read_manifest(tmp_path / "out") == before
+
+
+def test_prepare_does_not_import_torch() -> None:
+    code = "import sys, stages.prepare; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
