@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from made import pairs
-from sample import SHAPE, build
 
 from pipeline.datasets.manifest import ImageEntry
 from pipeline.heads.catalogue import HEADS, make_head
@@ -19,6 +17,8 @@ from pipeline.heads.sampling import batches_with_siblings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import recall_table
 from pipeline.shards.read import FeatureSet
+from tests.heads.made import pairs
+from tests.shards.sample import SHAPE, build
 
 SMALL: dict[str, Any] = {"hidden": 16, "dim": 8, "epochs": 12, "batch_size": 40, "dropout": 0.0}
 

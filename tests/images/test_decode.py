@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from odd_files import photo, write_all
 from PIL import Image
 
 from pipeline.images.decode import MAX_PIXELS, RefusedImage, decode_rgb, to_rgb
 from pipeline.images.extract import read_sample
 from pipeline.recipes import RECIPES
 from pipeline.shards.format import OK
+from tests.images.odd_files import photo, write_all
 
 RECIPE = RECIPES["efficientnet-lite0-pool"]
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from odd_files import photo
 from PIL import Image
 from torchvision.transforms import v2
 
 from pipeline.images.geometry import centre_offset, crop_offsets, cut_crops, resize_image
 from pipeline.recipes import Crop, Resize
+from tests.images.odd_files import photo
 
 SIZES = [(224, 224), (256, 256), (640, 427), (427, 640), (1000, 257), (255, 999), (1, 1), (3, 700)]
 

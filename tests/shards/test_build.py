@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sample import ROWS_PER_SHARD, block, build, contents, feature, header, ids
 
 from pipeline.shards import build as build_module
 from pipeline.shards.build import ShardBuild
 from pipeline.shards.format import OtherShard, RowBlock, ShardError
 from pipeline.shards.plan import PlanError
 from pipeline.shards.read import FeatureSet
+from tests.shards.sample import ROWS_PER_SHARD, block, build, contents, feature, header, ids
 
 ROWS = 23
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from sample import ROWS_PER_SHARD, block, build, feature, header, ids
 
 from pipeline.shards.build import ShardBuild
 from pipeline.shards.format import DamagedShard, OtherShard, ShardError, ShardFile
 from pipeline.shards.index import read_index
 from pipeline.shards.plan import ShardPlan, default_rows_per_shard
 from pipeline.shards.read import FailedRows, FeatureSet, MissingRows
+from tests.shards.sample import ROWS_PER_SHARD, block, build, feature, header, ids
 
 ROWS = 23
 

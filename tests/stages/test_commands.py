@@ -1,0 +1,232 @@
+"""The commands from pictures to the recall table, and what they say of a user's mistakes."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from pipeline.shards.format import OK
+from pipeline.shards.read import FeatureSet
+from tests.images.odd_files import photo, write_all
+from tests.stages.project import Call
+
+LITE = "efficientnet-lite0-pool"
+
+
+def extract(pipeline: Call, out: object, *options: object, dataset: str = "data/scenes") -> int:
+    ended = pipeline("extract", "--recipe", LITE, "--dataset", dataset, "--out", out, *options)
+    return ended.status
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_from_scenes_to_the_joint_table(project: Path, pipeline: Call) -> None:
+    assert extract(pipeline, f"data/features/scenes/{LITE}") == 0
+    text = "data/text/scenes/mean-glove-6b-50d"
+    ended = pipeline("text", "--encoder", "mean", "--dataset", "data/scenes", "--out", text)
+    assert ended.status == 0
+    assert "0.00 %" in ended.stderr
+    names = ["qian2018-baseline", "wang2016-nonlinear-bidirectional-structure"]
+    for name in names:
+        assert pipeline("train", "--experiment", name).status == 0
+        assert pipeline("embed", "--experiment", name).status == 0
+        ended = pipeline("evaluate", f"data/embeddings/{name}.h5", "--out", f"data/reports/{name}")
+        assert ended.status == 0
+        assert name in ended.stdout
+        recall = json.loads(Path(f"data/reports/{name}/recall.json").read_text())
+        assert recall["num_images"] == 10
+        assert recall["num_captions"] == 50
+    ended = pipeline("report")
+    assert ended.status == 0
+    assert ended.stdout == Path("data/reports/recall.md").read_text()
+    assert [name in ended.stdout for name in names] == [True, True]
+    assert ended.stdout.index(names[0]) < ended.stdout.index(names[1])
+
+    before = {p: p.read_bytes() for p in Path("data").rglob("*") if p.is_file()}
+    for name in names:
+        pipeline("train", "--experiment", name)
+        pipeline("embed", "--experiment", name)
+        pipeline("evaluate", f"data/embeddings/{name}.h5", "--out", f"data/reports/{name}")
+    pipeline("report")
+    assert {p: p.read_bytes() for p in before} == before, "the same commands, the same bytes"
+
+    assert extract(pipeline, "data/features/half", "--storage", "float16") == 0
+    ended = pipeline("embed", "--experiment", names[0], "--images", "data/features/half")
+    assert ended.status == 1
+    assert "give the features that it was fitted on" in ended.stderr
+
+
+def test_features_do_not_depend_on_batches_or_workers(project: Path, pipeline: Call) -> None:
+    rows = []
+    for batch, workers in ((16, 2), (1, 1), (7, 1), (7, 2)):
+        out = project / f"out-{batch}-{workers}"
+        options = ("--batch-size", batch, "--workers", workers, "--split", "val")
+        assert extract(pipeline, out, *options) == 0
+        features = FeatureSet(out)
+        rows.append(features.read(features.ids))
+    for other in rows[1:]:
+        np.testing.assert_allclose(other, rows[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(rows[2], rows[3])
+
+
+def test_odd_files_keep_their_rows(tmp_path: Path, pipeline: Call) -> None:
+    expected = write_all(tmp_path / "images")
+    photo(5).save(tmp_path / "images" / "missing.jpg")
+    (tmp_path / "images" / "folder.jpg").rmdir()
+    (tmp_path / "images" / "folder.jpg").write_bytes(b"")
+    lines = [json.dumps({"path": name, "caption": f"a {name}"}) for name in expected]
+    (tmp_path / "captions.jsonl").write_text("\n".join(lines))
+    ended = pipeline(
+        "prepare", "folder", "--root", tmp_path / "images",
+        "--captions", tmp_path / "captions.jsonl", "--out", tmp_path / "mine",
+    )  # fmt: skip
+    assert ended.status == 0, ended.stderr
+    (tmp_path / "images" / "missing.jpg").unlink()
+
+    arguments = ("extract", "--backbone", "efficientnet-lite0", "--dataset", tmp_path / "mine")
+    ended = pipeline(*arguments, "--out", tmp_path / "out")
+    assert ended.status == 3
+    failed = sum(status != OK for status in expected.values())
+    assert f"{failed} of {len(expected)} rows failed" in ended.stderr.splitlines()[-1]
+    assert "truncated.jpg: unreadable" in ended.stderr
+    features = FeatureSet(tmp_path / "out")
+    assert features.ids == list(expected)
+    assert features.status.tolist() == list(expected.values())
+    assert all(reason for _, _, reason in features.failures())
+    assert pipeline(*arguments, "--out", tmp_path / "out").status == 3, "and again"
+
+    lines = [line for line in lines if expected[json.loads(line)["path"]] == OK]
+    (tmp_path / "captions.jsonl").write_text("\n".join(lines))
+    pipeline(
+        "prepare", "folder", "--root", tmp_path / "images",
+        "--captions", tmp_path / "captions.jsonl", "--out", tmp_path / "good",
+    )  # fmt: skip
+    assert extract(pipeline, tmp_path / "alone", dataset=str(tmp_path / "good")) == 0
+    good = FeatureSet(tmp_path / "alone")
+    np.testing.assert_allclose(features.read(good.ids), good.read(good.ids), rtol=1e-4, atol=1e-5)
+
+
+def test_killed_and_interrupted_runs_end_in_the_same_bytes(project: Path, pipeline: Call) -> None:
+    options = ("--batch-size", 2, "--rows-per-shard", 8)
+    assert extract(pipeline, "whole", *options) == 0
+    program = "from stages.cli import main; main()"
+    command = [sys.executable, "-c", program, "extract", "--recipe", LITE]
+    command += ["--dataset", "data/scenes", "--out", "killed", *map(str, options)]
+    # As many threads as this process, or the last bits would differ.
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    for number, sign in ((1, signal.SIGKILL), (3, signal.SIGINT)):
+        running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        deadline = time.monotonic() + 60
+        while len(list(Path(".work").glob("killed-*/shard-*.h5"))) < number:
+            assert running.poll() is None, "the run ended before it could be stopped"
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        running.send_signal(sign)
+        said = running.communicate()[1]
+        assert not Path("killed").exists()
+        if sign == signal.SIGINT:
+            assert running.returncode == 1
+            assert "the same command goes on from there" in said
+            assert "Traceback" not in said
+        else:
+            assert running.returncode == -signal.SIGKILL
+    assert extract(pipeline, "killed", *options) == 0
+    assert files(Path("killed")) == files(Path("whole"))
+    assert [p.suffix for p in Path(".work").iterdir()] == [".lock", ".lock"]
+
+
+def test_a_moved_dataset_and_an_altered_one_are_told_apart(project: Path, pipeline: Call) -> None:
+    shutil.move("data/scenes", "elsewhere")
+    assert extract(pipeline, "out", "--limit", 2, dataset="elsewhere") == 0
+    with h5py.File("out/shard-00000-of-00001.h5") as file:
+        assert file["features"].shape == (2, 1280)
+    with Path("elsewhere/manifest.jsonl").open("a") as file:
+        file.write("\n")
+    ended = pipeline("extract", "--recipe", LITE, "--dataset", "elsewhere", "--out", "out")
+    assert ended.status == 1
+    assert "run `pipeline prepare` again" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ("extract --backbone resnet --dataset data/scenes --out x", 1, "did you mean resnet152"),
+        ("extract --dataset data/scenes --out x", 2, "--backbone NAME or --recipe NAME"),
+        ("extract --backbone vgg19 --dataset data/scenes --out x --weights no.pth", 1, "no.pth"),
+        ("extract --backbone vgg19 --dataset nowhere --out x", 1, "pipeline prepare"),
+        ("extract --recipe vgg19-fc7 --dataset data/scenes --out x --split dev", 1, "train (40"),
+        ("extract --recipe vgg19-fc7 --dataset data/scenes --out x --device cuda:9", 1, "cuda:9"),
+        ("extract --recipe vgg19-fc7 --dataset data/scenes --out x --limit 0", 2, "--limit"),
+        ("text --encoder mean --vectors w.bin --dataset data/scenes --out x", 1, "w.bin"),
+        ("train --experiment none", 1, "qian2018-baseline"),
+        ("train --experiment qian2018-baseline", 1, "pipeline extract"),
+        ("embed --experiment qian2018-baseline", 1, "pipeline train"),
+        ("evaluate params.yaml --out x", 1, "params.yaml"),
+        ("report --reports nowhere", 1, "pipeline evaluate"),
+        ("recipes resnet", 1, "did you mean resnet152"),
+        ("recipe", 2, "No such command"),
+    ],
+)
+def test_mistakes_get_one_paragraph_and_nothing_half_made(
+    project: Path, pipeline: Call, arguments: str, status: int, message: str
+) -> None:
+    before = sorted(Path().rglob("*"))
+    ended = pipeline(*arguments.split())
+    assert ended.status == status
+    paragraph = [line for line in ended.stderr.splitlines() if "error" in line.lower()]
+    assert len(paragraph) == 1, ended.stderr
+    assert message in paragraph[0]
+    assert ended.stdout == ""
+    assert [p for p in sorted(Path().rglob("*")) if p not in before and ".work" not in str(p)] == []
+
+
+def test_wrong_params_are_named_by_their_place(project: Path, pipeline: Call) -> None:
+    text = Path("params.yaml").read_text()
+    Path("params.yaml").write_text(text.replace("seed: 0\n", "sead: 0\n", 1))
+    ended = pipeline("train", "--experiment", "qian2018-baseline")
+    assert ended.status == 1
+    assert "sead" in ended.stderr
+    Path("params.yaml").write_text("a: [")
+    assert "is no YAML" in pipeline("train", "--experiment", "x").stderr
+    Path("params.yaml").unlink()
+    assert "params.yaml not found" in pipeline("train", "--experiment", "x").stderr
+
+
+def test_extract_takes_its_defaults_from_params_of_this_project_only(
+    project: Path, pipeline: Call
+) -> None:
+    text = Path("params.yaml").read_text()
+    Path("params.yaml").write_text(text.replace("weights: imagenet", "weights: random:3"))
+    assert extract(pipeline, "seeded", "--limit", 1) == 0
+    assert FeatureSet(Path("seeded")).index.header.weights == "random:3"
+    Path("params.yaml").write_text("learning_rate: 1\n")
+    assert extract(pipeline, "packaged", "--limit", 1) == 0
+    assert FeatureSet(Path("packaged")).index.header.weights.startswith("package:")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["", "prepare", "prepare scenes", "prepare flickr8k", "prepare coco", "prepare karpathy",
+     "prepare folder", "extract", "text", "train", "embed", "evaluate", "report", "recipes"],
+)  # fmt: skip
+def test_help_has_an_example(pipeline: Call, command: str) -> None:
+    ended = pipeline(*command.split(), "--help")
+    assert ended.status == 0
+    assert re.search("Examples?:", ended.stdout)
+
+
+def test_recipes_are_listed_and_printed(pipeline: Call) -> None:
+    assert "7 x 7 x 2048" in pipeline("recipes").stdout
+    printed = json.loads(pipeline("recipes", "vgg19").stdout)
+    assert (printed["name"], printed["combine_crops"]) == ("vgg19-fc7-10crop", "mean")

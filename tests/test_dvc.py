@@ -1,0 +1,66 @@
+"""dvc.yaml: every stage names the modules that its command runs, and every experiment is joined."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+PROJECT = Path(__file__).resolve().parents[1]
+DVC: dict[str, Any] = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
+PARAMS: dict[str, Any] = yaml.safe_load((PROJECT / "params.yaml").read_text())
+
+# The version and the base of all errors change no result.
+WITHOUT_EFFECT = {"pipeline/__init__.py", "pipeline/errors.py"}
+
+
+def imported(path: Path) -> set[Path]:
+    """Return the files of `pipeline` that a file imports by name."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            module = PROJECT.joinpath(*name.split(".")).with_suffix(".py")
+            if name.startswith("pipeline.") and module.is_file():
+                found.add(module)
+    return found
+
+
+def closure(path: Path) -> set[str]:
+    """Return the library files that a command's module needs, directly or not."""
+    seen: set[Path] = set()
+    waiting = {path}
+    while waiting:
+        module = waiting.pop()
+        seen.add(module)
+        waiting |= imported(module) - seen
+    return {str(p.relative_to(PROJECT)) for p in seen} - WITHOUT_EFFECT
+
+
+@pytest.mark.parametrize("stage", DVC["stages"])
+def test_a_stage_depends_on_the_code_that_it_runs(stage: str) -> None:
+    description = DVC["stages"][stage]
+    deps = description.get("do", description)["deps"]
+    code = [dep for dep in deps if dep.startswith(("pipeline/", "stages/"))]
+    assert all((PROJECT / dep).exists() for dep in code)
+    needed = closure(PROJECT / "stages" / f"{stage}.py")
+    uncovered = {n for n in needed if not any(n == c or n.startswith(f"{c}/") for c in code)}
+    assert uncovered == set()
+    unneeded = [c for c in code if not any(n == c or n.startswith(f"{c}/") for n in needed)]
+    assert unneeded == []
+
+
+def test_the_joint_table_depends_on_every_experiment() -> None:
+    expected = {
+        f"data/reports/{name}/{file}"
+        for name in PARAMS["experiments"]
+        for file in ("recall.json", "provenance.json")
+    }
+    deps = {d for d in DVC["stages"]["report"]["deps"] if d.startswith("data/")}
+    assert deps == expected
+    assert set(DVC["metrics"]) == {path for path in expected if path.endswith("recall.json")}
