@@ -22,16 +22,18 @@ Row = Mapping[str, float | int | str]
 METRICS = (*(f"{d}_{m}" for d in DIRECTIONS for m in MEASURES), "rsum")
 COUNTS = ("num_images", "num_captions", "captions_per_image")
 
-_ARROWS = {"image_to_text": "image → text", "text_to_image": "text → image"}
-_SHORT = {f"r{k}": f"R@{k}" for k in CUTOFFS} | {
-    "median_rank": "median rank",
-    "mean_rank": "mean rank",
-}
+# In Markdown the first column of a direction carries the query, and so may the others.
+_ARROWS = {"image_to_text": "i→t", "text_to_image": "t→i"}
+_SHORT = {f"r{k}": f"R@{k}" for k in CUTOFFS} | {"median_rank": "medr", "mean_rank": "meanr"}
 _HEADINGS = {f"{d}_{m}": f"{_ARROWS[d]} {_SHORT[m]}" for d in DIRECTIONS for m in MEASURES} | {
     "num_images": "images",
     "num_captions": "captions",
     "captions_per_image": "captions an image",
 }
+_LEGEND = (
+    "i→t: an image looks for its captions; t→i: a caption looks for its image. R@K in per cent; "
+    "medr, meanr: median and mean rank, from 1."
+)
 
 
 class TableError(PipelineError):
@@ -97,16 +99,31 @@ def write_joint_table(folder: Path, experiments: Mapping[str, Row]) -> tuple[Pat
 
 
 def markdown_table(experiments: Mapping[str, Row]) -> str:
-    """Return the joint table as Markdown: text columns, then one direction, then the other."""
+    """Return the joint table as Markdown that reads well as plain text too.
+
+    Two tables with aligned columns: the metrics, one direction after the other, and then what
+    each row is about (its text columns and counts).
+    """
     rows = _joint_rows(experiments)
-    columns = _columns(rows)
+    facts = [column for column in _columns(rows)[1:] if column not in METRICS]
+    tables = [_aligned(rows, ["experiment", *columns]) for columns in (METRICS, facts)]
+    return f"{tables[0]}\n{_LEGEND}\n\n{tables[1]}"
+
+
+def _aligned(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    cells = [[_escaped(_HEADINGS.get(column, column)) for column in columns]]
+    cells += [[_cell(column, row.get(column, "")) for column in columns] for row in rows]
+    widths = [max(3, *(len(line[k]) for line in cells)) for k in range(len(columns))]
+    right = [column in METRICS or column in COUNTS for column in columns]
     lines = [
-        [_escaped(_HEADINGS.get(column, column)) for column in columns],
-        ["---:" if column in METRICS or column in COUNTS else "---" for column in columns],
+        [
+            cell.rjust(w) if r else cell.ljust(w)
+            for cell, w, r in zip(line, widths, right, strict=True)
+        ]
+        for line in cells
     ]
-    for row in rows:
-        lines.append([_cell(column, row.get(column, "")) for column in columns])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    rule = [f"{'-' * (w - 1)}{':' if r else '-'}" for w, r in zip(widths, right, strict=True)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in [lines[0], rule, *lines[1:]])
 
 
 def _joint_rows(experiments: Mapping[str, Row]) -> list[dict[str, float | int | str]]:

@@ -87,36 +87,38 @@ def test_joint_table_keeps_order_and_digits(tmp_path: Path) -> None:
 
 
 def test_markdown_groups_directions_and_rounds() -> None:
-    head, rule, row = markdown_table({"one": RECALL}).splitlines()
-    cells = [cell.strip() for cell in head.strip("|").split("|")]
-    assert cells[:6] == [
-        "experiment",
-        *(f"image → text {m}" for m in ("R@1", "R@5", "R@10", "median rank", "mean rank")),
-    ]
-    assert cells[6].startswith("text → image")
-    assert cells[11:] == ["rsum", "images", "captions", "captions an image"]
-    assert rule.count("---") == len(cells)
-    values = [cell.strip() for cell in row.strip("|").split("|")]
-    assert values[:5] == ["one", "10.0", "10.3", "10.7", "4.0"]
-    assert values[-3:] == ["1000", "5000", "5"]
+    text = markdown_table({"one": RECALL | {"dataset": "scenes/test"}})
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    for table in tables:
+        assert len({len(line) for line in table}) == 1, "columns are aligned"
+    (head, _, row), (facts, _, values) = (
+        [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+        for table in tables
+    )
+    measures = ("R@1", "R@5", "R@10", "medr", "meanr")
+    assert head == ["experiment", *(f"{d} {m}" for d in ("i→t", "t→i") for m in measures), "rsum"]
+    assert row[:5] == ["one", "10.0", "10.3", "10.7", "4.0"]
+    assert facts == ["experiment", "dataset", "images", "captions", "captions an image"]
+    assert values == ["one", "scenes/test", "1000", "5000", "5"]
 
 
 def test_markdown_shows_text_as_text() -> None:
     name = "a|b\n<script>x</script> & *bold* `code` [link](u) \\| under_score"
-    table = markdown_table({name: RECALL | {"weights": ""}})
-    assert len(table.splitlines()) == 3
-    row = table.splitlines()[2]
-    assert row.startswith(
+    text = markdown_table({name: RECALL | {"weights": ""}})
+    assert len(text.splitlines()) == 3 + 1 + 1 + 1 + 3
+    escaped = (
         r"| a\|b &lt;script&gt;x&lt;/script&gt; &amp; \*bold\* \`code\` \[link\](u) \\\| "
-        r"under\_score | – |"
+        r"under\_score |"
     )
+    assert text.splitlines()[2].startswith(escaped)
+    assert text.splitlines()[-1].startswith(f"{escaped} –")
 
 
 def test_no_experiments(tmp_path: Path) -> None:
     as_json, as_csv, as_markdown = write_joint_table(tmp_path, {})
     assert json.loads(as_json.read_text()) == []
     assert len(as_csv.read_text().splitlines()) == 1
-    assert len(as_markdown.read_text().splitlines()) == 2
+    assert len(as_markdown.read_text().splitlines()) == 2 + 3 + 2
 
 
 def test_joint_refusals_name_the_experiment() -> None:
