@@ -29,10 +29,11 @@ def report(reports: Path) -> None:
       pipeline report
     """
     log_settings("report", reports=reports)
-    found = sorted(path.parent.name for path in reports.glob("*/recall.json"))
+    # Only `pipeline evaluate` writes a provenance; a joint table further down has none.
+    found = sorted(path.parent.name for path in reports.glob(f"*/{PROVENANCE_FILE}"))
     if not found:
         raise TableError(
-            f"{reports} holds no EXPERIMENT/recall.json; run `pipeline evaluate ... --out "
+            f"{reports} holds no EXPERIMENT/{PROVENANCE_FILE}; run `pipeline evaluate ... --out "
             f"{reports}/EXPERIMENT` first"
         )
     known = list(load_params().experiments) if PARAMS_FILE.is_file() else []
