@@ -44,17 +44,20 @@ def progress_of(what: str, unit: str) -> Iterator[Callable[[int, int, int], None
     minute, so that short runs are quiet.
     """
     if sys.stderr.isatty():
-        with tqdm(desc=what, unit=unit, unit_scale=False, dynamic_ncols=True) as bar:
+        bar: tqdm | None = None
 
-            def show(done: int, total: int, failed: int) -> None:
-                if bar.total is None:
-                    bar.total, bar.initial, bar.n = total, done, done
-                    bar.reset(total)
-                    bar.initial, bar.n = done, done
-                bar.set_postfix_str(f"failed {failed}" if failed else "", refresh=False)
-                bar.update(done - bar.n)
+        def show(done: int, total: int, failed: int) -> None:
+            nonlocal bar
+            if bar is None:
+                bar = tqdm(desc=what, unit=unit, total=total, initial=done, dynamic_ncols=True)
+            bar.set_postfix_str(f"failed {failed}" if failed else "", refresh=False)
+            bar.update(done - bar.n)
 
+        try:
             yield show
+        finally:
+            if bar is not None:
+                bar.close()
         return
 
     started = last = time.monotonic()

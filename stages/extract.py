@@ -35,7 +35,9 @@ _REASONS_SHOWN = 5
     "--rows-per-shard", type=click.IntRange(1), help="[default: as many as make 0.5-1 GiB]"
 )
 @click.option(
-    "--batch-size", type=click.IntRange(1), help="Images in a batch.  [default: 16 crops in all]"
+    "--batch-size",
+    type=click.IntRange(1),
+    help="Images in a batch.  [default: 8, or 1 of ten crops]",
 )
 @click.option(
     "--precision",
