@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pipeline.errors import PipelineError
+
 _BLOCK = 1 << 20
 
 
@@ -42,6 +44,24 @@ def sha256_of_file(path: Path) -> str:
         while block := stream.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
+
+
+class OutputError(PipelineError):
+    """Results cannot be written where they were asked for."""
+
+
+def require_folder(path: Path) -> None:
+    """Check, before the work, that results can be put into a folder, there already or not.
+
+    Raises
+    ------
+    OutputError
+    """
+    existing = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not existing.is_dir():
+        raise OutputError(f"{existing} is a file, so {path} cannot be a folder; give another --out")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise OutputError(f"{existing} may not be written to; change that or give another --out")
 
 
 @contextmanager

@@ -91,7 +91,10 @@ def run(command: click.Command) -> None:
         _end_with(str(error))
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        _end_with(f"{error.strerror or error}{where}; the system refused this, nothing is lost")
+        _end_with(
+            f"{error.strerror or error}{where}: the system refused this; check the path, its "
+            "permissions and the free space, then run the same command again"
+        )
     except (KeyboardInterrupt, click.Abort):
         _end_with("interrupted; nothing is left half-written")
     sys.exit(status if isinstance(status, int) else DONE)

@@ -7,6 +7,7 @@ import click
 from pipeline.canonical import sha256_of_file
 from pipeline.datasets.manifest import MANIFEST_FILE, read_manifest
 from pipeline.heads.files import embed_split, load_head
+from pipeline.heads.pairs import HeadError, with_features
 from pipeline.retrieval.embeddings import write_embeddings
 from pipeline.shards.read import FeatureSet
 from stages.console import log_done, log_settings
@@ -37,6 +38,7 @@ from stages.params import DATA, captions_folder, features_folder, load_params
     type=click.Path(path_type=Path),
     help="Embedding file.  [default: data/embeddings/EXPERIMENT.h5]",
 )
+@click.option("--leave-out-failed", is_flag=True, help="Go on without images that failed.")
 def embed(
     experiment: str,
     head: Path | None,
@@ -45,6 +47,7 @@ def embed(
     images: Path | None,
     captions: Path | None,
     out: Path | None,
+    leave_out_failed: bool,
 ) -> None:
     """Embed the images and captions of a split with a trained head.
 
@@ -61,10 +64,18 @@ def embed(
     log_settings("embed", experiment=experiment, head=head, dataset=dataset, split=split, out=out)
     manifest = read_manifest(dataset)
     entries = manifest.select(split)
+    trained = load_head(head)
+    if trained.experiment != experiment:
+        raise HeadError(
+            f"{head} holds the head of experiment {trained.experiment!r}, not of {experiment!r}; "
+            "give the right --head or --experiment"
+        )
+    image_set = FeatureSet(images or features_folder(dataset, plan.images))
+    kept = with_features(entries, image_set) if leave_out_failed else entries
     embeddings = embed_split(
-        load_head(head),
-        entries,
-        FeatureSet(images or features_folder(dataset, plan.images)),
+        trained,
+        kept,
+        image_set,
         FeatureSet(captions or captions_folder(dataset, plan.captions)),
         {
             "dataset": manifest.name,
@@ -73,8 +84,10 @@ def embed(
         },
     )
     write_embeddings(out, embeddings)
-    if left_out := len(entries) - len(embeddings.image_ids):
-        log_done(f"{left_out} images without a caption are not in the file")
+    if failed := len(entries) - len(kept):
+        log_done(f"{failed} images without features are left out")
+    if silent := len(kept) - len(embeddings.image_ids):
+        log_done(f"{silent} images without a caption are left out")
     log_done(
         f"{out}: {len(embeddings.image_ids)} images and {len(embeddings.caption_ids)} captions in "
         f"{embeddings.image_embeddings.shape[1]} dimensions, similarity {embeddings.similarity}"

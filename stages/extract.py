@@ -2,6 +2,7 @@
 
 import os
 import time
+import warnings
 from pathlib import Path
 
 import click
@@ -18,6 +19,10 @@ from stages.console import FAILED, SOME_ROWS_FAILED, log_done, log_settings, pro
 _REASONS_SHOWN = 5
 
 
+# Pillow warns of pictures that are then refused, and of oddities in files that it reads.
+warnings.filterwarnings("ignore", module=r"PIL\.")
+
+
 @click.command()
 @click.option("--backbone", help="Backbone, for its default recipe; see `pipeline recipes`.")
 @click.option("--recipe", "recipe_name", help="Recipe by name; see `pipeline recipes`.")
@@ -32,7 +37,7 @@ _REASONS_SHOWN = 5
     help="imagenet, PATH of a .pth or .safetensors state dict, or random:SEED.",
 )
 @click.option(
-    "--rows-per-shard", type=click.IntRange(1), help="[default: as many as make 0.5-1 GiB]"
+    "--rows-per-shard", type=click.IntRange(1), help="[default: what fits in 1 GiB, at most 65536]"
 )
 @click.option(
     "--batch-size",
@@ -120,9 +125,9 @@ def extract(
             f"{build.rows_done} rows are done"
         )
         for text in build.damaged:
-            log_done(f"made again: {text}")
+            log_done(f"will be made again: {text}")
         for folder in build.other_work():
-            log_done(f"unfinished work of other settings lies in {folder}; remove it if not wanted")
+            log_done(f"unfinished work of {out}, other settings: {folder}; remove it if not wanted")
         before, started = build.rows_done, time.monotonic()
         try:
             with progress_of(recipe.name, "image") as progress:

@@ -52,14 +52,16 @@ def _origin(folder: Path) -> dict[str, str]:
         return {}
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))["provenance"]
-        if not {"images", "captions", "dataset", "split"} <= facts.keys():
-            return {}
-        images = facts["images"]
-        return {
+    except (ValueError, TypeError, KeyError) as error:
+        raise TableError(f"{path} is damaged ({error!r}); run `pipeline evaluate` again") from error
+    try:
+        origin = {
             "split": f"{facts['dataset']}/{facts['split']}",
-            "image features": images["recipe"],
-            "image weights": images["weights"],
+            "image features": facts["images"]["recipe"],
+            "image weights": facts["images"]["weights"],
             "caption features": facts["captions"]["recipe"],
         }
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise TableError(f"{path} is damaged ({error!r}); run `pipeline evaluate` again") from error
+    except (TypeError, KeyError):
+        # Somebody else's embedding file, which says other things or nothing of its origin.
+        return {}
+    return origin if all(isinstance(text, str) for text in origin.values()) else {}

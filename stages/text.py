@@ -26,7 +26,7 @@ from stages.console import log_done, log_settings, progress_of
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the shards.")
 @click.option("--split", help="Only the captions of this split.  [default: all]")
 @click.option(
-    "--rows-per-shard", type=click.IntRange(1), help="[default: as many as make 0.5-1 GiB]"
+    "--rows-per-shard", type=click.IntRange(1), help="[default: what fits in 1 GiB, at most 65536]"
 )
 def text(
     encoder: str,

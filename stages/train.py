@@ -5,10 +5,11 @@ from pathlib import Path
 
 import click
 
+from pipeline.canonical import require_folder
 from pipeline.datasets.manifest import read_manifest
 from pipeline.heads.catalogue import make_head
 from pipeline.heads.files import FeatureIdentity, TrainedHead
-from pipeline.heads.pairs import join_pairs
+from pipeline.heads.pairs import join_pairs, with_features
 from pipeline.shards.read import FeatureSet
 from pipeline.software import created_by
 from stages.console import log_done, log_settings, progress_of
@@ -36,6 +37,7 @@ from stages.params import DATA, captions_folder, features_folder, load_params
     type=click.Path(path_type=Path),
     help="Folder of the head.  [default: data/heads/EXPERIMENT]",
 )
+@click.option("--leave-out-failed", is_flag=True, help="Go on without images that failed.")
 def train(
     experiment: str,
     dataset: Path | None,
@@ -45,6 +47,7 @@ def train(
     validation_split: str | None,
     seed: int | None,
     out: Path | None,
+    leave_out_failed: bool,
 ) -> None:
     """Fit an experiment's head on the training split; the validation split chooses the epoch.
 
@@ -70,10 +73,15 @@ def train(
         seed=seed,
         out=out,
     )
+    require_folder(out)
     manifest = read_manifest(dataset)
     splits = manifest.select(train_split), manifest.select(validation_split)
     image_set = FeatureSet(images or features_folder(dataset, plan.images))
     caption_set = FeatureSet(captions or captions_folder(dataset, plan.captions))
+    if leave_out_failed:
+        asked = sum(map(len, splits))
+        splits = with_features(splits[0], image_set), with_features(splits[1], image_set)
+        log_done(f"{asked - sum(map(len, splits))} images without features are left out")
     head = make_head(plan.head, plan.settings, image_set.row_shape, caption_set.row_shape)
     train_pairs, validation_pairs = (join_pairs(s, image_set, caption_set) for s in splits)
     log_done(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from pipeline.canonical import appearing_whole, sha256_of_file, write_json
 from pipeline.datasets.manifest import ImageEntry
@@ -87,7 +87,8 @@ class TrainedHead:
         path = folder / TENSORS_FILE
         with appearing_whole(path) as part:
             tensors = {n: t.detach().cpu().contiguous() for n, t in self.head.tensors().items()}
-            save_file(tensors, part)
+            # Not save_file: it writes through a private file of its own, with its own mode.
+            part.write_bytes(save(tensors))
         facts = {name: value for name, value in vars(self).items() if name != "head"}
         facts |= {
             "settings": dict(self.settings),

@@ -1,7 +1,8 @@
 """What every head offers, and how settings given as data become a head's own settings."""
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import field, fields
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -38,6 +39,13 @@ class Head(Protocol):
 
 
 Settings = TypeVar("Settings")
+Value = TypeVar("Value", int, float, bool)
+
+
+def setting(default: Value, at_least: float = 0.0, below: float = math.inf) -> Value:
+    """Declare a field of a settings dataclass with the range of its values."""
+    value: Value = field(default=default, metadata={"at_least": at_least, "below": below})
+    return value
 
 
 def settings_from(kind: type[Settings], values: Mapping[str, Any], head: str) -> Settings:
@@ -45,16 +53,17 @@ def settings_from(kind: type[Settings], values: Mapping[str, Any], head: str) ->
 
     Parameters
     ----------
-    kind : a dataclass whose fields are int, float or bool and have defaults.
+    kind : a dataclass whose fields are declared with `setting`.
     values : what differs from the defaults.
     head : the head's name, for the message.
 
     Raises
     ------
     HeadError
-        Unknown names (the known ones are listed) or values of another type.
+        Unknown names (the known ones are listed), values of another type or out of range.
     """
-    known: dict[str, Any] = {f.name: f.default for f in fields(kind)}  # type: ignore[arg-type]
+    declared = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
+    known: dict[str, Any] = {name: f.default for name, f in declared.items()}
     unknown = [name for name in values if name not in known]
     if unknown:
         raise HeadError(
@@ -67,7 +76,13 @@ def settings_from(kind: type[Settings], values: Mapping[str, Any], head: str) ->
         if not fits or (isinstance(value, bool) and wanted is not bool):
             raise HeadError(
                 f"head {head!r}: setting {name} is {value!r}, expected {wanted.__name__} such as "
-                f"{known[name]!r}"
+                f"{known[name]!r} (YAML takes 1e-4 for text; write 1.0e-4 or 0.0001)"
+            )
+        at_least, below = (declared[name].metadata[key] for key in ("at_least", "below"))
+        if not at_least <= value < below:
+            raise HeadError(
+                f"head {head!r}: setting {name} is {value!r}, expected at least {at_least:g}"
+                + (f" and below {below:g}" if below < math.inf else "")
             )
     return kind(**{n: type(known[n])(v) for n, v in values.items()})
 

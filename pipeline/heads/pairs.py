@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from pipeline.datasets.manifest import ImageEntry
 from pipeline.errors import PipelineError
+from pipeline.shards.format import OK
 from pipeline.shards.read import FeatureSet
 
 Features = npt.NDArray[np.float32]
@@ -38,6 +39,18 @@ class Pairs:
     def caption_image_ids(self) -> tuple[str, ...]:
         """The image id of each caption."""
         return tuple(self.image_ids[row] for row in self.owner)
+
+
+def with_features(entries: Sequence[ImageEntry], images: FeatureSet) -> tuple[ImageEntry, ...]:
+    """Return the entries whose image has features, leaving out those whose row failed.
+
+    Raises
+    ------
+    MissingRows
+        An image has no row at all.
+    """
+    status = images.status[images.rows_of([entry.id for entry in entries])]
+    return tuple(entry for entry, code in zip(entries, status, strict=True) if code == OK)
 
 
 def join_pairs(entries: Sequence[ImageEntry], images: FeatureSet, captions: FeatureSet) -> Pairs:

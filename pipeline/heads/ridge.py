@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pipeline.heads.interface import History, Progress, require_vectors
+from pipeline.heads.interface import History, Progress, require_vectors, setting
 from pipeline.heads.pairs import Features, Pairs
 
 Doubles = npt.NDArray[np.float64]
@@ -25,7 +25,7 @@ _CHUNK = 4096
 class RidgeSettings:
     """ridge : weight of |W|^2, relative to the mean variance of the caption features."""
 
-    ridge: float = 1e-4
+    ridge: float = setting(1e-4)
 
 
 class RidgeHead:

@@ -1,5 +1,6 @@
 """The training loop: batches in, the weights of the best epoch out."""
 
+import math
 from collections.abc import Callable, Iterable
 
 import torch
@@ -40,7 +41,7 @@ def train(
     Raises
     ------
     HeadError
-        The loss is not finite.
+        The loss or a weight is not finite.
     """
     history: History = []
     best = -1
@@ -52,16 +53,17 @@ def train(
         learning_rate = float(optimiser.param_groups[0]["lr"])
         for batch in batches():
             loss = loss_of(batch)
-            if not torch.isfinite(loss):
-                raise HeadError(
-                    f"the loss is {float(loss.detach())} in epoch {epoch + 1}; lower the learning "
-                    "rate, or check the features for outliers"
-                )
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
             losses.append(float(loss.detach()))
         schedule.step()
+        values = [*losses, *(float(p.detach().abs().sum()) for p in net.parameters())]
+        if not all(map(math.isfinite, values)):
+            raise HeadError(
+                f"training diverged in epoch {epoch + 1}: the loss or a weight is not finite; "
+                "lower the learning rate, or check the features for outliers"
+            )
 
         net.eval()
         figures = score()

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.heads.interface import History, Progress, require_vectors
+from pipeline.heads.interface import History, Progress, require_vectors, setting
 from pipeline.heads.losses import structure_preserving_loss
 from pipeline.heads.pairs import Features, HeadError, Pairs
 from pipeline.heads.sampling import batches_with_siblings
@@ -41,20 +41,20 @@ class TwoBranchSettings:
     text_to_image, structure : lambda_1 and lambda_3.
     """
 
-    hidden: int = 2048
-    dim: int = 512
-    dropout: float = 0.5
-    epochs: int = 30
-    batch_size: int = 1500
-    learning_rate: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    decay_every: int = 10
-    decay: float = 0.1
-    margin: float = 0.1
-    top: int = 50
-    text_to_image: float = 2.0
-    structure: float = 0.2
+    hidden: int = setting(2048, at_least=1)
+    dim: int = setting(512, at_least=1)
+    dropout: float = setting(0.5, below=1)
+    epochs: int = setting(30, at_least=1)
+    batch_size: int = setting(1500, at_least=1)
+    learning_rate: float = setting(0.1)
+    momentum: float = setting(0.9, below=1)
+    weight_decay: float = setting(5e-4)
+    decay_every: int = setting(10, at_least=1)
+    decay: float = setting(0.1)
+    margin: float = setting(0.1)
+    top: int = setting(50, at_least=1)
+    text_to_image: float = setting(2.0)
+    structure: float = setting(0.2)
 
 
 class Branch(nn.Module):

@@ -131,7 +131,7 @@ def usable_device(name: str, recipe: Recipe) -> torch.device:
     """
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise RecipeError(
             f"device {name!r} cannot be used here ({str(error).splitlines()[0]}); "

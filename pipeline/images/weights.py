@@ -107,7 +107,7 @@ def _read_state(path: Path) -> dict[str, Tensor]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, ValueError, EOFError, SafetensorError) as error:
         raise WeightsError(
-            f"{path} cannot be read as a state dict ({str(error).splitlines()[0]}); expected what "
+            f"{path} cannot be read as a state dict ({_first_line(error)}); expected what "
             "torch.save(model.state_dict()) or safetensors writes"
         ) from error
     except pickle.UnpicklingError as error:
@@ -121,6 +121,10 @@ def _read_state(path: Path) -> dict[str, Tensor]:
             "tensors); save it again with torch.save(model.state_dict(), ...)"
         )
     return state
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _check_state(backbone: str, state: dict[str, Tensor], path: Path) -> None:

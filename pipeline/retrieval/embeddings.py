@@ -128,7 +128,8 @@ def read_embeddings(path: Path) -> Embeddings:
             return _read(file)
     except EmbeddingsError as error:
         raise EmbeddingsError(f"{path}: {error}") from error
-    except OSError as error:
+    # h5py and numpy raise these for links that lead nowhere and shapes that no memory holds.
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError) as error:
         raise EmbeddingsError(
             f"{path}: cannot be read as HDF5 ({error}); expected an embedding file, see "
             "docs/evaluation.md"
@@ -137,7 +138,7 @@ def read_embeddings(path: Path) -> Embeddings:
 
 def _read(file: h5py.File) -> Embeddings:
     form, version = _text(file, "format"), file.attrs.get("format_version", FORMAT_VERSION)
-    if form not in (None, FORMAT) or version != FORMAT_VERSION:
+    if form not in (None, FORMAT) or np.shape(version) or version != FORMAT_VERSION:
         raise EmbeddingsError(
             f"says it is {form!r}, version {version}; expected {FORMAT!r}, version "
             f"{FORMAT_VERSION}, or neither attribute"
@@ -174,7 +175,8 @@ def _similarity(file: h5py.File) -> str:
 def _provenance(file: h5py.File) -> dict[str, Any]:
     try:
         value = json.loads(_text(file, "provenance") or "{}")
-    except ValueError:
+        canonical_json(value)  # refuses NaN, which no later JSON file could hold
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise EmbeddingsError("the attribute 'provenance' is no JSON object; correct or remove it")

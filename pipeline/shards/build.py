@@ -9,6 +9,7 @@ not depend on where it was killed.
 
 import fcntl
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from pipeline.canonical import sha256_of_json
+from pipeline.canonical import require_folder, sha256_of_json
 from pipeline.shards.format import (
     DamagedShard,
     FeatureHeader,
@@ -25,6 +26,7 @@ from pipeline.shards.format import (
     ShardEntry,
     ShardError,
     ShardFile,
+    difference,
     write_shard,
 )
 from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
@@ -83,6 +85,7 @@ class ShardBuild:
         self._buffer: list[RowBlock] = []
         self._buffer_shard = 0
         self._last_piece = time.monotonic()
+        self._published: FeatureIndex | None = None
         self._lock: int | None = None
 
     def __enter__(self) -> "ShardBuild":
@@ -95,10 +98,11 @@ class ShardBuild:
         ShardError
             Another process is writing the same output.
         """
+        require_folder(self._out)
         self.work.mkdir(parents=True, exist_ok=True)
         self._acquire()
         try:
-            self._refuse_other_set()
+            self._published = self._published_index()
             for leftover in (*self.work.glob("*.part"), *self._out.glob(f"{INDEX_FILE}.*.part")):
                 leftover.unlink()
             for shard in range(self.plan.shards):
@@ -132,7 +136,8 @@ class ShardBuild:
 
     def other_work(self) -> list[Path]:
         """Return work folders of unfinished runs on this output with other settings."""
-        return sorted(p for p in self._parent.glob(f"{self._out.name}-*") if p != self.work)
+        own = re.compile(re.escape(self._out.name) + "-[0-9a-f]{16}")
+        return sorted(p for p in self._parent.iterdir() if own.fullmatch(p.name) and p != self.work)
 
     def pending(self) -> list[Span]:
         """Return the spans of rows still to be computed, in order, none across two shards."""
@@ -187,11 +192,9 @@ class ShardBuild:
             self.plan.rows_per_shard,
             tuple(self._done[shard][1] for shard in range(self.plan.shards)),
         )
-        published = (self._out / INDEX_FILE).is_file() and all(
-            path.parent == self._out for path, _ in self._done.values()
-        )
-        if published and read_index(self._out).shards == index.shards:
-            return read_index(self._out)
+        in_place = all(path.parent == self._out for path, _ in self._done.values())
+        if in_place and self._published is not None and self._published.shards == index.shards:
+            return self._published
         for path, entry in self._done.values():
             path.replace(self._out / entry.file)
         index.write(self._out)
@@ -205,11 +208,12 @@ class ShardBuild:
         needed, free = (rows + most) * self._header.row_bytes, shutil.disk_usage(self.work).free
         if needed > free:
             raise ShardError(
-                f"{rows} rows of {self._header.row_bytes} bytes need {needed / 1e9:.2f} GB beside "
-                f"{self._out}, and {free / 1e9:.2f} GB are free; make room or give another --out"
+                f"{rows} rows of {self._header.row_bytes} bytes need {needed / 1e6:.1f} MB beside "
+                f"{self._out}, and {free / 1e6:.1f} MB are free; make room or give another --out"
             )
 
-    def _refuse_other_set(self) -> None:
+    def _published_index(self) -> FeatureIndex | None:
+        """Return the output's index, if it has a sound one; refuse an output of another set."""
         remedy = f"; give another --out, or remove {self._out} if those features may go"
         names = {self.plan.file_name(shard) for shard in range(self.plan.shards)}
         strangers = sorted(p.name for p in self._out.glob("shard-*.h5") if p.name not in names)
@@ -219,20 +223,22 @@ class ShardBuild:
                 f"{self.plan.rows_per_shard} rows asked for{remedy}"
             )
         if not (self._out / INDEX_FILE).is_file():
-            return
-        found = read_index(self._out)
+            return None
+        try:
+            found = read_index(self._out)
+        except ShardError as error:
+            self.damaged.append(str(error))
+            return None
         if found.header.recipe_hash != self._header.recipe_hash:
-            raise OtherShard(
-                f"{self._out} holds features of recipe {found.header.recipe.get('name')!r} with "
-                f"weights {found.header.weights!r} (hash {found.header.recipe_hash}), not of "
-                f"{self._header.recipe.get('name')!r} with {self._header.weights!r} (hash "
-                f"{self._header.recipe_hash}){remedy}"
-            )
+            theirs, ours = found.header.attributes(), self._header.attributes()
+            name = next(n for n in ("recipe", "weights_sha256") if theirs[n] != ours[n])
+            raise OtherShard(f"{difference(self._out, name, theirs[name], ours[name])}{remedy}")
         if (found.rows, found.rows_per_shard) != (self.plan.rows, self.plan.rows_per_shard):
             raise OtherShard(
                 f"{self._out} holds {found.rows} rows in shards of {found.rows_per_shard}, not "
                 f"{self.plan.rows} in shards of {self.plan.rows_per_shard}{remedy}"
             )
+        return found
 
     def _resume(self, shard: int) -> None:
         span = self.plan.span(shard)
@@ -305,7 +311,7 @@ class ShardBuild:
         self._last_piece = time.monotonic()
 
     def _acquire(self) -> None:
-        lock = os.open(self._parent / f"{self._out.name}.lock", os.O_CREAT | os.O_RDWR)
+        lock = os.open(self._parent / f"{self._out.name}.lock", os.O_CREAT | os.O_RDWR, 0o644)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

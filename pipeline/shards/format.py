@@ -5,6 +5,7 @@ docs/format.md describes the same for readers who do not have this package.
 
 import hashlib
 import json
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -262,6 +263,7 @@ class ShardFile:
             if self.attributes["format"] != FORMAT:
                 raise ValueError(f"format is {self.attributes['format']!r}, not {FORMAT!r}")
         except (OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+            _refuse_unreadable(path, error)
             raise DamagedShard(
                 f"{path} is no sound feature shard ({error}); copy it again from its source, or "
                 "run the command that made it again: it re-makes just this shard"
@@ -285,6 +287,7 @@ class ShardFile:
                     for position, row in enumerate(rows):
                         dataset.read_direct(stored, np.s_[int(row)], np.s_[position])
         except (OSError, ValueError) as error:
+            _refuse_unreadable(self.path, error)
             raise DamagedShard(
                 f"{self.path}: features cannot be read ({error}); copy the file again or run the "
                 "command that made it again"
@@ -352,7 +355,7 @@ class ShardFile:
         for name, wanted in header.attributes().items():
             found = self.attributes.get(name)
             if name != "created_by" and found != wanted:
-                raise OtherShard(_difference(self.path, name, found, wanted))
+                raise OtherShard(difference(self.path, name, found, wanted))
         if (self.row_shape, self.dtype) != (header.row_shape, np.dtype(header.dtype)):
             raise OtherShard(
                 f"{self.path} holds rows of {self.row_shape} {self.dtype}, not "
@@ -370,7 +373,17 @@ class ShardFile:
         )
 
 
-def _difference(path: Path, name: str, found: Any, wanted: Any) -> str:
+def _refuse_unreadable(path: Path, error: Exception) -> None:
+    """Raise if the system would not let the file be read: that says nothing of its contents."""
+    if isinstance(error, OSError) and error.errno is not None:
+        raise ShardError(
+            f"{path} cannot be read ({os.strerror(error.errno)}); check its permissions and the "
+            "disk; nothing was changed"
+        ) from error
+
+
+def difference(path: Path, name: str, found: Any, wanted: Any) -> str:
+    """Say in which attribute, or in which fields of the recipe, a path differs from the asked."""
     if name != "recipe" or not isinstance(found, str):
         return f"{path} has {name} {found!r}, not {wanted!r}"
     try:

@@ -115,7 +115,7 @@ class FeatureSet:
             first = [f"{ids[i]}: {self.error(int(rows[i]))}" for i in failed[:5]]
             raise FailedRows(
                 f"{self.folder}: {failed.size} of {len(ids)} asked rows have no features, first "
-                f"{first}; mend or leave out those items"
+                f"{first}; mend the files and extract again, or go on with --leave-out-failed"
             )
         result = np.empty((len(ids), *self.row_shape), self.index.header.dtype)
         owner = np.searchsorted(self._first, rows, side="right") - 1

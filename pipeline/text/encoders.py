@@ -66,7 +66,7 @@ class VocabularyReport:
             "vocabulary"
         ]
         if self.oov_words:
-            most = ", ".join(f"{word} ({count})" for word, count in self.oov_words[:10])
+            most = ", ".join(f"{word[:40]} ({count})" for word, count in self.oov_words[:10])
             parts.append(f", most often {most}")
         parts.append(f". {len(self.unknown_captions)} captions have no known word")
         if self.unknown_captions:

@@ -1,6 +1,7 @@
 """Heads: closed forms against solvers, training that learns, files that give the same head."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from pipeline.retrieval.recall import recall_table
 from pipeline.shards.read import FeatureSet
 from tests.heads.made import pairs
 from tests.shards.sample import SHAPE, build
+
+UMASK = os.umask(0)
+os.umask(UMASK)
 
 SMALL: dict[str, Any] = {"hidden": 16, "dim": 8, "epochs": 12, "batch_size": 40, "dropout": 0.0}
 
@@ -113,6 +117,11 @@ def test_batches_hold_every_pair_once_and_a_sibling_each(batch_size: int) -> Non
         ("ridge", {"lambda": 1.0}, (12,), r"no setting 'lambda'; it has ridge"),
         ("two-branch", {"hidden": 1.5}, (12,), "expected int"),
         ("two-branch", {"dropout": True}, (12,), "expected float"),
+        ("two-branch", {"dropout": 1.0}, (12,), "below 1"),
+        ("two-branch", {"epochs": 0}, (12,), "at least 1"),
+        ("two-branch", {"margin": float("nan")}, (12,), "at least 0"),
+        ("ridge", {"ridge": "1e-4"}, (12,), "YAML takes 1e-4 for text"),
+        ("ridge", {"ridge": float("inf")}, (12,), "at least 0"),
         ("two-branch", {}, (7, 7, 12), r"rows of shape \(7, 7, 12\)"),
     ],
 )
@@ -145,6 +154,7 @@ def test_saved_and_loaded_heads_embed_the_same(tmp_path: Path, kind: str) -> Non
     trained.save(tmp_path / "b")
     for name in ("head.json", "head.safetensors"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+        assert (tmp_path / "a" / name).stat().st_mode & 0o444 == 0o444 & ~UMASK
     loaded = load_head(tmp_path / "a")
     assert loaded.history == history
     assert (loaded.images, loaded.captions) == (image, caption)

@@ -55,6 +55,9 @@ def test_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     path.write_bytes(b"no torch file at all")
     with pytest.raises(WeightsError, match=r"w\.pth"):
         load_weights(LITE, str(path))
+    path.write_bytes(b"")
+    with pytest.raises(WeightsError, match=r"w\.pth"):
+        load_weights(LITE, str(path))
     (tmp_path / "w.safetensors").write_bytes(b"no safetensors")
     with pytest.raises(WeightsError, match=r"w\.safetensors"):
         load_weights(LITE, str(tmp_path / "w.safetensors"))

@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
+from pipeline.canonical import OutputError
 from pipeline.shards import build as build_module
 from pipeline.shards.build import ShardBuild
 from pipeline.shards.format import OtherShard, RowBlock, ShardError
@@ -108,6 +110,46 @@ def test_a_flipped_byte_is_found_and_only_its_shard_made_again(
     assert sound.stat().st_ino == before.st_ino
 
 
+def test_a_damaged_index_is_written_again(tmp_path: Path, whole: dict[str, bytes]) -> None:
+    out = tmp_path / "again" / "out"
+    build(out, ROWS)
+    (out / "index.json").write_text("{")
+    build(out, ROWS)
+    assert contents(out.parent) == whole
+
+
+def test_an_output_that_cannot_be_is_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(OutputError, match="is a file"):
+            build(out, ROWS)
+    assert contents(tmp_path) == {"file": b"mine"}
+
+
+def test_a_shard_that_may_not_be_read_is_not_taken_for_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(tmp_path / "out", ROWS)
+    before = contents(tmp_path)
+
+    def denied(*arguments: object, **options: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(h5py, "File", denied)
+        with pytest.raises(ShardError, match="check its permissions"):
+            build(tmp_path / "out", ROWS)
+    assert contents(tmp_path) == before
+
+
+def test_other_unfinished_work_is_named_but_not_that_of_other_outputs(tmp_path: Path) -> None:
+    for name in ("out", "out-grid"):
+        with pytest.raises(KeyboardInterrupt):
+            build(tmp_path / name, ROWS, stop_after=2)
+    with ShardBuild(tmp_path / "out", header(weights="x"), ids(ROWS), ROWS_PER_SHARD) as making:
+        assert [p.name[:-16] for p in making.other_work()] == ["out-"]
+
+
 def test_a_finished_set_is_left_alone(tmp_path: Path) -> None:
     first = build(tmp_path / "out", ROWS)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
@@ -118,8 +160,8 @@ def test_a_finished_set_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({"recipe": {"name": "other", "scale": 1}}, "recipe 'made'"),
-        ({"weights_sha256": "1" * 64}, "weights 'none'"),
+        ({"recipe": {"name": "other", "scale": 1}}, "name 'made' .asked for: 'other'"),
+        ({"weights_sha256": "1" * 64}, "has weights_sha256"),
         ({"rows": 22}, "23 rows"),
     ],
 )

@@ -65,6 +65,9 @@ def test_from_scenes_to_the_joint_table(project: Path, pipeline: Call) -> None:
     ended = pipeline("embed", "--experiment", names[0], "--images", "data/features/half")
     assert ended.status == 1
     assert "give the features that it was fitted on" in ended.stderr
+    ended = pipeline("embed", "--experiment", names[0], "--head", f"data/heads/{names[1]}")
+    assert ended.status == 1
+    assert f"not of '{names[0]}'" in ended.stderr
 
 
 def test_features_do_not_depend_on_batches_or_workers(project: Path, pipeline: Call) -> None:
@@ -115,6 +118,26 @@ def test_odd_files_keep_their_rows(tmp_path: Path, pipeline: Call) -> None:
     assert extract(pipeline, tmp_path / "alone", dataset=str(tmp_path / "good")) == 0
     good = FeatureSet(tmp_path / "alone")
     np.testing.assert_allclose(features.read(good.ids), good.read(good.ids), rtol=1e-4, atol=1e-5)
+
+
+def test_images_without_features_are_refused_or_left_out_and_counted(
+    project: Path, pipeline: Call
+) -> None:
+    for number in (0, 1, 2):
+        Path(f"data/scenes/images/scene-{number:05d}.png").write_bytes(b"damaged")
+    assert extract(pipeline, f"data/features/scenes/{LITE}") == 3
+    text = "data/text/scenes/mean-glove-6b-50d"
+    pipeline("text", "--encoder", "mean", "--dataset", "data/scenes", "--out", text)
+    for command in ("train", "embed"):
+        ended = pipeline(command, "--experiment", "qian2018-baseline")
+        assert ended.status == 1, command
+        if command == "train":
+            assert "--leave-out-failed" in ended.stderr
+        ended = pipeline(command, "--experiment", "qian2018-baseline", "--leave-out-failed")
+        assert ended.status == 0, ended.stderr
+        assert "images without features are left out" in ended.stderr
+    with h5py.File("data/embeddings/qian2018-baseline.h5") as file:
+        assert len(file["images/id"]) == 9
 
 
 def test_killed_and_interrupted_runs_end_in_the_same_bytes(project: Path, pipeline: Call) -> None:
@@ -168,6 +191,8 @@ def test_a_moved_dataset_and_an_altered_one_are_told_apart(project: Path, pipeli
         ("extract --recipe vgg19-fc7 --dataset data/scenes --out x --split dev", 1, "train (40"),
         ("extract --recipe vgg19-fc7 --dataset data/scenes --out x --device cuda:9", 1, "cuda:9"),
         ("extract --recipe vgg19-fc7 --dataset data/scenes --out x --limit 0", 2, "--limit"),
+        ("extract --recipe vgg19-fc7 --dataset data/scenes --out x --device meta", 1, "meta"),
+        ("extract --backbone vgg19 --dataset data/scenes --out x --precision tf32", 1, "CUDA"),
         ("text --encoder mean --vectors w.bin --dataset data/scenes --out x", 1, "w.bin"),
         ("train --experiment none", 1, "qian2018-baseline"),
         ("train --experiment qian2018-baseline", 1, "pipeline extract"),

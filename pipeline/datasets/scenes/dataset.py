@@ -55,21 +55,22 @@ def draw_scenes(
     images = folder / "images"
     images.mkdir(parents=True, exist_ok=True)
     (folder / DATASET_FILE).unlink(missing_ok=True)
+    # Before the drawing: on a full disk they would be in the way.
+    wanted = {f"{_name(index)}.png" for index in range(num_images)}
+    for path in images.iterdir():
+        if path.name not in wanted and _OWN_FILE.fullmatch(path.name):
+            path.unlink()
     entries = []
     for index in range(num_images):
         rng = np.random.Generator(np.random.PCG64((seed, index)))
         scene = sample_scene(rng)
         captions = describe(scene, rng)
-        name = f"scene-{index:05d}"
+        name = _name(index)
         with appearing_whole(images / f"{name}.png") as part:
             paint(scene, rng).save(part, format="PNG")
         entries.append(ImageEntry(name, f"{name}.png", SPLITS[index % len(SPLITS)], captions))
         if progress:
             progress(index + 1, num_images, 0)
-    drawn = {entry.file for entry in entries}
-    for path in images.iterdir():
-        if path.name not in drawn and _OWN_FILE.fullmatch(path.name):
-            path.unlink()
     return Manifest(
         name="scenes",
         image_root=images,
@@ -78,3 +79,7 @@ def draw_scenes(
         source=f"drawn by `pipeline prepare scenes` from seed {seed}",
         notes={"seed": seed, "image_size": [SIZE, SIZE]},
     )
+
+
+def _name(index: int) -> str:
+    return f"scene-{index:05d}"
