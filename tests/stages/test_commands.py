@@ -143,7 +143,12 @@ def test_images_without_features_are_refused_or_left_out_and_counted(
 def test_killed_and_interrupted_runs_end_in_the_same_bytes(project: Path, pipeline: Call) -> None:
     options = ("--batch-size", 2, "--rows-per-shard", 8)
     assert extract(pipeline, "whole", *options) == 0
-    program = "from stages.cli import main; main()"
+    # Slowed down, so that the signal always comes long before the end.
+    program = (
+        "import time; from pipeline.images import extract; from stages.cli import main; "
+        "once = extract._map; "
+        "extract._map = lambda *given: (time.sleep(0.2), once(*given))[1]; main()"
+    )
     command = [sys.executable, "-c", program, "extract", "--recipe", LITE]
     command += ["--dataset", "data/scenes", "--out", "killed", *map(str, options)]
     # As many threads as this process, or the last bits would differ.
@@ -157,7 +162,7 @@ def test_killed_and_interrupted_runs_end_in_the_same_bytes(project: Path, pipeli
             time.sleep(0.005)
         running.send_signal(sign)
         said = running.communicate()[1]
-        assert not Path("killed").exists()
+        assert not Path("killed").exists(), said
         if sign == signal.SIGINT:
             assert running.returncode == 1
             assert "the same command goes on from there" in said
