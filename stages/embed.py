@@ -11,34 +11,23 @@ from pipeline.heads.pairs import HeadError, with_features
 from pipeline.retrieval.embeddings import write_embeddings
 from pipeline.shards.read import FeatureSet
 from stages.console import log_done, log_settings
-from stages.params import DATA, captions_folder, features_folder, load_params
+from stages.experiment import experiment_options, inputs_of
+from stages.params import DATA, load_params
 
 
 @click.command()
-@click.option("--experiment", required=True, help="Name of an experiment in params.yaml.")
+@experiment_options
 @click.option(
     "--head",
     type=click.Path(path_type=Path),
     help="Folder of the trained head.  [default: data/heads/EXPERIMENT]",
 )
-@click.option("--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]")
 @click.option("--split", help="Split to embed.  [default: the test split of params.yaml]")
-@click.option(
-    "--images",
-    type=click.Path(path_type=Path),
-    help="Image features.  [default: data/features/DATASET/RECIPE]",
-)
-@click.option(
-    "--captions",
-    type=click.Path(path_type=Path),
-    help="Caption features.  [default: data/text/DATASET/NAME]",
-)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     help="Embedding file.  [default: data/embeddings/EXPERIMENT.h5]",
 )
-@click.option("--leave-out-failed", is_flag=True, help="Go on without images that failed.")
 def embed(
     experiment: str,
     head: Path | None,
@@ -58,7 +47,7 @@ def embed(
     params = load_params()
     plan = params.experiment(experiment)
     head = head or DATA / "heads" / experiment
-    dataset = dataset or DATA / params.dataset
+    dataset, images, captions = inputs_of(plan, params, dataset, images, captions)
     split = split or params.splits.test
     out = out or DATA / "embeddings" / f"{experiment}.h5"
     log_settings("embed", experiment=experiment, head=head, dataset=dataset, split=split, out=out)
@@ -70,13 +59,13 @@ def embed(
             f"{head} holds the head of experiment {trained.experiment!r}, not of {experiment!r}; "
             "give the right --head or --experiment"
         )
-    image_set = FeatureSet(images or features_folder(dataset, plan.images))
+    image_set = FeatureSet(images)
     kept = with_features(entries, image_set) if leave_out_failed else entries
     embeddings = embed_split(
         trained,
         kept,
         image_set,
-        FeatureSet(captions or captions_folder(dataset, plan.captions)),
+        FeatureSet(captions),
         {
             "dataset": manifest.name,
             "split": split,

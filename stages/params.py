@@ -1,4 +1,4 @@
-"""params.yaml, checked: the one place that knows its keys and the folders that follow from them."""
+"""params.yaml, checked: the one place that knows its keys."""
 
 from pathlib import Path
 from typing import Any
@@ -129,13 +129,3 @@ def extract_defaults() -> dict[str, Any]:
     if not isinstance(values, dict) or "image_features" not in values:
         return {}
     return load_params().extract.model_dump(exclude_none=True)
-
-
-def features_folder(dataset: Path, recipe: str) -> Path:
-    """Return where the image features of a dataset lie unless told otherwise."""
-    return DATA / "features" / dataset.name / recipe
-
-
-def captions_folder(dataset: Path, name: str) -> Path:
-    """Return where the caption features of a dataset lie unless told otherwise."""
-    return DATA / "text" / dataset.name / name

@@ -13,22 +13,12 @@ from pipeline.heads.pairs import join_pairs, with_features
 from pipeline.shards.read import FeatureSet
 from pipeline.software import created_by
 from stages.console import log_done, log_settings, progress_of
-from stages.params import DATA, captions_folder, features_folder, load_params
+from stages.experiment import experiment_options, inputs_of
+from stages.params import DATA, load_params
 
 
 @click.command()
-@click.option("--experiment", required=True, help="Name of an experiment in params.yaml.")
-@click.option("--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]")
-@click.option(
-    "--images",
-    type=click.Path(path_type=Path),
-    help="Image features.  [default: data/features/DATASET/RECIPE]",
-)
-@click.option(
-    "--captions",
-    type=click.Path(path_type=Path),
-    help="Caption features.  [default: data/text/DATASET/NAME]",
-)
+@experiment_options
 @click.option("--train-split", help="[default: that of params.yaml]")
 @click.option("--validation-split", help="[default: that of params.yaml]")
 @click.option("--seed", type=click.IntRange(0), help="[default: that of params.yaml]")
@@ -37,7 +27,6 @@ from stages.params import DATA, captions_folder, features_folder, load_params
     type=click.Path(path_type=Path),
     help="Folder of the head.  [default: data/heads/EXPERIMENT]",
 )
-@click.option("--leave-out-failed", is_flag=True, help="Go on without images that failed.")
 def train(
     experiment: str,
     dataset: Path | None,
@@ -57,7 +46,7 @@ def train(
     """
     params = load_params()
     plan = params.experiment(experiment)
-    dataset = dataset or DATA / params.dataset
+    dataset, images, captions = inputs_of(plan, params, dataset, images, captions)
     train_split = train_split or params.splits.train
     validation_split = validation_split or params.splits.validation
     seed = params.seed if seed is None else seed
@@ -76,8 +65,8 @@ def train(
     require_folder(out)
     manifest = read_manifest(dataset)
     splits = manifest.select(train_split), manifest.select(validation_split)
-    image_set = FeatureSet(images or features_folder(dataset, plan.images))
-    caption_set = FeatureSet(captions or captions_folder(dataset, plan.captions))
+    image_set = FeatureSet(images)
+    caption_set = FeatureSet(captions)
     if leave_out_failed:
         asked = sum(map(len, splits))
         splits = with_features(splits[0], image_set), with_features(splits[1], image_set)

@@ -11,12 +11,17 @@ PROJECT = Path(__file__).resolve().parents[1]
 DVC: dict[str, Any] = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
 PARAMS: dict[str, Any] = yaml.safe_load((PROJECT / "params.yaml").read_text())
 
-# The version and the base of all errors change no result.
-WITHOUT_EFFECT = {"pipeline/__init__.py", "pipeline/errors.py"}
+# The version, errors, messages and the reading of params.yaml change no result.
+WITHOUT_EFFECT = {
+    "pipeline/__init__.py",
+    "pipeline/errors.py",
+    "stages/console.py",
+    "stages/params.py",
+}
 
 
 def imported(path: Path) -> set[Path]:
-    """Return the files of `pipeline` that a file imports by name."""
+    """Return the files of the project that a file imports by name."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         names: list[str] = []
@@ -26,13 +31,13 @@ def imported(path: Path) -> set[Path]:
             names = [alias.name for alias in node.names]
         for name in names:
             module = PROJECT.joinpath(*name.split(".")).with_suffix(".py")
-            if name.startswith("pipeline.") and module.is_file():
+            if name.startswith(("pipeline.", "stages.")) and module.is_file():
                 found.add(module)
     return found
 
 
 def closure(path: Path) -> set[str]:
-    """Return the library files that a command's module needs, directly or not."""
+    """Return the project's files that a command's module needs, directly or not."""
     seen: set[Path] = set()
     waiting = {path}
     while waiting:
