@@ -9,7 +9,12 @@ import click
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.images.backbones import FeatureNetwork, usable_device
-from pipeline.images.extract import default_batch_size, extract_features, feature_header
+from pipeline.images.extract import (
+    default_batch_size,
+    extract_features,
+    feature_header,
+    file_stamps,
+)
 from pipeline.images.weights import load_weights
 from pipeline.recipes import PRECISIONS, STORAGES, resolve_recipe
 from pipeline.shards.build import ShardBuild
@@ -118,7 +123,9 @@ def extract(
     )
     loaded = load_weights(recipe, weights)
     header = feature_header(recipe, loaded, manifest.name)
-    with ShardBuild(out, header, [e.id for e in entries], rows_per_shard, compress) as build:
+    stamps = file_stamps(entries, manifest.image_root)
+    ids = [entry.id for entry in entries]
+    with ShardBuild(out, header, ids, rows_per_shard, compress, stamps) as build:
         log_done(
             f"{len(entries)} rows of {recipe.shape} {storage}: "
             f"{len(entries) * header.row_bytes / 1e6:.1f} MB in {build.plan.shards} shards; "

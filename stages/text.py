@@ -55,7 +55,7 @@ def text(
     header = caption_header(mean, mean.vectors, manifest.name)
     started = time.monotonic()
     with (
-        ShardBuild(out, header, ids, rows_per_shard) as build,
+        ShardBuild(out, header, ids, rows_per_shard, inputs=tokens) as build,
         progress_of(mean.name, "caption") as progress,
     ):
         index = encode_captions(build, mean, tokens, progress)

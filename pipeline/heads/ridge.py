@@ -64,9 +64,9 @@ class RidgeHead:
             gram += captions.T @ captions
             cross += captions.T @ images
         penalty = self.settings.ridge * np.trace(gram) / self._caption_dim
-        # A text feature that never varies has no variance to be relative to.
-        gram[np.diag_indices_from(gram)] += penalty or 1.0
-        self._weight = np.asarray(np.linalg.solve(gram, cross), np.float64)
+        gram[np.diag_indices_from(gram)] += penalty
+        # Least squares, so that features that never vary get no weight instead of an error.
+        self._weight = np.asarray(np.linalg.lstsq(gram, cross, rcond=None)[0], np.float64)
         progress(1, 1, 0)
         residual = _mean_square(train, self.embed_captions(train.captions))
         return [{"epoch": 1, "mean_squared_error": residual}]

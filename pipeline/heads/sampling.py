@@ -28,8 +28,15 @@ def batches_with_siblings(owner: Rows, batch_size: int, rng: np.random.Generator
     """
     order = rng.permutation(len(owner))
     first = np.searchsorted(owner, np.arange(owner[-1] + 2))
+    batches: list[Rows] = []
     for start in range(0, len(order), batch_size):
-        sampled = order[start : start + batch_size]
+        chunk = order[start : start + batch_size]
+        # One image alone has no negative, and no batch statistics.
+        if batches and any(len(np.unique(owner[b])) < 2 for b in (chunk, batches[-1])):
+            batches[-1] = np.concatenate([batches[-1], chunk])
+        else:
+            batches.append(chunk)
+    for sampled in batches:
         chosen = set(sampled.tolist())
         siblings = []
         for image in np.unique(owner[sampled]):

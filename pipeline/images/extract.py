@@ -57,6 +57,21 @@ def feature_header(recipe: Recipe, weights: Weights, dataset: str) -> FeatureHea
     )
 
 
+def file_stamps(entries: Sequence[ImageEntry], image_root: Path) -> list[list[int]]:
+    """Return size in bytes and time of change of each image, [] where there is none.
+
+    They tell unfinished work on other pictures apart; no file is read.
+    """
+    stamps = []
+    for entry in entries:
+        try:
+            facts = (image_root / entry.file).stat()
+            stamps.append([facts.st_size, facts.st_mtime_ns])
+        except OSError:
+            stamps.append([])
+    return stamps
+
+
 def default_batch_size(recipe: Recipe) -> int:
     """Return the images of a batch that keep a processor busy in little memory."""
     return max(1, CROPS_PER_BATCH // (10 if recipe.crop.rule == "ten" else 1))

@@ -53,6 +53,7 @@ class ShardBuild:
         ids: Sequence[str],
         rows_per_shard: int | None = None,
         compress: bool = False,
+        inputs: object = None,
     ) -> None:
         """Plan the shards; nothing is touched before the context is entered.
 
@@ -63,6 +64,8 @@ class ShardBuild:
         ids : all row ids in order.
         rows_per_shard : default: as many as make a shard of about 0.5-1 GiB.
         compress : see `write_shard`.
+        inputs : JSON values that change when what the rows are made from does; unfinished work
+            on other inputs is not continued.
 
         Raises
         ------
@@ -74,7 +77,7 @@ class ShardBuild:
         self.plan = ShardPlan(len(ids), rows_per_shard)
         self._out, self._header, self._ids, self._compress = out, header, list(ids), compress
         fingerprint = sha256_of_json(
-            [header.attributes(), header.dtype, list(ids), rows_per_shard, compress]
+            [header.attributes(), header.dtype, list(ids), rows_per_shard, compress, inputs]
         )
         self._parent = out.absolute().parent / WORK_FOLDER
         self.work = self._parent / f"{out.name}-{fingerprint[:16]}"
@@ -83,7 +86,7 @@ class ShardBuild:
         self._next_row: dict[int, int] = {}
         self._pieces: dict[int, list[Path]] = {}
         self._buffer: list[RowBlock] = []
-        self._buffer_shard = 0
+        self._buffer_start = 0
         self._last_piece = time.monotonic()
         self._published: FeatureIndex | None = None
         self._lock: int | None = None
@@ -165,8 +168,9 @@ class ShardBuild:
                 f"rows {first_row} to {first_row + len(block) - 1} came out of turn: shard "
                 f"{shard} waits for row {expected} and ends before row {span.stop}"
             )
+        if not self._buffer:
+            self._buffer_start = first_row
         self._buffer.append(block)
-        self._buffer_shard = shard
         self._next_row[shard] = first_row + len(block)
         held = sum(len(b) for b in self._buffer) * self._header.row_bytes
         if self._next_row[shard] == span.stop:
@@ -284,10 +288,11 @@ class ShardBuild:
 
     def _put_down_piece(self) -> None:
         rows = sum(len(block) for block in self._buffer)
-        shard = self._buffer_shard
-        stop = self._next_row[shard]
-        path = self.work / f"piece-{shard:05d}-{stop - rows:09d}-{stop:09d}.h5"
-        write_shard(path, self._header, self._ids[stop - rows : stop], self._buffer, 0, 1)
+        # From the buffer alone: an interrupt may come between a row's arrival and its count.
+        start, stop = self._buffer_start, self._buffer_start + rows
+        shard = self.plan.shard_of(start)
+        path = self.work / f"piece-{shard:05d}-{start:09d}-{stop:09d}.h5"
+        write_shard(path, self._header, self._ids[start:stop], self._buffer, 0, 1)
         self._pieces.setdefault(shard, []).append(path)
         self._buffer = []
         self._last_piece = time.monotonic()

@@ -64,6 +64,8 @@ def test_ridge_equals_least_squares_on_stacked_rows() -> None:
     weight = np.linalg.lstsq(*stacked, rcond=None)[0]
     expected = (x - x.mean(0)) @ weight + y.mean(0)
     np.testing.assert_allclose(head.embed_captions(train.captions), expected, rtol=1e-4, atol=1e-4)
+    exact = fitted("ridge", ridge=0.0)[1][0]["mean_squared_error"]
+    assert exact < history[0]["mean_squared_error"], "no ridge is no hidden ridge"
     assert history[0]["mean_squared_error"] == pytest.approx(
         np.square(expected - y).mean(), rel=1e-5
     )
@@ -102,6 +104,7 @@ def test_batches_hold_every_pair_once_and_a_sibling_each(batch_size: int) -> Non
     sampled: list[int] = []
     for rows in batches_with_siblings(owner, batch_size, np.random.default_rng(0)):
         assert len(set(rows.tolist())) == len(rows)
+        assert len(np.unique(owner[rows])) >= 2, "one image alone has no negative"
         assert (np.diff(rows) > 0).all()
         for image in np.unique(owner[rows]):
             here = int((owner[rows] == image).sum())

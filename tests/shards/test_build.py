@@ -110,6 +110,15 @@ def test_a_flipped_byte_is_found_and_only_its_shard_made_again(
     assert sound.stat().st_ino == before.st_ino
 
 
+def test_unfinished_work_on_other_inputs_is_not_continued(tmp_path: Path) -> None:
+    arguments = (tmp_path / "out", header(), ids(ROWS), ROWS_PER_SHARD, False)
+    for inputs, done in (("red", 0), ("red", 4), ("blue", 0)):
+        with ShardBuild(*arguments, inputs) as making:
+            assert making.rows_done == done
+            if not done:
+                making.append(0, block(0, 4))
+
+
 def test_a_damaged_index_is_written_again(tmp_path: Path, whole: dict[str, bytes]) -> None:
     out = tmp_path / "again" / "out"
     build(out, ROWS)
