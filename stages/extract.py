@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.images.backbones import FeatureNetwork, usable_device
 from pipeline.images.extract import (
     default_batch_size,
     extract_features,
     feature_header,
     file_stamps,
 )
+from pipeline.images.network import FeatureNetwork, usable_device
 from pipeline.images.weights import load_weights
 from pipeline.recipes import PRECISIONS, STORAGES, resolve_recipe
 from pipeline.shards.build import ShardBuild

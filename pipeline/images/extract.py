@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from pipeline.datasets.manifest import ImageEntry
-from pipeline.images.backbones import FeatureNetwork
 from pipeline.images.decode import MissingImage, RefusedImage, UnreadableImage, decode_rgb
 from pipeline.images.geometry import cut_crops, resize_image
+from pipeline.images.network import FeatureNetwork
 from pipeline.images.weights import Weights
 from pipeline.recipes import Recipe
 from pipeline.shards.build import ShardBuild

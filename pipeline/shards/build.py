@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 
 from pipeline.canonical import require_folder, sha256_of_json
+from pipeline.shards.file import ShardFile, difference
 from pipeline.shards.format import (
     DamagedShard,
     FeatureHeader,
@@ -25,12 +26,10 @@ from pipeline.shards.format import (
     RowBlock,
     ShardEntry,
     ShardError,
-    ShardFile,
-    difference,
-    write_shard,
 )
 from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
 from pipeline.shards.plan import ShardPlan, Span, default_rows_per_shard
+from pipeline.shards.write import write_shard
 
 WORK_FOLDER = ".work"
 PIECE_SECONDS = 20.0

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.shards.format import OK, STATUS_NAMES, OtherShard, ShardError, ShardFile
+from pipeline.shards.file import ShardFile
+from pipeline.shards.format import OK, STATUS_NAMES, OtherShard, ShardError
 from pipeline.shards.index import read_index
 
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from torchvision import models, transforms
 from torchvision.transforms import v2
 
-from pipeline.images.backbones import FeatureNetwork
 from pipeline.images.extract import read_sample
+from pipeline.images.network import FeatureNetwork
 from pipeline.images.weights import load_weights
 from pipeline.recipes import RECIPES, Recipe
 

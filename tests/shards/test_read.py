@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from pipeline.shards.build import ShardBuild
-from pipeline.shards.format import DamagedShard, OtherShard, ShardError, ShardFile
+from pipeline.shards.file import ShardFile
+from pipeline.shards.format import DamagedShard, OtherShard, ShardError
 from pipeline.shards.index import read_index
 from pipeline.shards.plan import ShardPlan, default_rows_per_shard
 from pipeline.shards.read import FailedRows, FeatureSet, MissingRows

@@ -1,0 +1,116 @@
+"""Writing one shard as an HDF5 file that appears whole or not at all."""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from pipeline.canonical import appearing_whole
+from pipeline.shards.format import OK, FeatureHeader, RowBlock, ShardError
+
+_STRING = h5py.string_dtype("utf-8")
+_CHUNK_BYTES = 1 << 16
+
+
+def stored_rows(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> np.ndarray:
+    """Return a block's features as they are stored: little-endian, NaN where a row failed.
+
+    Raises
+    ------
+    ShardError
+        The shape is not the header's, or a row without an error is not finite once stored.
+    """
+    if block.features.shape[1:] != header.row_shape or len(block.features) != len(ids):
+        raise ShardError(
+            f"features of shape {block.features.shape} were given for {len(ids)} rows of shape "
+            f"{header.row_shape}"
+        )
+    with np.errstate(over="ignore"):
+        stored = block.features.astype(np.dtype(header.dtype).newbyteorder("<"), order="C")
+    stored[block.status != OK] = np.nan
+    finite = np.isfinite(stored.reshape(len(ids), -1)).all(axis=1)
+    wrong = [ids[i] for i in np.flatnonzero(~finite & (block.status == OK))[:5]]
+    if wrong:
+        raise ShardError(
+            f"features of {wrong} hold infinities or NaN as {header.dtype}; store float32, use a "
+            "wider precision, or check the weights"
+        )
+    return stored
+
+
+def write_shard(
+    path: Path,
+    header: FeatureHeader,
+    ids: Sequence[str],
+    blocks: Iterable[RowBlock],
+    shard: int,
+    shards: int,
+    compress: bool = False,
+) -> None:
+    """Write one shard, whole or not at all.
+
+    Parameters
+    ----------
+    path : final file name.
+    header : attributes of the feature set.
+    ids : the shard's row ids, in order.
+    blocks : the rows in order; their lengths sum to `len(ids)`.
+    shard, shards : this shard's number from 0, and how many there are.
+    compress : gzip in small chunks with fletcher32 (smaller, slower to read at random) instead
+        of one contiguous block that can be memory-mapped.
+    """
+    rows = len(ids)
+    options: dict[str, Any] = {}
+    if compress:
+        chunk = max(1, min(rows, _CHUNK_BYTES // max(1, header.row_bytes)))
+        options = {
+            "chunks": (chunk, *header.row_shape),
+            "compression": "gzip",
+            "compression_opts": 1,
+            "shuffle": True,
+            "fletcher32": True,
+        }
+    with (
+        appearing_whole(path) as part,
+        h5py.File(part, "w", libver="earliest") as file,
+    ):
+        for name, value in header.attributes().items():
+            file.attrs[name] = value
+        file.attrs["shard"] = shard
+        file.attrs["shards"] = shards
+        file.attrs["rows"] = rows
+        features = file.create_dataset(
+            "features",
+            (rows, *header.row_shape),
+            np.dtype(header.dtype).newbyteorder("<"),
+            track_times=False,
+            **options,
+        )
+        status = np.empty(rows, np.uint8)
+        crc32 = np.empty(rows, "<u4")
+        source_crc32 = np.zeros(rows, "<u4")
+        errors: list[str] = []
+        row = 0
+        for block in blocks:
+            stop = row + len(block)
+            stored = stored_rows(header, block, ids[row:stop])
+            features[row:stop] = stored
+            status[row:stop] = block.status
+            crc32[row:stop] = [zlib.crc32(one) for one in stored]
+            if block.source_crc32 is not None:
+                source_crc32[row:stop] = block.source_crc32
+            errors.extend(block.errors)
+            row = stop
+        if row != rows:
+            raise ShardError(f"{path}: {row} rows were given for {rows} ids")
+        for name, data, dtype in (
+            ("ids", list(ids), _STRING),
+            ("status", status, np.uint8),
+            ("error", errors, _STRING),
+            ("crc32", crc32, "<u4"),
+            ("source_crc32", source_crc32, "<u4"),
+        ):
+            file.create_dataset(name, data=data, dtype=dtype, track_times=False)
