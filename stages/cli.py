@@ -16,6 +16,7 @@ COMMANDS = {
     "embed": "Embed a split with a trained head.",
     "evaluate": "Rank an embedding file and write its Recall@K.",
     "report": "Join the recall tables of all experiments.",
+    "shards": "Describe, check, index, convert and join feature shards.",
     "recipes": "List the image recipes, or print one.",
 }
 

@@ -1,23 +1,29 @@
 """`pipeline extract`: the images of a dataset become feature shards."""
 
-import os
+import resource
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.images.extract import (
-    default_batch_size,
+    Crew,
+    changed_rows,
     extract_features,
+    failed_rows,
     feature_header,
     file_stamps,
+    usual_crew,
 )
-from pipeline.images.network import FeatureNetwork, usable_device
-from pipeline.images.weights import load_weights
-from pipeline.recipes import PRECISIONS, STORAGES, resolve_recipe
+from pipeline.images.memory import expected_memory
+from pipeline.images.network import ENGINES, FeatureNetwork, usable_device
+from pipeline.images.weights import Weights, load_weights
+from pipeline.recipes import PRECISIONS, STORAGES, Recipe, resolve_recipe
 from pipeline.shards.build import ShardBuild
+from pipeline.shards.index import FeatureIndex
 from pipeline.shards.read import FeatureSet
 from stages.console import FAILED, SOME_ROWS_FAILED, log_done, log_settings, progress_of
 
@@ -47,7 +53,7 @@ warnings.filterwarnings("ignore", module=r"PIL\.")
 @click.option(
     "--batch-size",
     type=click.IntRange(1),
-    help="Images in a batch.  [default: 8, or 1 of ten crops]",
+    help="Images in a batch.  [default: 8, or 1 of ten crops; on a GPU 128, or 12]",
 )
 @click.option(
     "--precision",
@@ -66,11 +72,29 @@ warnings.filterwarnings("ignore", module=r"PIL\.")
 @click.option("--compress", is_flag=True, help="gzip in small chunks: smaller, slower to read.")
 @click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
 @click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="fast",
+    show_default=True,
+    help="fast, or the network as its authors wrote it; they agree up to rounding.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    help="Batches in the network at once, on a core each.  [default: cores; on a GPU 2]",
+)
+@click.option(
     "--workers",
     type=click.IntRange(1),
-    default=max(1, min(8, os.cpu_count() or 1)),
-    show_default="cores, at most 8",
-    help="Threads that read and decode ahead.",
+    help="Threads that read and decode ahead.  [default: cores, at most 8; with a GPU 16]",
+)
+@click.option(
+    "--retry-failed", is_flag=True, help="In a finished output, compute the failed rows again."
+)
+@click.option(
+    "--add",
+    is_flag=True,
+    help="Add the images that a finished output lacks, in new shards; those it has stay.",
 )
 @click.pass_context
 def extract(
@@ -88,12 +112,17 @@ def extract(
     storage: str,
     compress: bool,
     device: str,
-    workers: int,
+    engine: str,
+    threads: int | None,
+    workers: int | None,
+    retry_failed: bool,
+    add: bool,
 ) -> None:
     """Turn the images of a prepared dataset into feature shards.
 
     Missing, unreadable and refused images keep their row, with a status and a reason; the
-    command then ends with exit status 3. The same command again goes on where it stopped.
+    command then ends with exit status 3. The same command again goes on where it stopped; on a
+    finished output it computes the rows whose pictures have changed since, and no others.
 
     \b
     Example:
@@ -105,8 +134,16 @@ def extract(
     recipe = resolve_recipe(name, precision, storage)
     usable_device(device, recipe)
     manifest = read_manifest(dataset)
-    entries = manifest.select(split)[:limit]
-    batch_size = batch_size or default_batch_size(recipe)
+    file_of = {
+        entry.id: manifest.image_root / entry.file for entry in manifest.select(split)[:limit]
+    }
+    usual = usual_crew(recipe, device)
+    crew = replace(
+        usual,
+        batch_size=batch_size or usual.batch_size,
+        mappers=threads or usual.mappers,
+        readers=workers or usual.readers,
+    )
     log_settings(
         "extract",
         recipe=recipe.name,
@@ -115,46 +152,32 @@ def extract(
         out=out,
         split=split,
         limit=limit,
-        batch_size=batch_size,
+        batch_size=crew.batch_size,
         precision=precision,
         storage=storage,
         device=device,
-        workers=workers,
+        engine=engine,
+        threads=crew.mappers,
+        workers=crew.readers,
     )
     loaded = load_weights(recipe, weights)
     header = feature_header(recipe, loaded, manifest.name)
-    stamps = file_stamps(entries, manifest.image_root)
-    ids = [entry.id for entry in entries]
-    with ShardBuild(out, header, ids, rows_per_shard, compress, stamps) as build:
+    stamps = file_stamps(list(file_of.values()))
+    build = ShardBuild(out, header, list(file_of), rows_per_shard, compress, stamps, add)
+    started = time.monotonic()
+    try:
+        with build:
+            paths = [file_of[one] for one in build.ids]
+            _find_rows(build, out, paths, crew, retry_failed)
+            computed = len(paths) - build.rows_done
+            index = _compute(build, paths, recipe, loaded, device, engine, crew)
+    except KeyboardInterrupt:
         log_done(
-            f"{len(entries)} rows of {recipe.shape} {storage}: "
-            f"{len(entries) * header.row_bytes / 1e6:.1f} MB in {build.plan.shards} shards; "
-            f"{build.rows_done} rows are done"
+            f"interrupted: {build.rows_done} of {len(file_of)} rows are kept in {build.work}; "
+            "the same command goes on from there"
         )
-        for text in build.damaged:
-            log_done(f"will be made again: {text}")
-        for folder in build.other_work():
-            log_done(f"unfinished work of {out}, other settings: {folder}; remove it if not wanted")
-        before, started = build.rows_done, time.monotonic()
-        try:
-            with progress_of(recipe.name, "image") as progress:
-                index = extract_features(
-                    build,
-                    entries,
-                    manifest.image_root,
-                    FeatureNetwork(recipe, loaded.state, device),
-                    batch_size,
-                    workers,
-                    progress,
-                )
-        except KeyboardInterrupt:
-            log_done(
-                f"interrupted: {build.rows_done} of {len(entries)} rows are kept in {build.work}; "
-                "the same command goes on from there"
-            )
-            ctx.exit(FAILED)
+        ctx.exit(FAILED)
     seconds = time.monotonic() - started
-    computed = len(entries) - before
     log_done(
         f"{index.rows} rows {recipe.shape} in {len(index.shards)} shards in {out}, recipe "
         f"{header.recipe_hash}; {computed} computed in {seconds:.1f} s "
@@ -165,3 +188,49 @@ def extract(
             log_done(f"failed: {image_id}: {status}: {reason}")
         log_done(f"{index.failed_rows} of {index.rows} rows failed; they keep their ids as NaN")
         ctx.exit(SOME_ROWS_FAILED)
+
+
+def _find_rows(
+    build: ShardBuild, out: Path, paths: list[Path], crew: Crew, retry_failed: bool
+) -> None:
+    """Say what is there already, and have the rows of changed pictures computed again."""
+    for text in build.damaged:
+        log_done(f"will be made again: {text}")
+    for folder in build.other_work():
+        log_done(f"unfinished work of {out}, other settings: {folder}; remove it if not wanted")
+    with progress_of("checking", "image") as progress:
+        changed = changed_rows(build, paths, crew.readers, progress)
+    failed = sorted({*failed_rows(build)} - {*changed})
+    if changed:
+        log_done(f"{len(changed)} pictures have changed; their rows are made again")
+    if failed and not retry_failed:
+        log_done(f"{len(failed)} rows failed before; --retry-failed computes them again")
+    build.redo([*changed, *failed] if retry_failed else changed)
+
+
+def _compute(
+    build: ShardBuild,
+    paths: list[Path],
+    recipe: Recipe,
+    weights: Weights,
+    device: str,
+    engine: str,
+    crew: Crew,
+) -> FeatureIndex:
+    """Announce sizes, then compute the pending rows and publish."""
+    log_done(
+        f"{len(paths)} rows of {recipe.shape} {recipe.storage}: "
+        f"{len(paths) * recipe.row_bytes / 1e6:.1f} MB in {build.plan.shards} shards; "
+        f"{build.rows_done} rows are done"
+    )
+    if not build.pending():
+        return build.publish()
+    network = FeatureNetwork(recipe, weights.state, device, engine)
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    sharing = "; the ten crops share their work" if network.shares_crops else ""
+    log_done(
+        f"memory: {held / 1e9:.1f} GB now, at most {expected_memory(network, crew) / 1e9:.1f} GB "
+        f"more{sharing}"
+    )
+    with progress_of(recipe.name, "image") as progress:
+        return extract_features(build, paths, network, crew, progress)

@@ -8,7 +8,7 @@ import click
 from pipeline.datasets.manifest import read_manifest
 from pipeline.shards.build import ShardBuild
 from pipeline.text.encoders import MeanVectors
-from pipeline.text.features import caption_header, encode_captions
+from pipeline.text.features import caption_header, changed_rows, encode_captions
 from pipeline.text.tokens import tokenize
 from pipeline.text.vectors import load_vectors
 from stages.console import log_done, log_settings, progress_of
@@ -49,16 +49,30 @@ def text(
     log_settings("text", encoder=encoder, vectors=vectors, dataset=dataset, out=out, split=split)
     manifest = read_manifest(dataset)
     entries = manifest.select(split)
-    ids = [one for entry in entries for one in entry.caption_ids]
-    tokens = [tokenize(caption) for entry in entries for caption in entry.captions]
-    mean = MeanVectors(load_vectors(vectors, {word for caption in tokens for word in caption}))
+    text_of = {
+        one: caption
+        for entry in entries
+        for one, caption in zip(entry.caption_ids, entry.captions, strict=True)
+    }
+    words_of = {one: tokenize(caption) for one, caption in text_of.items()}
+    known = {word for words in words_of.values() for word in words}
+    mean = MeanVectors(load_vectors(vectors, known))
     header = caption_header(mean, mean.vectors, manifest.name)
     started = time.monotonic()
-    with (
-        ShardBuild(out, header, ids, rows_per_shard, inputs=tokens) as build,
-        progress_of(mean.name, "caption") as progress,
-    ):
-        index = encode_captions(build, mean, tokens, progress)
+    inputs = list(words_of.values())
+    with ShardBuild(out, header, list(text_of), rows_per_shard, inputs=inputs) as build:
+        texts = [text_of[one] for one in build.ids]
+        tokens = [words_of[one] for one in build.ids]
+        for found in build.damaged:
+            log_done(f"will be made again: {found}")
+        for folder in build.other_work():
+            log_done(f"unfinished work of {out}, other settings: {folder}; remove it if not wanted")
+        if changed := changed_rows(build, texts):
+            log_done(f"{len(changed)} captions have changed; their rows are made again")
+        build.redo(changed)
+        with progress_of(mean.name, "caption") as progress:
+            index = encode_captions(build, mean, texts, tokens, progress)
+        ids = build.ids
     report = mean.report(tokens)
     log_done(report.text())
     for position in report.unknown_captions[:5]:

@@ -2,12 +2,17 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from pipeline.canonical import canonical_json, recipe_hash
 from pipeline.recipes import DEFAULT_RECIPE, RECIPES, RecipeError, resolve_recipe
+from stages.recipes import recipes
 
 
 def test_backbones_stand_for_their_default_recipes() -> None:
@@ -22,6 +27,54 @@ def test_near_names_are_offered() -> None:
         resolve_recipe("resnet152-gird")
     with pytest.raises(RecipeError, match="float64"):
         resolve_recipe("resnet152", storage="float64")
+
+
+def test_catalogue_is_consistent() -> None:
+    assert list(RECIPES) == [recipe.name for recipe in RECIPES.values()]
+    for recipe in RECIPES.values():
+        assert recipe.name.startswith(f"{recipe.backbone}-")
+        assert recipe.source
+        assert recipe.crop.size <= recipe.resize.size
+        assert (recipe.combine_crops == "mean") == (recipe.crop.rule == "ten")
+        assert recipe.name.endswith("-10crop") == (recipe.crop.rule == "ten")
+        assert ("fc7pre" in recipe.name) == (recipe.activation == "none")
+        assert len(recipe.axes.split(", ")) == len(recipe.shape) + 1
+        assert resolve_recipe(recipe.name) == recipe
+    assert RECIPES["resnet152-grid"].row_bytes == 401_408
+    assert RECIPES["resnet152-grid14"].row_bytes == 1_605_632
+    assert RECIPES["vgg19-fc7"].row_bytes == 16_384
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if "-caffe-" in name])
+def test_twins_differ_in_weights_and_normalisation_only(name: str) -> None:
+    caffe = RECIPES[name]
+    twin = RECIPES[name.replace("-caffe-", "-")]
+    given: dict[str, Any] = {"name": name, "weights": caffe.weights, "normalise": caffe.normalise}
+    assert dataclasses.replace(twin, **given) == caffe
+    assert caffe.normalise.channels == "BGR"
+    assert caffe.normalise.mean == (103.939, 116.779, 123.68)
+
+
+def test_hashes_of_published_features_do_not_move() -> None:
+    """Shards made with earlier releases name these."""
+    found = {name: recipe_hash(RECIPES[name].to_json(), "0" * 64) for name in PUBLISHED}
+    assert found == PUBLISHED
+
+
+PUBLISHED = {
+    "resnet152-grid": "592a3f593ce6d128",
+    "resnet152-pool": "cb9489b59c53c2b9",
+    "vgg19-fc7-10crop": "7e8840514a4d0dd5",
+    "vgg19-fc7": "6ca3ebe5f5b8ea1b",
+    "efficientnet-lite0-pool": "e2091fb80b08fec3",
+    "efficientnet-lite0-grid": "f427d83a70f34de9",
+}
+
+
+def test_models_of_timm_need_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(RecipeError, match=r"pip install 'caption-feature-pipeline\[timm\]'"):
+        resolve_recipe("timm:resnet18")
 
 
 def _flat(values: Any, prefix: str = "") -> dict[str, Any]:
@@ -46,7 +99,7 @@ def test_every_field_changes_the_hash() -> None:
         seen.add(recipe_hash(changed, "0" * 64))
     assert len(seen) == len(fields) + 2
     names = {f.name for f in dataclasses.fields(RECIPES["vgg19-fc7-10crop"])}
-    assert set(values) == names - {"weights"}, "the weights in use stand beside the recipe"
+    assert set(values) == names - {"weights", "source"}, "these change no feature, or stand beside"
 
 
 def test_the_hash_is_stable_over_time_and_key_order() -> None:
@@ -54,3 +107,44 @@ def test_the_hash_is_stable_over_time_and_key_order() -> None:
     backwards = dict(reversed(list(values.items())))
     assert canonical_json(values) == canonical_json(backwards)
     assert recipe_hash({"a": [1, 2.5], "é": None}, "0" * 64) == "19269dfc2bf97de4"
+
+
+def test_the_list_needs_no_torch() -> None:
+    """A list that takes seconds is not looked at."""
+    code = (
+        "import sys; from stages.recipes import recipes; recipes([], standalone_mode=False); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    root = Path(__file__).resolve().parents[1]
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
+    lines = ended.stdout.splitlines()
+    assert len(lines) == 1 + len(RECIPES)
+    assert all(line.startswith(name) for line, name in zip(lines[1:], RECIPES, strict=True))
+    for word in ("7 x 7 x 2048", "401408", "Yan 2019", "ResNet152_Weights.IMAGENET1K_V1"):
+        assert word in lines[1]
+
+
+def test_one_recipe_is_printed_with_its_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def printed(*arguments: str) -> dict[str, Any]:
+        result = CliRunner().invoke(recipes, arguments, catch_exceptions=False)
+        assert result.exit_code == 0
+        found: dict[str, Any] = json.loads(result.stdout)
+        return found
+
+    lite = RECIPES["efficientnet-lite0-pool"]
+    values = printed("efficientnet-lite0")
+    assert values["weights"] == lite.weights
+    assert values["recipe_hash"] == recipe_hash(lite.to_json(), values["weights_sha256"])
+    seeded = printed("efficientnet-lite0", "--weights", "random:0")
+    assert seeded["weights"] == "random:0"
+    assert seeded["recipe_hash"] == recipe_hash(lite.to_json(), seeded["weights_sha256"])
+    assert seeded["recipe_hash"] != values["recipe_hash"]
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    assert printed("vgg19")["recipe_hash"] is None
+    told = CliRunner().invoke(recipes, ["vgg19"], catch_exceptions=False).stderr
+    assert "--weights PATH" in told
+    assert CliRunner().invoke(recipes, ["--weights", "random:0"]).exit_code == 2

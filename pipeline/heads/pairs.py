@@ -1,5 +1,6 @@
 """Images and their captions as a head sees them: features joined by id."""
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -63,13 +64,14 @@ def join_pairs(entries: Sequence[ImageEntry], images: FeatureSet, captions: Feat
     MissingRows, FailedRows
         An image or caption has no features.
     HeadError
-        No image has a caption.
+        No image has a caption, or a caption's features were made from another text.
     """
     captioned = [entry for entry in entries if entry.captions]
     if not captioned:
         raise HeadError("none of the images has a caption, so there are no pairs")
     image_ids = tuple(entry.id for entry in captioned)
     caption_ids = tuple(one for entry in captioned for one in entry.caption_ids)
+    _require_same_texts(captioned, caption_ids, captions)
     owner = np.repeat(np.arange(len(captioned)), [len(entry.captions) for entry in captioned])
     return Pairs(
         image_ids,
@@ -78,3 +80,18 @@ def join_pairs(entries: Sequence[ImageEntry], images: FeatureSet, captions: Feat
         images.read(image_ids).astype(np.float32, copy=False),
         captions.read(caption_ids).astype(np.float32, copy=False),
     )
+
+
+def _require_same_texts(
+    entries: Sequence[ImageEntry], caption_ids: Sequence[str], captions: FeatureSet
+) -> None:
+    """Check each caption against the CRC-32 that its features were made from, if it is known."""
+    made_from = captions.source_crc32[captions.rows_of(caption_ids)]
+    texts = (caption for entry in entries for caption in entry.captions)
+    now = np.array([zlib.crc32(text.encode()) for text in texts], np.uint32)
+    if (other := np.flatnonzero((made_from != now) & (made_from != 0))).size:
+        raise HeadError(
+            f"{captions.folder} was made from other texts for {other.size} of {len(caption_ids)} "
+            f"captions, first {[caption_ids[row] for row in other[:5]]}; run `pipeline text` "
+            "again: it makes just those rows again"
+        )

@@ -1,18 +1,34 @@
-"""An image file becomes 8-bit RGB by one stated rule, or is refused with a reason.
+"""An image file becomes 8-bit RGB by one stated rule, or a status with a reason.
 
-The rule: the first frame is decoded with Pillow; the EXIF orientation is applied; 16-bit grey
-values are divided by 257; every other mode goes through `convert("RGB")`, so that grey becomes
-three equal channels, CMYK is converted without a colour profile and alpha is dropped. A file
-that ends early is unreadable, never half an image. The pixel limit is checked before decoding.
+The rule: the file is read once; Pillow decodes its first frame, from memory and at full size;
+the EXIF orientation is applied, and metadata that cannot be understood turns nothing; 16-bit
+grey values are divided by 257; every other mode goes through `convert("RGB")`, so that grey
+becomes three equal channels, CMYK is converted without a colour profile and alpha is dropped.
+A file that ends early is unreadable, never half an image. Bytes are limited before reading,
+pixels before decoding.
+
+What is wrong with a file is that row's status. What is wrong with the machine (no permission,
+an I/O error, too many open files, no memory) says nothing about the image: it ends the run,
+which can be continued.
 """
 
+import errno
+import stat
+import zlib
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
+
+from pipeline.errors import PipelineError
+from pipeline.shards.format import MISSING, OK, REFUSED, UNREADABLE
 
 # Pillow's own limit, about 89 million pixels: a decompression bomb costs memory, not a crash.
 MAX_PIXELS = 89_478_485
+# More than that many uncompressed pixels of 16-bit RGB need.
+MAX_BYTES = 2**30
 
 # Formats whose decoders are part of Pillow itself: none that starts another program. (JPEG
 # includes the multi-picture files of phones.)
@@ -22,50 +38,173 @@ FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
 Image.init()
 
 _SIXTEEN_BIT = ("I", "I;16", "I;16L", "I;16B", "I;16N")
+_EIGHT_BIT = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
+
+# A name that no file can have, and links that lead nowhere, lack the file like an absent one.
+_NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+
+_TURN_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 
-class UnreadableImage(Exception):
+class ImageReadError(PipelineError):
+    """The machine, not the image, stood in the way of reading a file."""
+
+
+class UnusableImage(Exception):
+    """Why a file gives no picture, without its path; `status` is the row's."""
+
+    status: int
+
+
+class UnreadableImage(UnusableImage):
     """The file is there, but is no whole image of a known format."""
 
+    status = UNREADABLE
 
-class MissingImage(Exception):
+
+class MissingImage(UnusableImage):
     """There is no such file."""
 
-
-class RefusedImage(Exception):
-    """The image could be read but must not or cannot be used: too large, or no 8-bit meaning."""
+    status = MISSING
 
 
-def decode_rgb(path: Path) -> Image.Image:
-    """Decode an image file to mode RGB, (height, width, 3) 0-255.
+class RefusedImage(UnusableImage):
+    """The image must not or cannot be used: too large, or no stated 8-bit meaning."""
+
+    status = REFUSED
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One image file as pixels, or why there are none.
+
+    image : mode RGB, at least 1 x 1, or None if `status` is not 0.
+    source_crc32 : CRC-32 of the file's bytes, whatever they hold; 0 where none were read.
+    status : of `pipeline.shards.format`.
+    reason : one line without the path; "" for status 0.
+    """
+
+    image: Image.Image | None
+    source_crc32: int = 0
+    status: int = OK
+    reason: str = ""
+
+
+def read_image(path: Path) -> Decoded:
+    """Read an image file once and decode it.
+
+    Raises
+    ------
+    ImageReadError
+        The system failed: permission, I/O, open files, memory. Pixels are limited before
+        decoding, so memory that runs out is never put down to the file.
+    """
+    crc32 = 0
+    try:
+        data = read_bytes(path)
+        crc32 = zlib.crc32(data)
+        return Decoded(decode(data), crc32)
+    except UnusableImage as fault:
+        return Decoded(None, crc32, fault.status, str(fault))
+    except (OSError, MemoryError) as error:
+        raise _fault_of_the_system(path, error) from error
+
+
+def source_crc32(path: Path) -> int:
+    """Return the CRC-32 of a file's bytes; 0 if there is no such file, or none to be read.
+
+    Raises
+    ------
+    ImageReadError
+        The system failed.
+    """
+    try:
+        return zlib.crc32(read_bytes(path))
+    except UnusableImage:
+        return 0
+    except (OSError, MemoryError) as error:
+        raise _fault_of_the_system(path, error) from error
+
+
+def _fault_of_the_system(path: Path, error: OSError | MemoryError) -> ImageReadError:
+    found = (isinstance(error, OSError) and error.strerror) or "out of memory"
+    return ImageReadError(
+        f"{path} could not be read ({found}), which is no fault of the image, so its row was not "
+        "written; put that right, or remove the file to have its row marked as missing, and give "
+        "the same command again: it goes on where it stopped"
+    )
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the bytes of an ordinary file.
 
     Raises
     ------
     MissingImage, UnreadableImage, RefusedImage
-        With a reason that does not repeat the path.
+        No such file; a folder, pipe or device; more than `MAX_BYTES`.
+    OSError
+        Every other failure of the system.
     """
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        facts = path.stat()
+        if stat.S_ISDIR(facts.st_mode):
+            raise UnreadableImage("a folder, not a file")
+        # A pipe would wait for ever, a device might never end.
+        if not stat.S_ISREG(facts.st_mode):
+            raise UnreadableImage("not an ordinary file")
+        if facts.st_size > MAX_BYTES:
+            raise RefusedImage(f"{facts.st_size} bytes are more than the limit of {MAX_BYTES}")
+        return path.read_bytes()
+    except OSError as error:
+        if error.errno in _NO_SUCH_FILE:
+            raise MissingImage("no such file") from None
+        raise
+    except ValueError:  # a NUL or half a surrogate pair, which no file name has
+        raise MissingImage("no such file") from None
+
+
+def decode(data: bytes) -> Image.Image:
+    """Decode the bytes of an image file to mode RGB, (height, width, 3) 0-255.
+
+    Raises
+    ------
+    UnreadableImage, RefusedImage
+        With the reason.
+    OSError, MemoryError
+        The system failed.
+    """
+    try:
+        with Image.open(BytesIO(data), formats=FORMATS) as image:
             width, height = image.size
             if width * height > MAX_PIXELS:
                 raise RefusedImage(
                     f"{width} x {height} pixels are more than the limit of {MAX_PIXELS}"
                 )
+            if width * height == 0:
+                raise UnreadableImage(f"{width} x {height} pixels")
             image.load()
             return to_rgb(image)
-    except FileNotFoundError:
-        raise MissingImage("no such file") from None
+    except (UnusableImage, MemoryError):
+        raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise RefusedImage(f"more pixels than the limit of {MAX_PIXELS} ({error})") from error
     except UnidentifiedImageError:
         raise UnreadableImage(f"not an image of a known format ({', '.join(FORMATS)})") from None
-    except RefusedImage:
-        raise
-    except OSError as error:
-        raise UnreadableImage(error.strerror or str(error)) from error
     # Pillow's decoders raise whatever their parsers stumble over; one bad file must not end a
-    # run, so every exception of this one file becomes its reason.
+    # run, so every exception becomes its reason, except what bears the system's number.
     except Exception as error:
+        if isinstance(error, OSError):
+            if error.errno is not None:
+                raise
+            raise UnreadableImage(str(error)) from error
         raise UnreadableImage(f"{type(error).__name__}: {error}") from error
 
 
@@ -75,14 +214,33 @@ def to_rgb(image: Image.Image) -> Image.Image:
     Raises
     ------
     RefusedImage
-        Floating-point or 32-bit values outside 0-65535, which no 8-bit range is stated for.
+        A mode without a stated 8-bit meaning: floating point, L*a*b*, 32-bit values outside
+        0-65535.
     """
-    upright = ImageOps.exif_transpose(image)
-    if upright.mode in _SIXTEEN_BIT:
-        values = np.asarray(upright).astype(np.int64)
-        if values.size and (values.min() < 0 or values.max() > 65535):
+    image = _upright(image)
+    if image.mode in _SIXTEEN_BIT:
+        values = np.asarray(image).astype(np.int32)
+        if values.min() < 0 or values.max() > 65535:
             raise RefusedImage("32-bit grey values outside 0-65535 have no stated 8-bit range")
-        return Image.fromarray(((values + 128) // 257).astype(np.uint8)).convert("RGB")
-    if upright.mode == "F":
-        raise RefusedImage("floating-point grey values have no stated 8-bit range")
-    return upright.convert("RGB")
+        values += 128  # in place: the largest picture has 358 MB of these
+        values //= 257
+        return Image.fromarray(values.astype(np.uint8)).convert("RGB")
+    if image.mode not in _EIGHT_BIT:
+        raise RefusedImage(f"values of Pillow's mode {image.mode} have no stated 8-bit range")
+    # Alpha is dropped: Pillow need not carry a transparent colour over, which can fail.
+    image.info.pop("transparency", None)
+    return image.convert("RGB")
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """Apply the EXIF orientation; one that is absent, unknown or unreadable turns nothing.
+
+    Pillow's `exif_transpose` also rewrites the metadata, and fails where it is damaged.
+    """
+    try:
+        turn = _TURN_UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except MemoryError:
+        raise
+    except Exception:
+        return image
+    return image if turn is None else image.transpose(turn)

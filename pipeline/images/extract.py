@@ -1,30 +1,31 @@
-"""The extraction loop: threads read and decode ahead, the network maps, shards are written."""
+"""The extraction loop: threads read ahead, threads map, and the caller's thread writes."""
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from pipeline.datasets.manifest import ImageEntry
-from pipeline.images.decode import MissingImage, RefusedImage, UnreadableImage, decode_rgb
-from pipeline.images.geometry import cut_crops, resize_image
+from pipeline.images.decode import ImageReadError, source_crc32
 from pipeline.images.network import FeatureNetwork
+from pipeline.images.samples import Sample, read_sample
 from pipeline.images.weights import Weights
 from pipeline.recipes import Recipe
 from pipeline.shards.build import ShardBuild
-from pipeline.shards.format import MISSING, OK, REFUSED, UNREADABLE, FeatureHeader, RowBlock
+from pipeline.shards.format import MISSING, OK, FeatureHeader, RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
 from pipeline.software import created_by
 
-# Crops that go through the network together, unless a batch size is given: fastest on two
-# cores for all three backbones. A GPU wants more.
-CROPS_PER_BATCH = 8
-# Batches that are read ahead of the network.
+# Crops that go through the network together, unless a batch size is given. On a CPU each core
+# has a batch of its own, and small ones stay in its cache.
+CROPS_PER_BATCH, CROPS_PER_BATCH_ON_GPU = 8, 128
+# Batches that are read ahead of those in the network.
 BATCHES_AHEAD = 2
 
 Progress = Callable[[int, int, int], None]
@@ -32,15 +33,34 @@ Progress = Callable[[int, int, int], None]
 
 
 @dataclass(frozen=True)
-class Sample:
-    """One image as the network sees it, or the reason why it cannot.
+class Crew:
+    """How many do the work at once.
 
-    crops : (crops, size, size, 3) uint8, or None if `status` is not 0.
+    Attributes
+    ----------
+    batch_size : images that go through the network together.
+    mappers : batches that are in the network at once, each on a thread of its own. On a CPU
+        every mapper computes on one core, which no other program's load can stall, and the
+        results do not depend on their number.
+    readers : threads that read, decode and resize ahead of the network.
     """
 
-    crops: np.ndarray | None
-    status: int = OK
-    error: str = ""
+    batch_size: int
+    mappers: int
+    readers: int
+
+
+def usual_crew(recipe: Recipe, device: str) -> Crew:
+    """Return what suits this machine: a mapper for each of torch's threads, or two for a GPU."""
+    cores = torch.get_num_threads()
+    gpu = torch.device(device).type != "cpu"
+    crops = CROPS_PER_BATCH_ON_GPU if gpu else CROPS_PER_BATCH
+    per_image = 10 if recipe.crop.rule == "ten" else 1
+    return Crew(
+        batch_size=max(1, crops // per_image),
+        mappers=2 if gpu else cores,
+        readers=max(1, min(16 if gpu else 8, cores)),
+    )
 
 
 def feature_header(recipe: Recipe, weights: Weights, dataset: str) -> FeatureHeader:
@@ -57,33 +77,66 @@ def feature_header(recipe: Recipe, weights: Weights, dataset: str) -> FeatureHea
     )
 
 
-def file_stamps(entries: Sequence[ImageEntry], image_root: Path) -> list[list[int]]:
-    """Return size in bytes and time of change of each image, [] where there is none.
+def file_stamps(paths: Sequence[Path]) -> list[list[int]]:
+    """Return size in bytes and time of change of each file, [] where there is none.
 
     They tell unfinished work on other pictures apart; no file is read.
     """
     stamps = []
-    for entry in entries:
+    for path in paths:
         try:
-            facts = (image_root / entry.file).stat()
+            facts = path.stat()
             stamps.append([facts.st_size, facts.st_mtime_ns])
-        except OSError:
+        except (OSError, ValueError):
             stamps.append([])
     return stamps
 
 
-def default_batch_size(recipe: Recipe) -> int:
-    """Return the images of a batch that keep a processor busy in little memory."""
-    return max(1, CROPS_PER_BATCH // (10 if recipe.crop.rule == "ten" else 1))
+def changed_rows(
+    build: ShardBuild,
+    paths: Sequence[Path],
+    readers: int,
+    progress: Progress = lambda done, total, failed: None,
+) -> list[int]:
+    """Return the finished rows whose files are not those that the rows were made from.
+
+    Every file of a finished row is read, which takes seconds where making the features took
+    hours. Rows of unknown origin, such as imported ones, count as unchanged.
+
+    Parameters
+    ----------
+    build : an entered build.
+    paths : the file of each row.
+    readers : threads that read.
+    progress : called now and then.
+    """
+    changed: list[int] = []
+    with ThreadPoolExecutor(readers, thread_name_prefix="read") as pool:
+        for span, status, known in build.finished():
+            found = pool.map(source_crc32, paths[span.start : span.stop])
+            for row, (code, old, new) in enumerate(
+                zip(status, known, found, strict=True), span.start
+            ):
+                if int(old) != new and (old or code != OK):
+                    changed.append(row)
+            progress(span.stop, len(paths), 0)
+    return changed
+
+
+def failed_rows(build: ShardBuild) -> list[int]:
+    """Return the finished rows that have no features."""
+    return [
+        span.start + int(position)
+        for span, status, _ in build.finished()
+        for position in np.flatnonzero(status != OK)
+    ]
 
 
 def extract_features(
     build: ShardBuild,
-    entries: Sequence[ImageEntry],
-    image_root: Path,
+    paths: Sequence[Path],
     network: FeatureNetwork,
-    batch_size: int,
-    workers: int,
+    crew: Crew,
     progress: Progress = lambda done, total, failed: None,
 ) -> FeatureIndex:
     """Compute the pending rows of a feature set and publish it.
@@ -93,72 +146,100 @@ def extract_features(
 
     Parameters
     ----------
-    build : an entered `ShardBuild` whose ids are those of `entries`.
-    entries : the images, in row order.
-    image_root : folder of their files.
+    build : an entered `ShardBuild`.
+    paths : the image file of each row, in the build's row order.
     network : the recipe's network.
-    batch_size : images that go through the network together.
-    workers : threads that read, decode and resize ahead of the network.
+    crew : how many do the work. Only `batch_size` can change a feature, within rounding.
     progress : called after every batch.
 
     Returns
     -------
     FeatureIndex
         With a failed row for each image that is missing, unreadable or refused.
+
+    Raises
+    ------
+    ImageReadError
+        The system, not a file, is at fault; rows that are done are kept.
     """
-    recipe = network.recipe
-    batches = [batch for span in build.pending() for batch in span.batches(batch_size)]
-    done = build.plan.rows - sum(len(batch) for batch in batches)
-    failed = 0
-    progress(done, build.plan.rows, failed)
-    paths = [image_root / entry.file for entry in entries]
-    with ThreadPoolExecutor(workers, thread_name_prefix="decode") as pool:
-        for batch, samples in _read_ahead(pool, batches, paths, recipe):
-            block = _map(samples, network)
+    batches = [batch for span in build.pending() for batch in span.batches(crew.batch_size)]
+    total = len(paths)
+    done, failed = total - sum(map(len, batches)), 0
+    progress(done, total, failed)
+    with (
+        _one_core_each(),
+        ThreadPoolExecutor(crew.readers, thread_name_prefix="read") as reading,
+        ThreadPoolExecutor(crew.mappers, thread_name_prefix="map") as mapping,
+    ):
+        ahead = _ahead(reading, mapping, batches, paths, network, crew.mappers + BATCHES_AHEAD)
+        for batch, block in ahead:
+            if (block.status == MISSING).any():
+                _require_there(Path(os.path.commonpath([path.parent for path in paths])))
             build.append(batch.start, block)
             done += len(block)
             failed += int((block.status != OK).sum())
-            progress(done, build.plan.rows, failed)
+            progress(done, total, failed)
     return build.publish()
 
 
-def read_sample(path: Path, recipe: Recipe) -> Sample:
-    """Read one file: decoded, resized and cropped, or why it cannot be."""
-    try:
-        return Sample(cut_crops(resize_image(decode_rgb(path), recipe.resize), recipe.crop))
-    except MissingImage as error:
-        return Sample(None, MISSING, str(error))
-    except RefusedImage as error:
-        return Sample(None, REFUSED, str(error))
-    except UnreadableImage as error:
-        return Sample(None, UNREADABLE, str(error))
-
-
-def _read_ahead(
-    pool: ThreadPoolExecutor, batches: Sequence[Span], paths: Sequence[Path], recipe: Recipe
-) -> Iterator[tuple[Span, list[Sample]]]:
-    ahead: deque[tuple[Span, list[Future[Sample]]]] = deque()
+def _ahead(
+    reading: ThreadPoolExecutor,
+    mapping: ThreadPoolExecutor,
+    batches: Sequence[Span],
+    paths: Sequence[Path],
+    network: FeatureNetwork,
+    most: int,
+) -> Iterator[tuple[Span, RowBlock]]:
+    """Yield finished batches in order, with at most `most` on their way."""
+    resize, window = network.recipe.resize, network.window
+    waiting: deque[tuple[Span, Future[RowBlock]]] = deque()
     try:
         for batch in batches:
-            rows = range(batch.start, batch.stop)
-            ahead.append((batch, [pool.submit(read_sample, paths[row], recipe) for row in rows]))
-            if len(ahead) > BATCHES_AHEAD:
-                span, futures = ahead.popleft()
-                yield span, [future.result() for future in futures]
-        for span, futures in ahead:
-            yield span, [future.result() for future in futures]
+            if len(waiting) == most:
+                span, block = waiting.popleft()
+                yield span, block.result()
+            samples = [
+                reading.submit(read_sample, path, resize, window)
+                for path in paths[batch.start : batch.stop]
+            ]
+            waiting.append((batch, mapping.submit(_map, samples, network)))
+        for span, block in waiting:
+            yield span, block.result()
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        reading.shutdown(wait=False, cancel_futures=True)
+        mapping.shutdown(wait=False, cancel_futures=True)
 
 
-def _map(samples: Sequence[Sample], network: FeatureNetwork) -> RowBlock:
+def _map(reading: Sequence[Future[Sample]], network: FeatureNetwork) -> RowBlock:
+    samples = [future.result() for future in reading]
     features = np.full((len(samples), *network.recipe.shape), np.nan, np.float32)
-    good = [i for i, sample in enumerate(samples) if sample.crops is not None]
+    good = [i for i, sample in enumerate(samples) if sample.windows is not None]
     if good:
-        crops = np.stack([crops for s in samples if (crops := s.crops) is not None])
-        features[good] = network(torch.from_numpy(crops)).numpy()
+        windows = np.stack([windows for s in samples if (windows := s.windows) is not None])
+        features[good] = network(torch.from_numpy(windows)).numpy()
     return RowBlock(
         features,
         np.array([sample.status for sample in samples], np.uint8),
         tuple(sample.error for sample in samples),
+        np.array([sample.source_crc32 for sample in samples], np.uint32),
     )
+
+
+@contextmanager
+def _one_core_each() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _require_there(folder: Path) -> None:
+    """Tell missing files from a folder that has gone, such as one unmounted."""
+    if not folder.exists():
+        raise ImageReadError(
+            f"{folder}, the folder of the images, is not there; mount it again, or prepare the "
+            "dataset with the right one, and give the same command again: it goes on where it "
+            "stopped"
+        )

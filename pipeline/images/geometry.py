@@ -3,9 +3,12 @@
 import numpy as np
 from PIL import Image
 
+from pipeline.images.decode import MAX_PIXELS, RefusedImage
 from pipeline.recipes import Crop, Resize
 
 Offset = tuple[int, int]
+
+_FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
 def canvas_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
@@ -13,32 +16,89 @@ def canvas_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
 
     "shorter-side" rounds the longer side down, as torchvision and order-embeddings do; a
     very long image still gets at least one pixel more than nothing.
+
+    Raises
+    ------
+    RefusedImage
+        The aspect ratio asks for a canvas of more pixels than an image may have.
     """
     size = resize.size
     if resize.rule == "squash":
         return size, size
     if width <= height:
-        return size, max(1, size * height // width)
-    return max(1, size * width // height), size
+        canvas = size, max(1, size * height // width)
+    else:
+        canvas = max(1, size * width // height), size
+    if canvas[0] * canvas[1] > MAX_PIXELS:
+        raise RefusedImage(
+            f"{width} x {height} pixels with the shorter side at {size} would be "
+            f"{canvas[0]} x {canvas[1]}, more than the limit of {MAX_PIXELS}"
+        )
+    return canvas
 
 
 def resize_image(image: Image.Image, resize: Resize) -> np.ndarray:
     """Return the canvas, (height, width, 3) uint8, of an RGB image.
 
-    Pillow's bilinear filter widens with the scale when shrinking, so it antialiases.
+    Pillow's filters widen with the scale when shrinking, so they antialias; its bicubic is that
+    of MATLAB (a = -0.5). Values are rounded to 8 bits, which skimage, Caffe and MATLAB in
+    floating point do not do: a deviation of half a grey level at most from the plain bilinear,
+    and bicubic values beyond 0-255 are clipped.
+
+    Raises
+    ------
+    RefusedImage
+        See `canvas_size`.
     """
     size = canvas_size(image.width, image.height, resize)
-    if size != image.size:
-        image = image.resize(size, Image.Resampling.BILINEAR)
-    return np.asarray(image)
+    if size == image.size:
+        return np.asarray(image)
+    if resize.antialias:
+        return np.asarray(image.resize(size, _FILTERS[resize.interpolation]))
+    return np.rint(bilinear(np.asarray(image), *size)).astype(np.uint8)
+
+
+def bilinear(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
+    """Mix the four nearest pixels of each new pixel's centre, at whatever scale.
+
+    skimage's `resize` of order 1 before it antialiased, and so `caffe.io.resize_image`: pixel
+    i's centre lies at i + 1/2. Beyond the outermost centres, which only enlarging asks for, the
+    edge is repeated (skimage's default there was black).
+
+    Parameters
+    ----------
+    pixels : (rows, columns, channels) uint8.
+    width, height : of the result.
+
+    Returns
+    -------
+    (height, width, channels) float64, not rounded.
+    """
+    above, below, down = _neighbours(pixels.shape[0], height)
+    left, right, across = _neighbours(pixels.shape[1], width)
+    down, across = down[:, None, None], across[None, :, None]
+    upper, lower = pixels[above], pixels[below]
+    top = upper[:, left] * (1 - across) + upper[:, right] * across
+    bottom = lower[:, left] * (1 - across) + lower[:, right] * across
+    return top * (1 - down) + bottom * down
+
+
+def _neighbours(old: int, new: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the two old pixels around each new centre, and the share of the second."""
+    centres = np.clip((np.arange(new) + 0.5) * (old / new) - 0.5, 0, old - 1)
+    first = centres.astype(np.intp)
+    return first, np.minimum(first + 1, old - 1), centres - first
 
 
 def centre_offset(margin: int, rule: str) -> int:
     """Return the first pixel of a centre window, `margin` pixels smaller than its canvas.
 
-    "floor" gives 0,0,1,1,2,2 and "round" (half to even) 0,0,1,2,2,2 for margins 0 to 5.
+    For margins 0 to 5 "floor" gives 0,0,1,1,2,2 (Caffe), "ceil" 0,1,1,2,2,3 (Klein's MATLAB
+    code) and "round", half to even, 0,0,1,2,2,2 (torchvision).
     """
-    return margin // 2 if rule == "floor" else round(margin / 2)
+    if rule == "floor":
+        return margin // 2
+    return (margin + 1) // 2 if rule == "ceil" else round(margin / 2)
 
 
 def crop_offsets(height: int, width: int, crop: Crop) -> list[Offset]:

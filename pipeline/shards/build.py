@@ -1,35 +1,32 @@
 """Building a feature set: resume what is sound, keep finished rows, publish whole shards.
 
 Rows gather in a work folder beside the output. Every few seconds they are put down as a
-*piece*, a small shard of its own; when the last row of a shard has come, its pieces become
-that shard. Finished shards are moved to the output and `index.json` is written last. What a
-killed run leaves is checked, row by row, before it is trusted, and the bytes of the result do
+*piece*, a small shard of its own; when the last missing row of a shard has come, its pieces
+become that shard. Finished shards are moved to the output and `index.json` is written last. What
+a killed run leaves is checked, row by row, before it is trusted, and the bytes of the result do
 not depend on where it was killed.
 """
 
-import fcntl
-import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 
-from pipeline.canonical import require_folder, sha256_of_json
-from pipeline.shards.file import ShardFile, difference
-from pipeline.shards.format import (
-    DamagedShard,
-    FeatureHeader,
-    OtherShard,
-    RowBlock,
-    ShardEntry,
-    ShardError,
-)
-from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
-from pipeline.shards.plan import ShardPlan, Span, default_rows_per_shard
-from pipeline.shards.write import write_shard
+import numpy as np
+
+from pipeline.canonical import require_folder
+from pipeline.shards.file import ShardFile
+from pipeline.shards.format import FeatureHeader, RowBlock, ShardError
+from pipeline.shards.index import INDEX_FILE, FeatureIndex
+from pipeline.shards.lock import only_writer
+from pipeline.shards.making import ShardInMaking, piece_files
+from pipeline.shards.plan import Span, plan_rows
+from pipeline.shards.publish import FinishedShard, find_shard, finished_shard, publish
+from pipeline.shards.published import lay_out, repeated
+from pipeline.shards.room import require_one_disk, require_space
+from pipeline.shards.write import stored_rows
 
 WORK_FOLDER = ".work"
 PIECE_SECONDS = 20.0
@@ -39,11 +36,19 @@ PIECE_BYTES = 1 << 26
 class ShardBuild:
     """One feature set in the making; use it as a context manager.
 
+    It depends on no thread: one may enter it and another append, as long as only one at a time
+    calls `append`, `redo`, `publish` or leaves the context.
+
     Attributes
     ----------
-    work : the folder of unfinished work, `.work/<name>-<fingerprint>` beside the output.
+    plan, ids : which rows go into which shard, and all row ids in that order; final once the
+        context is entered: a set that grew has its older rows first.
+    work : the folder of unfinished work, `.work/<name>-<fingerprint>` beside the output; set
+        when the context is entered.
     damaged : what was found damaged and will be made again, one text each.
     """
+
+    work: Path
 
     def __init__(
         self,
@@ -53,6 +58,7 @@ class ShardBuild:
         rows_per_shard: int | None = None,
         compress: bool = False,
         inputs: object = None,
+        add: bool = False,
     ) -> None:
         """Plan the shards; nothing is touched before the context is entered.
 
@@ -61,75 +67,78 @@ class ShardBuild:
         out : folder of the finished shards.
         header : attributes of the feature set.
         ids : all row ids in order.
-        rows_per_shard : default: as many as make a shard of about 0.5-1 GiB.
-        compress : see `write_shard`.
+        rows_per_shard : default: as the output has it, or else as many as make a shard of about
+            0.5-1 GiB.
+        compress : see `write_shard`; shards that are there decide for those to come.
         inputs : JSON values that change when what the rows are made from does; unfinished work
             on other inputs is not continued.
+        add : whether ids that a finished output lacks may be added to it, in new shards after
+            those it has, which stay untouched. Otherwise such an output is refused.
 
         Raises
         ------
         PlanError
             No rows.
+        ShardError
+            Repeated ids.
         """
-        if rows_per_shard is None:
-            rows_per_shard = default_rows_per_shard(header.row_bytes)
-        self.plan = ShardPlan(len(ids), rows_per_shard)
-        self._out, self._header, self._ids, self._compress = out, header, list(ids), compress
-        fingerprint = sha256_of_json(
-            [header.attributes(), header.dtype, list(ids), rows_per_shard, compress, inputs]
-        )
-        self._parent = out.absolute().parent / WORK_FOLDER
-        self.work = self._parent / f"{out.name}-{fingerprint[:16]}"
+        self.plan = plan_rows(len(ids), rows_per_shard, header.row_bytes)
+        self.ids = list(ids)
+        if twice := repeated(ids):
+            raise ShardError(
+                f"{len(twice)} of the ids for {out} occur more than once, first {twice[:5]}; every "
+                "row needs an id of its own"
+            )
+        # Once and for all: `..`, `.` and links would put the work folder elsewhere later on.
+        self._out = out.resolve()
+        self._parent = self._out.parent / WORK_FOLDER
+        self._header, self._inputs = header, inputs
+        self._wanted = (rows_per_shard, compress, add)
         self.damaged: list[str] = []
-        self._done: dict[int, tuple[Path, ShardEntry]] = {}
-        self._next_row: dict[int, int] = {}
-        self._pieces: dict[int, list[Path]] = {}
-        self._buffer: list[RowBlock] = []
-        self._buffer_start = 0
+        self._done: dict[int, FinishedShard] = {}
+        self._making: dict[int, ShardInMaking] = {}
+        self._buffer: list[tuple[int, RowBlock]] = []
         self._last_piece = time.monotonic()
         self._published: FeatureIndex | None = None
-        self._lock: int | None = None
+        self._undo = ExitStack()
 
     def __enter__(self) -> "ShardBuild":
         """Lock the output, then find out what is already there.
 
         Raises
         ------
+        OutputError
+            The output, or the folder that it lies in, cannot be written to.
         OtherShard
             The output holds another feature set, or the same with other rows.
         ShardError
-            Another process is writing the same output.
+            Another process is writing the same output, or there is no room for the work.
         """
         require_folder(self._out)
-        self.work.mkdir(parents=True, exist_ok=True)
-        self._acquire()
-        try:
-            self._published = self._published_index()
+        require_folder(self._parent)
+        require_one_disk(self._out, self._parent)
+        with ExitStack() as undo:
+            self._parent.mkdir(parents=True, exist_ok=True)
+            undo.enter_context(only_writer(self._parent / f"{self._out.name}.lock", self._out))
+            layout = lay_out(self._out, self._header, self.ids, *self._wanted)
+            self.plan, self.ids, self._compress = layout.plan, layout.ids, layout.compress
+            self._published, self.damaged = layout.index, layout.damaged
+            fingerprint = layout.fingerprint(self._header, self._inputs)
+            self.work = self._parent / f"{self._out.name}-{fingerprint}"
+            self.work.mkdir(exist_ok=True)
+            undo.callback(self._remove_empty_work)
             for leftover in (*self.work.glob("*.part"), *self._out.glob(f"{INDEX_FILE}.*.part")):
                 leftover.unlink()
             for shard in range(self.plan.shards):
                 self._resume(shard)
             self._require_space()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
+            self._undo = undo.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Put down finished rows as a piece, so that an interrupted run loses none."""
-        try:
-            if self._buffer:
-                self._put_down_piece()
-        finally:
-            # Only empty folders go: kept work keeps its folder.
-            with suppress(OSError):
-                self.work.rmdir()
-            self._release()
+        with self._undo:
+            self._put_down_piece()
 
     @property
     def rows_done(self) -> int:
@@ -139,41 +148,73 @@ class ShardBuild:
     def other_work(self) -> list[Path]:
         """Return work folders of unfinished runs on this output with other settings."""
         own = re.compile(re.escape(self._out.name) + "-[0-9a-f]{16}")
-        return sorted(p for p in self._parent.iterdir() if own.fullmatch(p.name) and p != self.work)
+        return sorted({p for p in self._parent.iterdir() if own.fullmatch(p.name)} - {self.work})
 
-    def pending(self) -> list[Span]:
-        """Return the spans of rows still to be computed, in order, none across two shards."""
-        spans = []
+    def finished(self) -> Iterator[tuple[Span, np.ndarray, np.ndarray]]:
+        """Yield each finished shard's span, status (rows,) uint8, source_crc32 (rows,) uint32."""
         for shard in range(self.plan.shards):
-            span = self.plan.span(shard)
-            start = self._next_row.get(shard, span.start)
-            if shard not in self._done and start < span.stop:
-                spans.append(Span(start, span.stop))
-        return spans
+            if shard in self._done:
+                file = ShardFile(self._done[shard].path)
+                yield self.plan.span(shard), file.status, file.source_crc32
 
-    def append(self, first_row: int, block: RowBlock) -> None:
-        """Add finished rows; they must be the next pending ones and lie in one shard.
+    def redo(self, rows: Iterable[int]) -> None:
+        """Have rows of finished shards computed again; they become pending.
+
+        The other rows of their shards are copied, checked, when the last of the new ones has
+        come. Rows that an interrupted run on the same inputs has made again are not made once
+        more, until their shard is published.
+
+        Parameters
+        ----------
+        rows : row numbers, in any order.
 
         Raises
         ------
         ShardError
-            The rows are out of turn, or hold values that cannot be stored.
+            No such row, or there is no room for the work.
         """
-        shard = self.plan.shard_of(first_row)
-        span = self.plan.span(shard)
-        expected = self._next_row.get(shard, span.start)
-        if first_row != expected or first_row + len(block) > span.stop:
+        asked = np.unique(np.fromiter(rows, np.int64))
+        if asked.size and not 0 <= asked[0] <= asked[-1] < self.plan.rows:
             raise ShardError(
-                f"rows {first_row} to {first_row + len(block) - 1} came out of turn: shard "
-                f"{shard} waits for row {expected} and ends before row {span.stop}"
+                f"rows {asked[0]} to {asked[-1]} were asked for again; {self._out} has rows 0 to "
+                f"{self.plan.rows - 1}"
             )
-        if not self._buffer:
-            self._buffer_start = first_row
-        self._buffer.append(block)
-        self._next_row[shard] = first_row + len(block)
-        held = sum(len(b) for b in self._buffer) * self._header.row_bytes
-        if self._next_row[shard] == span.stop:
-            self._finish(shard)
+        self._put_down_piece()
+        for shard in sorted({self.plan.shard_of(int(row)) for row in asked}):
+            span = self.plan.span(shard)
+            self._need(shard, asked[(asked >= span.start) & (asked < span.stop)])
+        self._require_space()
+
+    def pending(self) -> list[Span]:
+        """Return the spans of rows still to be computed, in order, none across two shards."""
+        return [span for _, making in sorted(self._making.items()) for span in making.missing]
+
+    def append(self, first_row: int, block: RowBlock) -> None:
+        """Add finished rows; they must be the next pending ones and lie in one pending span.
+
+        The features are copied; a block that is refused changes nothing.
+
+        Raises
+        ------
+        ShardError
+            The rows are out of turn, hold values that cannot be stored, or the disk is full.
+        """
+        stop = first_row + len(block)
+        waiting = next((m for _, m in sorted(self._making.items()) if m.missing), None)
+        span = waiting.missing[0] if waiting else Span(self.plan.rows, self.plan.rows)
+        if waiting is None or first_row != span.start or not first_row < stop <= span.stop:
+            raise ShardError(
+                f"rows {first_row} to {stop - 1} came out of turn: the next pending rows are "
+                f"{span.start} to {span.stop - 1}"
+            )
+        stored = stored_rows(self._header, block, self.ids[first_row:stop])
+        self._buffer.append(
+            (first_row, RowBlock(stored, block.status, block.errors, block.source_crc32))
+        )
+        waiting.arrived(len(block))
+        held = sum(len(block) for _, block in self._buffer) * self._header.row_bytes
+        if not waiting.missing:
+            self._finish_if_complete(self.plan.shard_of(first_row))
         elif held >= PIECE_BYTES or time.monotonic() - self._last_piece >= PIECE_SECONDS:
             self._put_down_piece()
 
@@ -185,148 +226,71 @@ class ShardBuild:
         ShardError
             Rows are still pending.
         """
-        if pending := self.pending():
+        if self._making:
             raise ShardError(
-                f"{self._out}: rows {pending[0].start} to {pending[0].stop - 1} are not done yet"
+                f"{self._out}: shards {sorted(self._making)[:5]} (from 0) are not done yet"
             )
-        self._out.mkdir(parents=True, exist_ok=True)
-        index = FeatureIndex(
+        index = publish(
+            self._out,
             self._header,
             self.plan.rows_per_shard,
-            tuple(self._done[shard][1] for shard in range(self.plan.shards)),
+            [self._done[shard] for shard in range(self.plan.shards)],
+            self._published,
         )
-        in_place = all(path.parent == self._out for path, _ in self._done.values())
-        if in_place and self._published is not None and self._published.shards == index.shards:
-            return self._published
-        for path, entry in self._done.values():
-            path.replace(self._out / entry.file)
-        index.write(self._out)
-        shutil.rmtree(self.work)
+        if index != self._published:
+            shutil.rmtree(self.work)
         return index
 
-    def _require_space(self) -> None:
-        rows = sum(len(span) for span in self.pending())
-        # A shard lies beside its pieces while it is put together.
-        most = min(rows, self.plan.rows_per_shard)
-        needed, free = (rows + most) * self._header.row_bytes, shutil.disk_usage(self.work).free
-        if needed > free:
-            raise ShardError(
-                f"{rows} rows of {self._header.row_bytes} bytes need {needed / 1e6:.1f} MB beside "
-                f"{self._out}, and {free / 1e6:.1f} MB are free; make room or give another --out"
-            )
+    def _remove_empty_work(self) -> None:
+        # Only empty folders go: kept work keeps its folder.
+        with suppress(OSError):
+            self.work.rmdir()
 
-    def _published_index(self) -> FeatureIndex | None:
-        """Return the output's index, if it has a sound one; refuse an output of another set."""
-        remedy = f"; give another --out, or remove {self._out} if those features may go"
-        names = {self.plan.file_name(shard) for shard in range(self.plan.shards)}
-        strangers = sorted(p.name for p in self._out.glob("shard-*.h5") if p.name not in names)
-        if strangers:
-            raise OtherShard(
-                f"{self._out} holds {strangers[0]}, which is none of the {len(names)} shards of "
-                f"{self.plan.rows_per_shard} rows asked for{remedy}"
-            )
-        if not (self._out / INDEX_FILE).is_file():
-            return None
-        try:
-            found = read_index(self._out)
-        except ShardError as error:
-            self.damaged.append(str(error))
-            return None
-        if found.header.recipe_hash != self._header.recipe_hash:
-            theirs, ours = found.header.attributes(), self._header.attributes()
-            name = next(n for n in ("recipe", "weights_sha256") if theirs[n] != ours[n])
-            raise OtherShard(f"{difference(self._out, name, theirs[name], ours[name])}{remedy}")
-        if (found.rows, found.rows_per_shard) != (self.plan.rows, self.plan.rows_per_shard):
-            raise OtherShard(
-                f"{self._out} holds {found.rows} rows in shards of {found.rows_per_shard}, not "
-                f"{self.plan.rows} in shards of {self.plan.rows_per_shard}{remedy}"
-            )
-        return found
+    def _require_space(self) -> None:
+        making = self._making.values()
+        rows = sum(len(shard.span) - shard.rows_in_pieces for shard in making)
+        # A shard lies beside its pieces while it is put together.
+        most = max((sum(len(span) for span in shard.missing) for shard in making), default=0)
+        require_space(self.work, rows + most, self._header.row_bytes)
 
     def _resume(self, shard: int) -> None:
+        """Take a shard that is there and sound, or what is there of it."""
         span = self.plan.span(shard)
-        name = self.plan.file_name(shard)
-        for path in (self.work / name, self._out / name):
-            if path.is_file():
-                try:
-                    file = ShardFile(path)
-                    file.require(self._header, self._ids[span.start : span.stop])
-                    self._done[shard] = (path, file.inspect(span.start))
-                    return
-                except DamagedShard as error:
-                    self.damaged.append(str(error))
-                except OtherShard as error:
-                    raise OtherShard(
-                        f"{error}; give another --out, or remove {path.parent} if it may go"
-                    ) from error
-        row = span.start
-        pieces = []
-        for path, start, stop in self._piece_files(shard):
-            try:
-                if start != row:
-                    raise DamagedShard(f"{path}: rows {row} to {start - 1} before it are lost")
-                file = ShardFile(path)
-                file.require(self._header, self._ids[start:stop])
-                file.inspect(start)
-                pieces.append(path)
-                row = stop
-            except (DamagedShard, OtherShard) as error:
-                self.damaged.append(str(error))
-                path.unlink()
-        self._pieces[shard] = pieces
-        self._next_row[shard] = row
-        if row == span.stop:
-            self._finish(shard)
+        name, ids = self.plan.file_name(shard), self.ids[span.start : span.stop]
+        folders = (self.work, self._out)
+        done, damaged = find_shard(folders, name, self._header, ids, span.start)
+        self.damaged += damaged
+        if done is None:
+            self._need(shard, np.arange(span.start, span.stop))
+            return
+        self._done[shard] = done
+        # Now useless: the pieces of a shard just finished, or a damaged later version of it.
+        at_work = done.path.parent == self.work
+        for useless in piece_files(self.work, shard) if at_work else [self.work / name]:
+            useless.unlink(missing_ok=True)
 
-    def _piece_files(self, shard: int) -> list[tuple[Path, int, int]]:
-        found = []
-        for path in self.work.glob(f"piece-{shard:05d}-*.h5"):
-            start, stop = (int(part) for part in path.stem.split("-")[2:])
-            found.append((path, start, stop))
-        return sorted(found, key=lambda item: item[1])
+    def _need(self, shard: int, rows: np.ndarray) -> None:
+        """Have rows (n,) int64 of a shard computed, unless pieces have them."""
+        if (making := self._making.get(shard)) is None:
+            older = self._done.pop(shard).path if shard in self._done else None
+            making = ShardInMaking(self.work, self._header, self.plan, shard, self.ids, older)
+            self._making[shard] = making
+            self.damaged += making.find_pieces()
+        making.need(rows)
+        self._finish_if_complete(shard)
 
     def _put_down_piece(self) -> None:
-        rows = sum(len(block) for block in self._buffer)
-        # From the buffer alone: an interrupt may come between a row's arrival and its count.
-        start, stop = self._buffer_start, self._buffer_start + rows
-        shard = self.plan.shard_of(start)
-        path = self.work / f"piece-{shard:05d}-{start:09d}-{stop:09d}.h5"
-        write_shard(path, self._header, self._ids[start:stop], self._buffer, 0, 1)
-        self._pieces.setdefault(shard, []).append(path)
+        if self._buffer:
+            self._making[self.plan.shard_of(self._buffer[0][0])].put_down(self._buffer)
         self._buffer = []
         self._last_piece = time.monotonic()
 
-    def _finish(self, shard: int) -> None:
-        span = self.plan.span(shard)
-        path = self.work / self.plan.file_name(shard)
-        pieces = self._pieces.get(shard, [])
-
-        def blocks() -> Iterator[RowBlock]:
-            for piece in pieces:
-                yield from ShardFile(piece).blocks()
-            yield from self._buffer
-
-        ids = self._ids[span.start : span.stop]
-        write_shard(path, self._header, ids, blocks(), shard, self.plan.shards, self._compress)
+    def _finish_if_complete(self, shard: int) -> None:
+        making = self._making[shard]
+        if making.missing:
+            return
+        making.finish(self._buffer, self._compress)
         self._buffer = []
-        self._done[shard] = (path, ShardFile(path).inspect(span.start))
-        for piece in pieces:
-            piece.unlink()
+        self._done[shard] = finished_shard(making.path, self._header, making.ids, making.span.start)
+        del self._making[shard]
         self._last_piece = time.monotonic()
-
-    def _acquire(self) -> None:
-        lock = os.open(self._parent / f"{self._out.name}.lock", os.O_CREAT | os.O_RDWR, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(lock)
-            raise ShardError(
-                f"another process is writing {self._out}; wait until it has ended, or give "
-                "another --out"
-            ) from error
-        self._lock = lock
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None

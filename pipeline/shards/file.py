@@ -23,15 +23,29 @@ from pipeline.shards.format import (
     ShardError,
 )
 
+COLUMNS = ("features", "ids", "error", "status", "crc32", "source_crc32")
+
 _READ_ROWS_BYTES = 1 << 24
+# What h5py and numpy raise for a damaged file; MemoryError when it asks for absurd sizes.
+_UNREADABLE = (
+    OSError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    OverflowError,
+    MemoryError,
+)
 
 
 class ShardFile:
     """One shard opened for reading.
 
-    Opening checks the structure; `inspect` checks every byte. The file is closed between
-    calls and rows are memory-mapped where the layout allows, so that an object can be used
-    after a fork and in data loader workers.
+    Opening checks the structure; `inspect` checks every byte. Rows are memory-mapped where the
+    layout allows, with a map of its own in each process, and read through HDF5 otherwise, where
+    the file is closed between calls: an object can be used by threads, after a fork and, being
+    picklable, in spawned data loader workers.
 
     Attributes
     ----------
@@ -53,7 +67,9 @@ class ShardFile:
         self.path = path
         try:
             with h5py.File(path, "r") as file:
-                self.attributes = {
+                for name in COLUMNS:
+                    _require_own_bytes(file, name)
+                self.attributes: dict[str, Any] = {
                     k: v if isinstance(v, str) else int(v) for k, v in file.attrs.items()
                 }
                 self.ids: list[str] = list(file["ids"].asstr()[()])
@@ -66,64 +82,104 @@ class ShardFile:
                 self.dtype: np.dtype = features.dtype
                 self.rows: int = features.shape[0]
                 self._offset: int | None = features.id.get_offset()
+            if self.dtype.kind != "f" or self.rows < 1:
+                raise ValueError(f"features are {self.rows} rows of {self.dtype}, not of floats")
             needed = {"format", "recipe", "recipe_hash", "weights", "weights_sha256", "axes"}
             if absent := sorted(needed - self.attributes.keys()):
                 raise KeyError(f"attributes {absent} are missing")
-            columns = (self.ids, self.errors, self.status, self.crc32, self.source_crc32)
-            lengths = {len(column) for column in columns}
-            if lengths != {self.rows}:
-                raise ValueError(f"{self.rows} feature rows, but columns of {sorted(lengths)}")
+            if numbers := [name for name in needed if not isinstance(self.attributes[name], str)]:
+                raise ValueError(f"attributes {sorted(numbers)} are no text")
+            shapes = {(len(self.ids),), (len(self.errors),)}
+            shapes |= {self.status.shape, self.crc32.shape, self.source_crc32.shape}
+            if shapes != {(self.rows,)}:
+                raise ValueError(f"{self.rows} feature rows, but columns of {sorted(shapes)}")
             if self.attributes["format"] != FORMAT:
                 raise ValueError(f"format is {self.attributes['format']!r}, not {FORMAT!r}")
-        except (OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+        except _UNREADABLE as error:
             _refuse_unreadable(path, error)
             raise DamagedShard(
                 f"{path} is no sound feature shard ({error}); copy it again from its source, or "
                 "run the command that made it again: it re-makes just this shard"
             ) from error
+        self._checked = np.zeros(self.rows, bool)
+        self._map: tuple[int, np.ndarray] | None = None
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the features lie in compressed chunks, not in one block."""
+        return self._offset is None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_map": None}
+
+    def stored(self, rows: np.ndarray) -> np.ndarray:
+        """Return stored rows (len(rows), *row_shape) as they are on the disk, unchecked.
+
+        Raises
+        ------
+        DamagedShard
+            HDF5 cannot read them, as when a compressed chunk fails its fletcher32.
+        """
+        try:
+            if self._offset is not None:
+                return self._mapped()[rows]
+            with h5py.File(self.path, "r") as file:
+                dataset = file["features"]
+                stored = np.empty((len(rows), *self.row_shape), self.dtype)
+                for position, row in enumerate(rows):
+                    dataset.read_direct(stored, np.s_[int(row)], np.s_[position])
+                return stored
+        except _UNREADABLE as error:
+            _refuse_unreadable(self.path, error)
+            raise DamagedShard(
+                f"{self.path}: features cannot be read ({error}); copy the file again or run the "
+                "command that made it again"
+            ) from error
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return stored rows (len(rows), *row_shape), each checked against its CRC-32.
+
+        A row is checked the first time that it is read through this object.
 
         Raises
         ------
         DamagedShard
             A row's bytes are not those that were written; the row's id is named.
         """
-        try:
-            if self._offset is not None:
-                stored = self._mapped()[rows]
-            else:
-                with h5py.File(self.path, "r") as file:
-                    dataset = file["features"]
-                    stored = np.empty((len(rows), *self.row_shape), self.dtype)
-                    for position, row in enumerate(rows):
-                        dataset.read_direct(stored, np.s_[int(row)], np.s_[position])
-        except (OSError, ValueError) as error:
-            _refuse_unreadable(self.path, error)
-            raise DamagedShard(
-                f"{self.path}: features cannot be read ({error}); copy the file again or run the "
-                "command that made it again"
-            ) from error
-        for position, row in enumerate(rows):
+        stored = self.stored(rows)
+        for position in np.flatnonzero(~self._checked[rows]):
+            row = int(rows[position])
             if zlib.crc32(stored[position]) != self.crc32[row]:
                 raise DamagedShard(
-                    f"{self.path}: row {int(row)}, id {self.ids[row]!r}, is not what was written "
+                    f"{self.path}: row {row}, id {self.ids[row]!r}, is not what was written "
                     "(CRC-32 differs); copy the file again or run the command that made it again"
                 )
+            self._checked[row] = True
         return stored
+
+    def spans(self) -> Iterator[np.ndarray]:
+        """Yield all row numbers in order, as many at a time as make a bounded number of bytes."""
+        step = max(1, _READ_ROWS_BYTES // max(1, int(np.prod(self.row_shape)) * 4))
+        for start in range(0, self.rows, step):
+            yield np.arange(start, min(start + step, self.rows))
 
     def blocks(self) -> Iterator[RowBlock]:
         """Yield all rows in order, checked, a bounded number of bytes at a time."""
-        step = max(1, _READ_ROWS_BYTES // max(1, int(np.prod(self.row_shape)) * 4))
-        for start in range(0, self.rows, step):
-            rows = np.arange(start, min(start + step, self.rows))
+        for rows in self.spans():
             yield RowBlock(
                 self.read_rows(rows),
                 self.status[rows],
                 tuple(self.errors[r] for r in rows),
                 self.source_crc32[rows],
             )
+
+    def content_hash(self) -> "hashlib._Hash":
+        """Return the SHA-256 of the content so far: the features are still to be added to it."""
+        content = hashlib.sha256()
+        content.update(canonical_json(self.ids).encode())
+        content.update(self.status.tobytes())
+        content.update(canonical_json(self.errors).encode())
+        return content
 
     def inspect(self, first_row: int) -> ShardEntry:
         """Read every byte, check it, and return the shard's line of the index.
@@ -136,10 +192,7 @@ class ShardFile:
         DamagedShard
             A row differs from its CRC-32, or NaN and status do not agree.
         """
-        content = hashlib.sha256()
-        content.update(canonical_json(self.ids).encode())
-        content.update(self.status.tobytes())
-        content.update(canonical_json(self.errors).encode())
+        content = self.content_hash()
         for block in self.blocks():
             nan = np.isnan(block.features.reshape(len(block), -1))
             if (nan.any(axis=1) != (block.status != OK)).any():
@@ -184,9 +237,20 @@ class ShardFile:
             )
 
     def _mapped(self) -> np.ndarray:
-        return np.memmap(
-            self.path, self.dtype, "r", self._offset or 0, (self.rows, *self.row_shape)
-        )
+        if self._map is None or self._map[0] != os.getpid():
+            shape = (self.rows, *self.row_shape)
+            mapped = np.memmap(self.path, self.dtype, "r", self._offset or 0, shape)
+            # A plain array over the same pages: np.memmap makes every index operation slower.
+            self._map = (os.getpid(), mapped.view(np.ndarray))
+        return self._map[1]
+
+
+def _require_own_bytes(file: h5py.File, name: str) -> None:
+    """Refuse a dataset whose values lie in another file: that could be any file of the reader."""
+    # The link comes first: to look at what it leads to would open it.
+    own = isinstance(file.get(name, getlink=True), h5py.HardLink)
+    if not own or file[name].is_virtual or file[name].external:
+        raise ValueError(f"{name!r} lies in other files; check and read those")
 
 
 def _refuse_unreadable(path: Path, error: Exception) -> None:

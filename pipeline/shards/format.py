@@ -102,7 +102,7 @@ class RowBlock:
 
 @dataclass(frozen=True, slots=True)
 class ShardEntry:
-    """A shard's line in `index.json`."""
+    """A shard's line in `index.json`; `created_by` where it differs from the set's."""
 
     file: str
     first_row: int
@@ -110,3 +110,4 @@ class ShardEntry:
     failed_rows: int
     sha256: str
     content_sha256: str
+    created_by: str | None = None

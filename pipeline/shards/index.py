@@ -1,12 +1,14 @@
 """`index.json`: the attributes of a feature set once, and a line for each of its shards."""
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pipeline.canonical import write_json
 from pipeline.shards.format import FORMAT, FORMAT_VERSION, FeatureHeader, ShardEntry, ShardError
+from pipeline.shards.plan import ShardPlan, plan_of
 
 INDEX_FILE = "index.json"
 
@@ -17,8 +19,8 @@ class FeatureIndex:
 
     Attributes
     ----------
-    header : what all shards have in common.
-    rows_per_shard : rows of every shard but the last.
+    header : what all shards have in common; its `created_by` is the first shard's.
+    rows_per_shard : rows of every shard but the last, of those that were added last.
     shards : one entry a shard, in row order.
     """
 
@@ -36,6 +38,16 @@ class FeatureIndex:
         """Number of rows with a status other than 0."""
         return sum(s.failed_rows for s in self.shards)
 
+    def plan(self) -> ShardPlan:
+        """Return the plan that gives these shards.
+
+        Raises
+        ------
+        PlanError
+            None does: the index was altered.
+        """
+        return plan_of([(s.file, s.rows) for s in self.shards], self.rows_per_shard)
+
     def write(self, folder: Path) -> None:
         """Write `index.json`, the done record of the whole set, into `folder`."""
         header = self.header
@@ -49,9 +61,32 @@ class FeatureIndex:
                 "rows": self.rows,
                 "failed_rows": self.failed_rows,
                 "rows_per_shard": self.rows_per_shard,
-                "shards": [asdict(s) for s in self.shards],
+                "shards": [_line(s) for s in self.shards],
             },
         )
+
+
+def index_of(
+    header: FeatureHeader, rows_per_shard: int, shards: Iterable[tuple[ShardEntry, str]]
+) -> FeatureIndex:
+    """Return the index of shards that may have been made by several versions of the software.
+
+    Parameters
+    ----------
+    header : what the shards have in common; its `created_by` does not count.
+    rows_per_shard : see `FeatureIndex`.
+    shards : each shard's entry and its own `created_by`, in row order. That of the first stands
+        for the set, and the entry of a shard that differs from it says so.
+    """
+    shards = list(shards)
+    created_by = shards[0][1]
+    return FeatureIndex(
+        replace(header, created_by=created_by),
+        rows_per_shard,
+        tuple(
+            replace(entry, created_by=None if own == created_by else own) for entry, own in shards
+        ),
+    )
 
 
 def read_index(folder: Path) -> FeatureIndex:
@@ -88,3 +123,10 @@ def read_index(folder: Path) -> FeatureIndex:
         return FeatureIndex(header, facts["rows_per_shard"], shards)
     except (KeyError, TypeError, ValueError) as error:
         raise ShardError(f"{path} is damaged or of another kind ({error})") from error
+
+
+def _line(entry: ShardEntry) -> dict[str, Any]:
+    facts = asdict(entry)
+    if entry.created_by is None:
+        del facts["created_by"]
+    return facts

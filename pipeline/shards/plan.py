@@ -1,7 +1,11 @@
 """Which rows go into which shard: pure arithmetic, no files."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
 
 from pipeline.errors import PipelineError
 
@@ -32,35 +36,103 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class ShardPlan:
-    """`rows` rows in shards of `rows_per_shard`, the last one shorter if it does not fit."""
+    """`rows` rows in shards of `rows_per_shard`, the last one shorter if it does not fit.
+
+    A set that has grown has its `older` shards first, as they were, and the rest of the rows in
+    shards of `rows_per_shard` after them.
+    """
 
     rows: int
     rows_per_shard: int
+    older: "ShardPlan | None" = None
 
     def __post_init__(self) -> None:
-        if self.rows < 1 or self.rows_per_shard < 1:
+        if self.rows <= self._older_rows or self.rows_per_shard < 1:
             raise PlanError(
-                f"cannot plan {self.rows} rows in shards of {self.rows_per_shard}: both must be at "
-                "least 1; is the dataset, its split or the limit empty?"
+                f"cannot plan {self.rows - self._older_rows} rows in shards of "
+                f"{self.rows_per_shard}: both must be at least 1; is the dataset, its split or "
+                "the limit empty?"
             )
+
+    @property
+    def _older_rows(self) -> int:
+        return self.older.rows if self.older else 0
+
+    @property
+    def _older_shards(self) -> int:
+        return self.older.shards if self.older else 0
 
     @property
     def shards(self) -> int:
         """Number of shards."""
-        return -(-self.rows // self.rows_per_shard)
+        return self._older_shards - (self._older_rows - self.rows) // self.rows_per_shard
 
     def span(self, shard: int) -> Span:
         """Return the rows of shard number `shard`, from 0."""
-        start = shard * self.rows_per_shard
+        if self.older and shard < self.older.shards:
+            return self.older.span(shard)
+        start = self._older_rows + (shard - self._older_shards) * self.rows_per_shard
         return Span(start, min(start + self.rows_per_shard, self.rows))
 
     def shard_of(self, row: int) -> int:
         """Return the number of the shard that holds `row`."""
-        return row // self.rows_per_shard
+        if self.older and row < self.older.rows:
+            return self.older.shard_of(row)
+        return self._older_shards + (row - self._older_rows) // self.rows_per_shard
+
+    def shards_then(self, shard: int) -> int:
+        """Return how many shards the set had when this one was made: the shard says so."""
+        if self.older and shard < self.older.shards:
+            return self.older.shards_then(shard)
+        return self.shards
 
     def file_name(self, shard: int) -> str:
         """Return the shard's file name, such as "shard-00003-of-00012.h5"."""
-        return f"shard-{shard:05d}-of-{self.shards:05d}.h5"
+        return f"shard-{shard:05d}-of-{self.shards_then(shard):05d}.h5"
+
+
+def plan_rows(rows: int, rows_per_shard: int | None, row_bytes: int) -> ShardPlan:
+    """Plan a new set of rows of `row_bytes` bytes; None: as many a shard as fit by default."""
+    if rows_per_shard is None:
+        rows_per_shard = default_rows_per_shard(row_bytes)
+    return ShardPlan(rows, rows_per_shard)
+
+
+def plan_of(shards: Sequence[tuple[str, int]], rows_per_shard: int) -> ShardPlan:
+    """Return the plan that gives these shards.
+
+    Parameters
+    ----------
+    shards : file name and rows of each, in row order.
+    rows_per_shard : of the shards that were added last.
+
+    Raises
+    ------
+    PlanError
+        No plan gives them; the first that does not fit is named.
+    """
+    plan: ShardPlan | None = None
+    for _, group in groupby(shards, lambda shard: re.findall(r"-of-(\d+)", shard[0])):
+        sizes = [rows for _, rows in group]
+        plan = ShardPlan((plan.rows if plan else 0) + sum(sizes), sizes[0], plan)
+    if plan is None:
+        raise PlanError("a feature set has at least one shard, and none is named")
+    plan = replace(plan, rows_per_shard=rows_per_shard)
+    planned = [(plan.file_name(shard), len(plan.span(shard))) for shard in range(plan.shards)]
+    for (file, rows), expected in zip(shards, planned, strict=False):
+        if (file, rows) != expected:
+            raise PlanError(
+                f"{file} of {rows} rows stands where {expected[0]} of {expected[1]} rows belongs"
+            )
+    if len(planned) != len(shards):
+        raise PlanError(f"{len(shards)} shards are named where {len(planned)} belong")
+    return plan
+
+
+def runs(rows: np.ndarray) -> list[Span]:
+    """Return the spans of contiguous rows in (n,) ascending row numbers without repeats."""
+    cuts = np.flatnonzero(np.diff(rows) != 1) + 1
+    return [Span(int(run[0]), int(run[-1]) + 1) for run in np.split(rows, cuts) if run.size]
 
 
 def default_rows_per_shard(row_bytes: int) -> int:

@@ -1,7 +1,10 @@
 """Writing one shard as an HDF5 file that appears whole or not at all."""
 
+import io
+import shutil
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +24,20 @@ def stored_rows(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> n
     Raises
     ------
     ShardError
-        The shape is not the header's, or a row without an error is not finite once stored.
+        The shape is not the header's, the columns differ in length, or a row without an error is
+        not finite once stored.
     """
     if block.features.shape[1:] != header.row_shape or len(block.features) != len(ids):
         raise ShardError(
             f"features of shape {block.features.shape} were given for {len(ids)} rows of shape "
             f"{header.row_shape}"
+        )
+    columns = (block.status, block.errors, block.source_crc32)
+    lengths = [len(column) for column in columns if column is not None]
+    if set(lengths) != {len(ids)}:
+        raise ShardError(
+            f"status, errors and source_crc32 of {lengths} rows were given for the {len(ids)} rows "
+            f"from {ids[:1]}"
         )
     with np.errstate(over="ignore"):
         stored = block.features.astype(np.dtype(header.dtype).newbyteorder("<"), order="C")
@@ -61,6 +72,11 @@ def write_shard(
     shard, shards : this shard's number from 0, and how many there are.
     compress : gzip in small chunks with fletcher32 (smaller, slower to read at random) instead
         of one contiguous block that can be memory-mapped.
+
+    Raises
+    ------
+    ShardError
+        The rows cannot be stored, or the file cannot be written, as on a full disk.
     """
     rows = len(ids)
     options: dict[str, Any] = {}
@@ -74,8 +90,10 @@ def write_shard(
             "fletcher32": True,
         }
     with (
+        _explained(path, rows * header.row_bytes),
         appearing_whole(path) as part,
-        h5py.File(part, "w", libver="earliest") as file,
+        _PatientFile(part, "w+") as stream,
+        h5py.File(stream, "w", libver="earliest") as file,
     ):
         for name, value in header.attributes().items():
             file.attrs[name] = value
@@ -104,6 +122,7 @@ def write_shard(
                 source_crc32[row:stop] = block.source_crc32
             errors.extend(block.errors)
             row = stop
+            stream.require_written()
         if row != rows:
             raise ShardError(f"{path}: {row} rows were given for {rows} ids")
         for name, data, dtype in (
@@ -114,3 +133,53 @@ def write_shard(
             ("source_crc32", source_crc32, "<u4"),
         ):
             file.create_dataset(name, data=data, dtype=dtype, track_times=False)
+        file.close()
+        stream.require_written()
+
+
+class _PatientFile(io.FileIO):
+    """A file that keeps its first write error for later.
+
+    HDF5 may bring down the process if it cannot write when it closes a file; it is told that
+    all went well, and the error is raised when it is through.
+    """
+
+    _error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        while rest and self._error is None:
+            try:
+                # Less than all is written where the disk gets full, and of more than 2 GiB.
+                rest = rest[super().write(rest) :]
+            except OSError as error:
+                self._error = error
+        return size
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self._error = self._error or error
+            return size or 0
+
+    def require_written(self) -> None:
+        """Raise the error of the first write that failed."""
+        if self._error is not None:
+            raise self._error
+
+
+@contextmanager
+def _explained(path: Path, needed: int) -> Iterator[None]:
+    """Turn what a full disk or h5py raises into a ShardError."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        free = shutil.disk_usage(path.parent).free if path.parent.is_dir() else 0
+        raise ShardError(
+            f"{path.name} of {needed / 1e6:.1f} MB could not be written in {path.parent} "
+            f"({str(error).splitlines()[0]}); {free / 1e6:.1f} MB are free there. Rows that were "
+            "put down before are kept: make room, or raise the limit on the size of files, and "
+            "the same command goes on"
+        ) from error

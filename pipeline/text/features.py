@@ -1,5 +1,6 @@
 """Caption features: what a sentence encoder gives, as shards of the same format as images'."""
 
+import zlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -35,9 +36,24 @@ def caption_header(encoder: CaptionEncoder, vectors: WordVectors, dataset: str) 
     )
 
 
+def text_crc32(texts: Sequence[str]) -> np.ndarray:
+    """Return the CRC-32 of each caption's UTF-8 text, (captions,) uint32."""
+    return np.array([zlib.crc32(text.encode()) for text in texts], np.uint32)
+
+
+def changed_rows(build: ShardBuild, texts: Sequence[str]) -> list[int]:
+    """Return the finished rows of an entered build whose captions have another text now."""
+    changed: list[int] = []
+    for span, _, known in build.finished():
+        now = text_crc32(texts[span.start : span.stop])
+        changed += (span.start + np.flatnonzero((known != now) & (known != 0))).tolist()
+    return changed
+
+
 def encode_captions(
     build: ShardBuild,
     encoder: CaptionEncoder,
+    texts: Sequence[str],
     captions: Sequence[Caption],
     progress: Callable[[int, int, int], None] = lambda done, total, failed: None,
 ) -> FeatureIndex:
@@ -46,7 +62,8 @@ def encode_captions(
     Parameters
     ----------
     build : an entered `ShardBuild` with one row a caption.
-    captions : all captions, in row order.
+    texts : all captions as they stand in the dataset, in row order.
+    captions : the same as words.
     progress : called with rows done, rows in all, and 0.
     """
     progress(build.rows_done, len(captions), 0)
@@ -54,6 +71,7 @@ def encode_captions(
         for rows in span.batches(_ROWS_AT_ONCE):
             features = encoder.encode(captions[rows.start : rows.stop])
             status = np.zeros(len(rows), np.uint8)
-            build.append(rows.start, RowBlock(features, status, ("",) * len(rows)))
+            source = text_crc32(texts[rows.start : rows.stop])
+            build.append(rows.start, RowBlock(features, status, ("",) * len(rows), source))
             progress(rows.stop, len(captions), 0)
     return build.publish()

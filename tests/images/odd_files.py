@@ -42,6 +42,8 @@ def write_all(folder: Path) -> dict[str, int]:
     good.transpose(Image.Transpose.ROTATE_90).save(
         add("rotated.jpg"), exif=exif, quality=100, subsampling=0
     )
+    good.save(add("damaged-exif.jpg"), exif=b"Exif\x00\x00" + b"no metadata " * 9, quality=95)
+    good.convert("F").save(add("float.tif", REFUSED))
     add("missing.jpg", MISSING)
     Image.new("RGB", (1, 1), (200, 10, 30)).save(add("one-pixel.png"))
     good.quantize(16).save(add("palette.gif"))

@@ -1,27 +1,74 @@
-"""Decoding: each kind of file by the stated rule, or refused with its reason."""
+"""Decoding: each kind of file by the stated rule, or its status with a reason."""
 
+import errno
+import io
+import os
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.images.decode import MAX_PIXELS, RefusedImage, decode_rgb, to_rgb
-from pipeline.images.extract import read_sample
+from pipeline.images import decode as decoding
+from pipeline.images.decode import (
+    MAX_PIXELS,
+    ImageReadError,
+    RefusedImage,
+    UnreadableImage,
+    decode,
+    read_image,
+    to_rgb,
+)
+from pipeline.images.samples import read_sample
 from pipeline.recipes import RECIPES
-from pipeline.shards.format import OK
+from pipeline.shards.format import MISSING, OK, REFUSED, UNREADABLE
 from tests.images.odd_files import photo, write_all
 
 RECIPE = RECIPES["efficientnet-lite0-pool"]
 
 
-def test_every_awkward_file_gets_its_status_and_a_reason(tmp_path: Path) -> None:
+def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def png(depth: int, colour: int, row: bytes, chunks: bytes = b"") -> bytes:
+    """Return a PNG of one row, of a depth or with chunks that Pillow does not write."""
+    channels = {0: 1, 2: 3, 4: 2, 6: 4}[colour]
+    header = struct.pack(">IIBBBBB", len(row) * 8 // depth // channels, 1, depth, colour, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunks
+        + chunk(b"IDAT", zlib.compress(b"\x00" + row))
+        + chunk(b"IEND", b"")
+    )
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def pixels(data: bytes) -> list[list[list[int]]]:
+    values: list[list[list[int]]] = np.asarray(decode(data)).tolist()
+    return values
+
+
+def test_every_awkward_file_gets_its_status_a_reason_and_its_crc(tmp_path: Path) -> None:
     for name, status in write_all(tmp_path).items():
-        sample = read_sample(tmp_path / name, RECIPE)
-        assert sample.status == status, name
-        assert (sample.crops is not None) == (status == OK), name
-        assert bool(sample.error) == (status != OK), name
-        assert str(tmp_path) not in sample.error, "a machine's path must not enter a shard"
+        path = tmp_path / name
+        decoded = read_image(path)
+        assert decoded.status == status, name
+        assert (decoded.image is not None) == (status == OK), name
+        assert bool(decoded.reason) == (status != OK), name
+        assert str(tmp_path) not in decoded.reason, "a machine's path must not enter a shard"
+        assert decoded.source_crc32 == (zlib.crc32(path.read_bytes()) if path.is_file() else 0)
+        sample = read_sample(path, RECIPE.resize, RECIPE.crop)
+        assert (sample.status, sample.error) == (decoded.status, decoded.reason)
+        assert (sample.windows is not None) == (status == OK), name
 
 
 def test_modes_become_rgb_by_the_stated_rule(tmp_path: Path) -> None:
@@ -29,23 +76,56 @@ def test_modes_become_rgb_by_the_stated_rule(tmp_path: Path) -> None:
     good = np.asarray(photo(0)).astype(int)
     grey = np.asarray(photo(0).convert("L"))
 
-    def pixels(name: str) -> np.ndarray:
-        return np.asarray(decode_rgb(tmp_path / name)).astype(int)
+    def pixels_of(name: str) -> np.ndarray:
+        return np.asarray(read_image(tmp_path / name).image).astype(int)
 
     for name in ("last.png", "tiff.tif", "alpha.webp"):
-        np.testing.assert_array_equal(pixels(name), good)
-    np.testing.assert_array_equal(pixels("sixteen-bit.png"), np.dstack([grey] * 3))
-    assert np.ptp(pixels("grey.jpg"), axis=2).max() == 0
-    assert np.abs(pixels("cmyk.jpg") - good).mean() < 4
-    assert pixels("one-pixel.png").tolist() == [[[200, 10, 30]]]
-    upright = pixels("rotated.jpg")
-    assert upright.shape == good.shape
-    assert np.abs(upright - good).mean() < 2
+        np.testing.assert_array_equal(pixels_of(name), good)
+    np.testing.assert_array_equal(pixels_of("sixteen-bit.png"), np.dstack([grey] * 3))
+    np.testing.assert_array_equal(pixels_of("damaged-exif.jpg"), pixels_of("first.jpg"))
+    assert np.ptp(pixels_of("grey.jpg"), axis=2).max() == 0
+    assert np.abs(pixels_of("cmyk.jpg") - good).mean() < 4
+    assert pixels_of("one-pixel.png").tolist() == [[[200, 10, 30]]]
 
 
-def test_sixteen_bits_are_rounded_to_the_nearest_of_eight() -> None:
+def test_alpha_and_transparent_colours_are_dropped() -> None:
+    palette = Image.fromarray(np.array([[0, 1, 2]], np.uint8), "L").convert("P")
+    palette.putpalette([200, 10, 30, 1, 2, 3, 40, 50, 60])
+    colours = [[[200, 10, 30], [1, 2, 3], [40, 50, 60]]]
+    for transparent in (1, b"\x00\x80", b""):
+        assert pixels(encoded(palette, "PNG", transparency=transparent)) == colours
+    assert pixels(encoded(palette, "GIF", transparency=1)) == colours
+    grey = Image.fromarray(np.array([[7, 8]], np.uint8))
+    assert pixels(encoded(grey, "PNG", transparency=7)) == [[[7] * 3, [8] * 3]]
+    faint = Image.new("LA", (1, 1), (90, 0))
+    assert pixels(encoded(faint, "PNG")) == [[[90] * 3]]
+    hidden = Image.new("RGBA", (1, 1), (9, 8, 7, 0))
+    for kind in ("PNG", "TIFF"):
+        assert pixels(encoded(hidden, kind)) == [[[9, 8, 7]]]
+
+
+def test_sixteen_bit_grey_is_rounded_and_sixteen_bit_colour_keeps_its_high_byte() -> None:
     values = np.array([[0, 128, 129, 385, 386, 65535]], np.uint16)
-    assert np.asarray(to_rgb(Image.fromarray(values)))[0, :, 0].tolist() == [0, 0, 1, 1, 2, 255]
+    grey = [[[n] * 3 for n in (0, 0, 1, 1, 2, 255)]]
+    assert np.asarray(to_rgb(Image.fromarray(values))).tolist() == grey
+    for kind in ("PNG", "TIFF"):
+        assert pixels(encoded(Image.fromarray(values), kind)) == grey
+    assert pixels(b"P5 6 1 65535\n" + values.astype(">u2").tobytes()) == grey
+    colour = bytes.fromhex("12ff 80ff 00ff")
+    assert pixels(png(16, 2, colour)) == [[[0x12, 0x80, 0]]]
+    assert pixels(png(16, 6, colour + b"\x00\x00")) == [[[0x12, 0x80, 0]]]
+    assert pixels(png(16, 4, b"\x12\xff\x00\x00")) == [[[0x12] * 3]]
+
+
+def test_one_bit_ycbcr_and_cmyk() -> None:
+    bits = Image.fromarray(np.array([[True, False]]))
+    for kind in ("PNG", "TIFF", "BMP"):
+        assert pixels(encoded(bits, kind)) == [[[255] * 3, [0] * 3]]
+    assert pixels(encoded(Image.new("YCbCr", (1, 1), (120, 128, 128)), "TIFF")) == [[[120] * 3]]
+    ink = Image.new("CMYK", (1, 1), (0, 255, 100, 20))
+    # (255 - ink) * (255 - black) / 255, no profile; Adobe's JPEG stores the inks inverted.
+    assert pixels(encoded(ink, "TIFF")) == [[[235, 0, 143]]]
+    assert pixels(encoded(ink, "JPEG", quality=100)) == [[[235, 0, 143]]]
 
 
 @pytest.mark.parametrize(
@@ -53,12 +133,99 @@ def test_sixteen_bits_are_rounded_to_the_nearest_of_eight() -> None:
 )
 def test_values_without_an_eight_bit_meaning_are_refused(values: np.ndarray) -> None:
     with pytest.raises(RefusedImage, match="no stated 8-bit range"):
-        to_rgb(Image.fromarray(values))
+        decode(encoded(Image.fromarray(values), "TIFF"))
+    with pytest.raises(RefusedImage, match="mode LAB"):
+        decode(encoded(Image.new("LAB", (1, 1)), "TIFF"))
 
 
-def test_the_limit_is_checked_before_decoding(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "WEBP"])
+def test_orientations_turn_upright_once_and_unknown_ones_turn_nothing(kind: str) -> None:
+    stored = np.arange(18, dtype=np.uint8).reshape(2, 3, 3)
+    turned = [
+        stored,
+        stored[:, ::-1],
+        stored[::-1, ::-1],
+        stored[::-1],
+        stored.swapaxes(0, 1),
+        np.rot90(stored, -1),
+        stored[::-1, ::-1].swapaxes(0, 1),
+        np.rot90(stored),
+    ]
+    options = {"lossless": True} if kind == "WEBP" else {}
+    for orientation, upright in [(0, stored), *enumerate(turned, start=1), (9, stored)]:
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        data = encoded(Image.fromarray(stored), kind, exif=exif, **options)
+        np.testing.assert_array_equal(np.asarray(decode(data)), upright, f"{orientation}")
+
+
+@pytest.mark.parametrize("kind", ["GIF", "TIFF", "WEBP", "PNG"])
+def test_only_the_first_frame_counts(kind: str) -> None:
+    first, second = Image.new("RGB", (5, 4), (255, 0, 0)), Image.new("RGB", (5, 4), (0, 0, 255))
+    options = {"lossless": True} if kind == "WEBP" else {}
+    data = encoded(first, kind, save_all=True, append_images=[second], **options)
+    assert getattr(Image.open(io.BytesIO(data)), "n_frames") == 2  # noqa: B009
+    np.testing.assert_array_equal(np.asarray(decode(data)), np.asarray(first))
+
+
+def test_damaged_metadata_turns_nothing_and_pillow_limits_compressed_metadata() -> None:
+    red = bytes([200, 10, 30])
+    for harmless in (
+        chunk(b"eXIf", b"no metadata"),
+        chunk(b"iCCP", b"name\x00\x00no profile"),
+        chunk(b"zTXt", b"key\x00\x00no text"),
+        chunk(b"tEXt", b"key\x00" + b"x" * 3_000_000),
+    ):
+        assert pixels(png(8, 2, red, harmless)) == [[[200, 10, 30]]]
+    bomb = chunk(b"zTXt", b"key\x00\x00" + zlib.compress(bytes(20_000_000)))
+    with pytest.raises(UnreadableImage, match="too large"):
+        decode(png(8, 2, red, bomb))
+
+
+def test_limits_hold_before_reading_and_before_decoding(tmp_path: Path) -> None:
     write_all(tmp_path)
-    with pytest.raises(RefusedImage, match=str(MAX_PIXELS)):
-        decode_rgb(tmp_path / "bomb.png")
-    with pytest.raises(RefusedImage, match=str(MAX_PIXELS)):
-        decode_rgb(tmp_path / "large.png")
+    for name in ("bomb.png", "large.png"):
+        assert str(MAX_PIXELS) in read_image(tmp_path / name).reason
+    sparse = tmp_path / "sparse.jpg"
+    with sparse.open("wb") as file:
+        file.truncate(decoding.MAX_BYTES + 1)
+    refused = read_image(sparse)
+    assert (refused.status, refused.source_crc32) == (REFUSED, 0)
+    assert f"more than the limit of {decoding.MAX_BYTES}" in refused.reason
+
+
+def test_names_that_no_file_has_are_missing_and_what_is_no_file_is_unreadable(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    for name in ("none", "file/below", "loop", "dangling", "x" * 5000, "a\x00b", "\ud800"):
+        assert read_image(tmp_path / name).status == MISSING, name
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe", Path("/dev/null")):
+        assert read_image(path).status == UNREADABLE
+
+
+def test_trouble_of_the_system_is_never_put_down_to_the_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "good.png"
+    photo(0).save(path)
+    codes = ("EACCES", "EPERM", "EIO", "EMFILE", "ENFILE", "ENOMEM", "ESTALE", "ETIMEDOUT")
+    troubles = [OSError(getattr(errno, c), os.strerror(getattr(errno, c))) for c in codes]
+    for place in ("pathlib.Path.stat", "pathlib.Path.read_bytes", "PIL.ImageFile.ImageFile.load"):
+        for trouble in (*troubles, MemoryError()):
+
+            def fail(*_: object, trouble: BaseException = trouble) -> None:
+                raise trouble
+
+            with monkeypatch.context() as patch:
+                patch.setattr(place, fail)
+                with pytest.raises(ImageReadError) as caught:
+                    read_image(path)
+            text = str(caught.value)
+            assert str(path) in text
+            assert "goes on where it stopped" in text
+            assert (getattr(trouble, "strerror", None) or "out of memory") in text
+    assert read_image(path).status == OK

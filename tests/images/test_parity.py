@@ -1,5 +1,11 @@
-"""Each recipe against a few independent lines of torchvision and Pillow, with seeded weights."""
+"""Each recipe against a few independent lines of torchvision, torch and Pillow, seeded weights.
 
+Recipes of one network differ in their pictures, crops and norms: these are compared on narrow
+networks of the same layers, and one recipe of each on the network in full.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,135 +14,422 @@ import pytest
 import torch
 from efficientnet_lite_pytorch import EfficientNet
 from PIL import Image
-from torch import Tensor
-from torchvision import models, transforms
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torchvision import models
+from torchvision.models.resnet import Bottleneck, ResNet
+from torchvision.models.vgg import VGG, make_layers
 from torchvision.transforms import v2
 
-from pipeline.images.extract import read_sample
+from pipeline.images.backbones import BACKBONES
+from pipeline.images.geometry import cut_crops, resize_image
 from pipeline.images.network import FeatureNetwork
+from pipeline.images.seeded import seeded_state
 from pipeline.images.weights import load_weights
-from pipeline.recipes import RECIPES, Recipe
+from pipeline.recipes import RECIPES, Recipe, resolve_recipe
+from tests.conftest import SHARED
+from tests.images.odd_files import photo
 
-TO_TENSOR = transforms.ToTensor()
-IMAGENET = transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
-
-
-def ours(recipe: Recipe, network: FeatureNetwork, paths: list[Path]) -> Tensor:
-    crops = [read_sample(path, recipe).crops for path in paths]
-    return network(torch.from_numpy(np.stack([c for c in crops if c is not None])))
-
-
-def opened(path: Path) -> Image.Image:
-    with Image.open(path) as image:
-        return image.convert("RGB")
+TO_FLOAT = v2.Compose([v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
+IMAGENET = v2.Compose([TO_FLOAT, v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])])
+# Even and odd margins of the crops, enlarged and shrunk, and squashed both ways.
+SIZES = [(640, 427), (333, 500), (301, 300), (120, 91), (257, 700)]
 
 
-@pytest.fixture(scope="module")
-def photos(coco_images: list[Path]) -> list[Path]:
-    """Three photos of different aspect ratios, the widest first."""
-    by_shape = sorted(coco_images, key=lambda path: opened(path).width / opened(path).height)
-    return [by_shape[-1], by_shape[0], by_shape[len(by_shape) // 2]]
+def ours(recipe: Recipe, network: FeatureNetwork, images: Sequence[Image.Image]) -> Tensor:
+    windows = [cut_crops(resize_image(image, recipe.resize), network.window) for image in images]
+    return network(torch.from_numpy(np.stack(windows)))
 
 
 def relative(a: Tensor, b: Tensor) -> float:
+    assert a.shape == b.shape
     return float((a - b).norm() / b.norm())
 
 
+@pytest.fixture(scope="module")
+def photos() -> list[Image.Image]:
+    """Pictures of several sizes with detail of every scale, and real ones beside the project."""
+    rng = np.random.default_rng(0)
+    pictures = []
+    for seed, (width, height) in enumerate(SIZES):
+        grain = rng.integers(0, 90, (height, width, 3))
+        smooth = np.asarray(photo(seed, width, height)).astype(int)
+        pictures.append(Image.fromarray((smooth * 0.7 + grain).clip(0, 255).astype(np.uint8)))
+    for path in sorted((SHARED / "coco-sample" / "images").glob("*.jpg"))[:2]:
+        with Image.open(path) as image:
+            pictures.append(image.convert("RGB"))
+    return pictures
+
+
+# The pictures as their sources make them, without a word of the recipe.
+
+
+def squash(size: int, filtered: Image.Resampling) -> Callable[[Image.Image], Image.Image]:
+    return lambda image: image.resize((size, size), filtered)
+
+
+def shorter_side(image: Image.Image, size: int) -> tuple[int, int]:
+    width, height = image.size
+    return (size, int(size * height / width)) if width < height else (size * width // height, size)
+
+
+def bicubic_256(image: Image.Image) -> Image.Image:
+    return image.resize(shorter_side(image, 256), Image.Resampling.BICUBIC)
+
+
+def plain_bilinear(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    values = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)[None].double()
+    canvas = F.interpolate(values, (size[1], size[0]), mode="bilinear", antialias=False)
+    return Image.fromarray(canvas[0].permute(1, 2, 0).round().byte().numpy())
+
+
+def plain_256(image: Image.Image) -> Image.Image:
+    return plain_bilinear(image, shorter_side(image, 256))
+
+
+def whole(image: Image.Image) -> list[Image.Image]:
+    return [image]
+
+
+def centre(size: int, upwards: int = 0) -> Callable[[Image.Image], list[Image.Image]]:
+    def crop(image: Image.Image) -> list[Image.Image]:
+        left, top = ((side - size + upwards) // 2 for side in image.size)
+        return [image.crop((left, top, left + size, top + size))]
+
+    return crop
+
+
+def torchvision_centre(image: Image.Image) -> list[Image.Image]:
+    return [v2.CenterCrop(224)(image)]
+
+
+def ten(upwards: int) -> Callable[[Image.Image], list[Image.Image]]:
+    def crops(image: Image.Image) -> list[Image.Image]:
+        corners = list(v2.FiveCrop(224)(image))[:4]
+        five = corners + centre(224, upwards)(image)
+        return five + [one.transpose(Image.Transpose.FLIP_LEFT_RIGHT) for one in five]
+
+    return crops
+
+
+def oxford(image: Image.Image) -> Tensor:
+    red, green, blue = torch.from_numpy(np.asarray(image).astype(np.float32)).unbind(2)
+    return torch.stack([blue - 103.939, green - 116.779, red - 123.68])
+
+
+BILINEAR = Image.Resampling.BILINEAR
+SQUASH_256 = squash(256, BILINEAR)
+Step = Callable[[Image.Image], Any]
+# Picture, crops, whether the ReLU comes before the mean over crops, whether L2 comes last.
+VGG_SOURCES: dict[str, tuple[Step, Step, bool, bool]] = {
+    "vgg19-fc7-10crop": (SQUASH_256, v2.TenCrop(224), True, False),
+    "vgg19-fc7pre-10crop": (SQUASH_256, v2.TenCrop(224), False, False),
+    "vgg19-fc7": (v2.Resize(256), torchvision_centre, True, False),
+    "vgg19-order-fc7-10crop": (plain_256, ten(upwards=0), True, True),
+    "vgg19-kiros-fc7": (plain_256, centre(224), True, True),
+    "vgg19-klein-fc7pre-10crop": (bicubic_256, ten(upwards=1), False, False),
+    "vgg19-squash-fc7": (squash(224, Image.Resampling.BICUBIC), whole, True, False),
+    "vgg16-squash-fc7": (squash(224, Image.Resampling.BICUBIC), whole, True, False),
+}
+RESNET_SOURCES: dict[str, tuple[Step, Step]] = {
+    "grid": (v2.Resize([224, 224]), whole),
+    "grid14": (v2.Resize([448, 448]), whole),
+    "pool": (v2.Resize([224, 224]), whole),
+    "pool-10crop": (v2.Resize([256, 256]), v2.TenCrop(224)),
+    "vsepp-pool": (v2.Resize(256), torchvision_centre),
+    "eval-pool": (models.ResNet152_Weights.IMAGENET1K_V2.transforms(), whole),
+}
+
+
+def narrow_vgg() -> VGG:
+    net = VGG(make_layers([4, "M", 8, "M", 8, "M", 16, "M", 16, "M"]), init_weights=False)
+    net.classifier[0] = nn.Linear(16 * 49, 4096)
+    return net
+
+
+def narrow_resnet() -> ResNet:
+    return ResNet(Bottleneck, [1, 1, 1, 1], width_per_group=8)
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put narrow networks of the same layers in the place of VGG and ResNet-152."""
+    for name, build in (("vgg19", narrow_vgg), ("vgg16", narrow_vgg), ("resnet152", narrow_resnet)):
+        monkeypatch.setitem(BACKBONES, name, replace(BACKBONES[name], build=build))
+
+
+@pytest.fixture(scope="module")
+def narrow_vgg_state() -> dict[str, Tensor]:
+    with torch.device("meta"):
+        return seeded_state(narrow_vgg(), 0, "")
+
+
+def filled(build: Callable[[], Any], state: dict[str, Tensor]) -> Any:
+    with torch.device("meta"):
+        net = build()
+    net.load_state_dict(state, assign=True)
+    return net.eval()
+
+
+def vgg_fc7(net: Any, x: Tensor) -> Tensor:
+    """Return (n, 4096) before the ReLU, out of place so that nothing overwrites it."""
+    x = net.features(x).flatten(1)
+    for layer in (net.classifier[0], net.classifier[3]):
+        x = layer(x if layer is net.classifier[0] else x.clamp(min=0))
+    return x
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("name", VGG_SOURCES)
+@pytest.mark.parametrize("caffe", [False, True], ids=["torchvision", "caffe"])
 @torch.inference_mode()
-def test_resnet152_grid_and_pool(photos: list[Path]) -> None:
+def test_every_meaning_of_fc7(
+    name: str, caffe: bool, photos: list[Image.Image], narrow_vgg_state: dict[str, Tensor]
+) -> None:
+    resize, crop, relu, unit = VGG_SOURCES[name]
+    net = filled(narrow_vgg, narrow_vgg_state)
+    expected = []
+    for image in photos:
+        crops = torch.stack([(oxford if caffe else IMAGENET)(c) for c in crop(resize(image))])
+        rows = vgg_fc7(net, crops)
+        row = (rows.clamp(min=0) if relu else rows).mean(0)
+        expected.append(row / row.square().sum().sqrt() if unit else row)
+    recipe = RECIPES[name.replace("-", "-caffe-", 1) if caffe else name]
+    found = ours(recipe, FeatureNetwork(recipe, narrow_vgg_state), photos)
+    assert found.shape == (len(photos), 4096)
+    # A sum of rounding errors may tip a value between two grey levels, here or there.
+    tolerance = 1e-4 if resize is plain_256 else 1e-5
+    for a, b in zip(found, expected, strict=True):
+        assert relative(a, b) < tolerance
+    assert (float(found.min()) < 0) is not relu
+
+
+def test_each_vgg_and_resnet_of_the_catalogue_has_its_source_here() -> None:
+    vgg = {name for name in RECIPES if name.startswith("vgg")}
+    assert vgg == {*VGG_SOURCES, *(name.replace("-", "-caffe-", 1) for name in VGG_SOURCES)}
+    resnet = {name.removeprefix("resnet152-").removeprefix("v2-") for name in RECIPES} - vgg
+    assert {name for name in resnet if "pool" in name or "grid" in name} >= set(RESNET_SOURCES)
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("name", [n for n in RECIPES if n.startswith("resnet152")])
+@torch.inference_mode()
+def test_every_meaning_of_the_last_map(name: str, photos: list[Image.Image]) -> None:
+    recipe = RECIPES[name]
+    resize, crop = RESNET_SOURCES[name.removeprefix("resnet152-").removeprefix("v2-")]
+    state = load_weights(recipe, "random:0").state
+    net = filled(narrow_resnet, state)
+    body = nn.Sequential(*list(net.children())[:-2])
+    found = ours(recipe, FeatureNetwork(recipe, state), photos[1:4])
+    for image, features in zip(photos[1:4], found, strict=True):
+        crops = [c if isinstance(c, Tensor) else IMAGENET(c) for c in crop(resize(image))]
+        cells = body(torch.stack(crops)).mean(0)
+        expected = cells.permute(1, 2, 0) if "grid" in name else cells.mean(dim=(1, 2))
+        assert relative(features, expected) < 1e-5
+
+
+@pytest.mark.usefixtures("narrow")
+@torch.inference_mode()
+def test_before_the_relu_is_the_same_layer(
+    photos: list[Image.Image], narrow_vgg_state: dict[str, Tensor]
+) -> None:
+    after = RECIPES["vgg19-squash-fc7"]
+    before = replace(after, activation="none")
+    network = FeatureNetwork(before, narrow_vgg_state)
+    values = ours(before, network, photos)
+    assert float(values.min()) < 0
+    assert torch.equal(ours(before, network, photos), values), "nothing is overwritten in place"
+    rectified = ours(after, FeatureNetwork(after, narrow_vgg_state), photos)
+    assert torch.equal(values.clamp(min=0), rectified)
+
+
+@pytest.mark.usefixtures("narrow")
+@torch.inference_mode()
+def test_ten_crops_together_are_ten_single_ones(
+    photos: list[Image.Image], narrow_vgg_state: dict[str, Tensor]
+) -> None:
+    ten_crops, single = RECIPES["vgg19-order-fc7-10crop"], RECIPES["vgg19-kiros-fc7"]
+    alone = FeatureNetwork(replace(single, norm="none"), narrow_vgg_state)
+    windows = cut_crops(resize_image(photos[1], ten_crops.resize), ten_crops.crop)
+    rows = torch.stack([alone(torch.from_numpy(one[None, None]))[0] for one in windows])
+    network = FeatureNetwork(ten_crops, narrow_vgg_state)
+    found = network(torch.from_numpy(windows[None]))[0]
+    assert relative(found, F.normalize(rows.mean(0), dim=0)) < 1e-5
+    mirrored = photos[0].transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    squashed = replace(ten_crops, resize=RECIPES["vgg19-fc7-10crop"].resize)
+    a, b = ours(squashed, FeatureNetwork(squashed, narrow_vgg_state), [photos[0], mirrored])
+    assert relative(a, b) < 0.01, "Pillow resizes a mirrored picture to within a grey level"
+
+
+@torch.inference_mode()
+def test_resnet152_in_full(photos: list[Image.Image]) -> None:
     grid, pool = RECIPES["resnet152-grid"], RECIPES["resnet152-pool"]
-    weights = load_weights(grid, "random:0")
-    net = models.resnet152().eval()
-    net.load_state_dict(weights.state)
-    squash = v2.Compose([v2.Resize([224, 224], antialias=True), TO_TENSOR, IMAGENET])
-    images = torch.stack([squash(opened(path)) for path in photos])
+    state = load_weights(grid, "random:0").state
+    net = filled(models.resnet152, state)
+    images = torch.stack([IMAGENET(v2.Resize([224, 224])(image)) for image in photos[:2]])
     cells: dict[str, Tensor] = {}
     net.layer4.register_forward_hook(lambda m, i, o: cells.update(map=o))
     net.avgpool.register_forward_hook(lambda m, i, o: cells.update(pooled=o.flatten(1)))
     net(images)
-
-    found = ours(grid, FeatureNetwork(grid, weights.state), photos)
-    assert found.shape == (3, 7, 7, 2048)
+    found = ours(grid, FeatureNetwork(grid, state), photos[:2])
+    assert found.shape == (2, 7, 7, 2048)
     assert float(found.min()) >= 0
-    assert relative(found, cells["map"].permute(0, 2, 3, 1)) < 1e-6
-    pooled = ours(pool, FeatureNetwork(pool, weights.state), photos)
-    assert relative(pooled, cells["pooled"]) < 1e-6
-    assert relative(found.mean(dim=(1, 2)), pooled) < 1e-6
+    assert relative(found, cells["map"].permute(0, 2, 3, 1)) < 1e-5
+    pooled = ours(pool, FeatureNetwork(pool, state), photos[:2])
+    assert relative(pooled, cells["pooled"]) < 1e-5
+    assert relative(found.mean(dim=(1, 2)), pooled) < 1e-5
 
 
 @torch.inference_mode()
-def test_vgg19_fc7_of_ten_crops_and_of_the_centre(photos: list[Path]) -> None:
-    ten, one = RECIPES["vgg19-fc7-10crop"], RECIPES["vgg19-fc7"]
-    weights = load_weights(ten, "random:0")
-    net: Any = models.vgg19().eval()
-    net.load_state_dict(weights.state)
-    fc7 = torch.nn.Sequential(*list(net.classifier)[:5])
-    before_relu = []
-    net.classifier[3].register_forward_hook(lambda m, i, o: before_relu.append(o.clone()))
-
-    def features(x: Tensor) -> Tensor:
-        return fc7(net.avgpool(net.features(x)).flatten(1))
-
-    crops = v2.Compose([v2.Resize([256, 256], antialias=True), v2.TenCrop(224)])
-    expected = torch.stack(
-        [
-            torch.stack([features(IMAGENET(TO_TENSOR(c))[None])[0] for c in crops(opened(p))]).mean(
-                0
-            )
-            for p in photos[:1]
-        ]
-    )
-    network = FeatureNetwork(ten, weights.state)
-    found = ours(ten, network, photos[:1])
-    assert found.shape == (1, 4096)
-    assert relative(found, expected) < 1e-6
-    assert torch.equal(ours(ten, network, photos[:1]), found), "nothing is overwritten in place"
-    assert any(float(x.min()) < 0 for x in before_relu), "fc7 before its ReLU has negatives"
-
-    centre = v2.Compose([v2.Resize(256, antialias=True), v2.CenterCrop(224), TO_TENSOR, IMAGENET])
-    expected = features(torch.stack([centre(opened(path)) for path in photos]))
-    assert relative(ours(one, FeatureNetwork(one, weights.state), photos), expected) < 1e-6
+def test_vgg19_in_full(photos: list[Image.Image]) -> None:
+    recipe = RECIPES["vgg19-caffe-kiros-fc7"]
+    state = load_weights(recipe, "random:0").state
+    net = filled(models.vgg19, state)
+    net.classifier[6] = nn.Identity()
+    crops = torch.stack([oxford(centre(224)(plain_256(image))[0]) for image in photos[:2]])
+    found = ours(recipe, FeatureNetwork(recipe, state), photos[:2])
+    assert relative(found, F.normalize(net(crops))) < 1e-5
 
 
 @torch.inference_mode()
-def test_efficientnet_lite0_with_its_real_weights(photos: list[Path]) -> None:
+def test_alexnet(photos: list[Image.Image]) -> None:
+    recipe = RECIPES["alexnet-fc7"]
+    state = load_weights(recipe, "random:0").state
+    net = filled(models.alexnet, state)
+    net.classifier[6] = nn.Identity()
+    crops = torch.stack([models.AlexNet_Weights.IMAGENET1K_V1.transforms()(p) for p in photos])
+    assert relative(ours(recipe, FeatureNetwork(recipe, state), photos), net(crops)) < 1e-5
+
+
+@torch.inference_mode()
+def test_caffenet_layer_by_layer(photos: list[Image.Image]) -> None:
+    recipe = RECIPES["caffenet-fc7"]
+    state = load_weights(recipe, "random:0").state
+    assert state["conv2.weight"].shape == (256, 48, 5, 5), "two groups"
+
+    def layer(name: str, x: Tensor, stride: int = 1, padding: int = 0) -> Tensor:
+        weight, bias = state[f"{name}.weight"], state[f"{name}.bias"]
+        groups = x.shape[1] // weight.shape[1]
+        halves = zip(x.chunk(groups, 1), weight.chunk(groups), bias.chunk(groups), strict=True)
+        return torch.cat([F.conv2d(a, w, b, stride, padding) for a, w, b in halves], 1).clamp(min=0)
+
+    def pool_then_norm(x: Tensor) -> Tensor:
+        x = x.unfold(2, 3, 2).unfold(3, 3, 2).amax(dim=(4, 5))
+        squares = F.pad(x.square(), (0, 0, 0, 0, 2, 2))
+        window = torch.stack([squares[:, k : k + x.shape[1]] for k in range(5)]).sum(0)
+        return x / (1 + 1e-4 / 5 * window) ** 0.75
+
+    crops = []
+    for image in photos:
+        canvas = np.asarray(plain_bilinear(image, (256, 256))).astype(np.float32)
+        bgr = canvas[14 : 14 + 227, 14 : 14 + 227, ::-1]
+        crops.append(bgr - np.array([104.00698793, 116.66876762, 122.67891434], np.float32))
+    x = torch.from_numpy(np.stack(crops)).permute(0, 3, 1, 2)
+    x = pool_then_norm(layer("conv1", x, stride=4))
+    x = pool_then_norm(layer("conv2", x, padding=2))
+    for name in ("conv3", "conv4", "conv5"):
+        x = layer(name, x, padding=1)
+    x = x.unfold(2, 3, 2).unfold(3, 3, 2).amax(dim=(4, 5)).flatten(1)
+    for name in ("fc6", "fc7"):
+        x = (x @ state[f"{name}.weight"].T + state[f"{name}.bias"]).clamp(min=0)
+    assert relative(ours(recipe, FeatureNetwork(recipe, state), photos), x) < 1e-5
+
+
+@torch.inference_mode()
+def test_googlenet_of_another_training(photos: list[Image.Image], tmp_path: Path) -> None:
+    """The ImageNet shuffle has about 13,000 classes: heads of any shape, or none."""
+    recipe = RECIPES["googlenet-pool"]
+    state = load_weights(recipe, "random:0").state
+    net = models.googlenet(
+        num_classes=12_988, aux_logits=True, init_weights=False, transform_input=True
+    ).eval()
+    net.load_state_dict(state, strict=False)
+    torch.save(net.state_dict(), tmp_path / "shuffle.pth")
+    without = {k: v for k, v in net.state_dict().items() if not k.startswith(("aux", "fc"))}
+    torch.save(without, tmp_path / "headless.pth")
+    found = [
+        ours(recipe, FeatureNetwork(recipe, load_weights(recipe, str(path)).state), photos)
+        for path in (tmp_path / "shuffle.pth", tmp_path / "headless.pth")
+    ]
+    # torchvision takes the ImageNet normalisation and converts it inside the network.
+    net.fc = nn.Identity()
+    images = torch.stack([models.GoogLeNet_Weights.IMAGENET1K_V1.transforms()(p) for p in photos])
+    assert relative(found[0], net(images)) < 1e-5
+    assert torch.equal(found[0], found[1])
+
+
+@torch.inference_mode()
+def test_efficientnet_lite0_with_its_real_weights(photos: list[Image.Image]) -> None:
     grid, pool = RECIPES["efficientnet-lite0-grid"], RECIPES["efficientnet-lite0-pool"]
     weights = load_weights(grid)
     net = EfficientNet.from_name("efficientnet-lite0").eval()
     net.load_state_dict(weights.state)
-    arrays = [np.asarray(opened(p).resize((224, 224), Image.Resampling.BILINEAR)) for p in photos]
+    arrays = [np.asarray(squash(224, BILINEAR)(image)) for image in photos]
     pixels = torch.from_numpy((np.stack(arrays).astype(np.float32) - 127) / 128)
     images = pixels.permute(0, 3, 1, 2)
     expected = net.extract_features(images)
     found = ours(grid, FeatureNetwork(grid, weights.state), photos)
-    assert found.shape == (3, 7, 7, 1280)
-    assert relative(found, expected.permute(0, 2, 3, 1)) < 1e-6
+    assert found.shape == (len(photos), 7, 7, 1280)
+    assert relative(found, expected.permute(0, 2, 3, 1)) < 1e-5
     pooled = ours(pool, FeatureNetwork(pool, weights.state), photos)
-    assert relative(pooled, expected.mean(dim=(2, 3))) < 1e-6
+    assert relative(pooled, expected.mean(dim=(2, 3))) < 1e-5
     assert int(net._fc(pooled)[0].argmax()) == int(net(images)[0].argmax())
 
 
 @torch.inference_mode()
-def test_cells_are_stored_from_the_top_left(tmp_path: Path) -> None:
+def test_cells_are_stored_from_the_top_left() -> None:
     recipe = RECIPES["efficientnet-lite0-grid"]
     network = FeatureNetwork(recipe, load_weights(recipe).state)
     grey = np.full((224, 224, 3), 127, np.uint8)
-    Image.fromarray(grey).save(tmp_path / "grey.png")
-    plain = ours(recipe, network, [tmp_path / "grey.png"])[0]
+    plain = ours(recipe, network, [Image.fromarray(grey)])[0]
     noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3))
     for top, left in ((0, 0), (0, 160), (160, 0), (160, 160)):
         bright = grey.copy()
         bright[top : top + 64, left : left + 64] = noise
-        Image.fromarray(bright).save(tmp_path / "corner.png")
-        change = (ours(recipe, network, [tmp_path / "corner.png"])[0] - plain).norm(dim=2)
+        change = (ours(recipe, network, [Image.fromarray(bright)])[0] - plain).norm(dim=2)
         corners = [
             change[y, x].mean() for y in (np.s_[:3], np.s_[4:]) for x in (np.s_[:3], np.s_[4:])
         ]
         assert int(torch.stack(corners).argmax()) == 2 * (top > 0) + (left > 0)
 
 
-def test_the_mean_colour_becomes_zero() -> None:
-    recipe = RECIPES["efficientnet-lite0-pool"]
-    network = FeatureNetwork(recipe, load_weights(recipe).state)
-    grey = torch.full((1, 224, 224, 3), 127, dtype=torch.uint8)
-    assert network.normalised(grey).abs().max() == 0
+@pytest.mark.parametrize(
+    ("name", "colour", "expected"),
+    [
+        ("efficientnet-lite0-pool", (127, 127, 127), (0.0, 0.0, 0.0)),
+        ("vgg19-fc7", (255, 0, 128), (2.2489083, -2.0357143, 0.4264924)),
+        ("vgg19-caffe-fc7", (124, 117, 104), (0.061, 0.221, 0.32)),
+        ("caffenet-fc7", (123, 117, 104), (-0.00698793, 0.33123238, 0.32108566)),
+        ("googlenet-pool", (255, 0, 51), (1.0, -1.0, -0.6)),
+    ],
+)
+def test_colours_become_numbers(
+    name: str, colour: tuple[int, ...], expected: tuple[float, ...]
+) -> None:
+    # Only the normalisation is asked, so any network does.
+    lite = RECIPES["efficientnet-lite0-pool"]
+    network = FeatureNetwork(
+        replace(lite, normalise=RECIPES[name].normalise), load_weights(lite).state
+    )
+    values = network.normalised(torch.tensor(colour, dtype=torch.uint8).expand(1, 8, 9, 3))
+    torch.testing.assert_close(values[0, :, 5, 2], torch.tensor(expected), rtol=1e-6, atol=1e-5)
+    assert float(values.std(dim=(2, 3)).max()) < 1e-5
+
+
+@pytest.mark.parametrize("model", ["resnet18", "convnext_atto", "mobilenetv3_small_050"])
+@torch.inference_mode()
+def test_models_of_timm(model: str, photos: list[Image.Image], tmp_path: Path) -> None:
+    timm = pytest.importorskip("timm", reason="needs the extra [timm]")
+    recipe = resolve_recipe(f"timm:{model}")
+    assert recipe.name.startswith(f"timm:{model}.")
+    assert resolve_recipe(recipe.name) == recipe
+    net = timm.create_model(model, pretrained=False).eval()
+    torch.save(net.state_dict(), tmp_path / "whole.pth")
+    state = load_weights(recipe, str(tmp_path / "whole.pth")).state
+    prepare = timm.data.create_transform(**timm.data.resolve_data_config({}, model=net))
+    maps = net.forward_features(torch.stack([prepare(image) for image in photos]))
+    expected = net.forward_head(maps, pre_logits=True)
+    assert expected.shape[1:] == recipe.shape
+    assert relative(ours(recipe, FeatureNetwork(recipe, state), photos), expected) < 1e-5
+    seeded = load_weights(recipe, "random:0").state
+    assert torch.isfinite(ours(recipe, FeatureNetwork(recipe, seeded), photos)).all()

@@ -1,12 +1,15 @@
 """A small made feature set, also run as a program that kills itself while it builds one.
 
-As a program: sample.py OUT ROWS FUNCTION CALL, where FUNCTION is `os.fsync` or `os.replace`;
-the process sends itself SIGKILL just before call number CALL (from 0) of that function.
+As a program: sample.py OUT ROWS FUNCTION CALL [TASK], where FUNCTION is `os.fsync` or
+`os.replace`; the process sends itself SIGKILL just before call number CALL (from 0) of that
+function. TASK is `add`, `compress`, or `redo`: no row fails, and failed
+ones are made again.
 """
 
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -46,25 +49,55 @@ def feature(row: int) -> np.ndarray:
 
 
 def block(start: int, stop: int, failed: tuple[int, ...] = ()) -> RowBlock:
-    """Return finished rows, some of them failed."""
-    rows = range(start, stop)
+    """Return finished rows, some of them failed; row n was made from a source of CRC-32 n + 1."""
+    return block_of(range(start, stop), failed)
+
+
+def block_of(rows: Sequence[int], failed: tuple[int, ...] = ()) -> RowBlock:
+    """Return finished rows by number."""
     return RowBlock(
         np.stack([feature(row) for row in rows]),
         np.array([UNREADABLE if row in failed else OK for row in rows], np.uint8),
         tuple("not an image" if row in failed else "" for row in rows),
+        np.array([0 if row in failed else row + 1 for row in rows], np.uint32),
     )
 
 
+def feed(
+    making: ShardBuild, failed: tuple[int, ...], batch: int = 4, stop_after: int | None = None
+) -> None:
+    """Append all pending rows; an id ends with the number that gives its features."""
+    batches = [b for span in making.pending() for b in span.batches(batch)]
+    for number, rows in enumerate(batches):
+        if number == stop_after:
+            raise KeyboardInterrupt
+        numbers = [int(one[:-4].split("-")[1]) for one in making.ids[rows.start : rows.stop]]
+        making.append(rows.start, block_of(numbers, failed))
+
+
 def build(
-    out: Path, rows: int, batch: int = 4, stop_after: int | None = None, **changes: object
+    out: Path,
+    rows: int | list[str],
+    batch: int = 4,
+    stop_after: int | None = None,
+    failed: tuple[int, ...] = (3, 17),
+    redo: bool = False,
+    add: bool = False,
+    rows_per_shard: int | None = ROWS_PER_SHARD,
+    compress: bool = False,
+    **changes: object,
 ) -> FeatureIndex:
-    """Build the set; `stop_after` raises KeyboardInterrupt after so many batches."""
-    with ShardBuild(out, header(**changes), ids(rows), ROWS_PER_SHARD) as making:
-        batches = [b for span in making.pending() for b in span.batches(batch)]
-        for number, rows_of in enumerate(batches):
-            if number == stop_after:
-                raise KeyboardInterrupt
-            making.append(rows_of.start, block(rows_of.start, rows_of.stop, failed=(3, 17)))
+    """Build the set of so many rows, or of these ids.
+
+    `stop_after` raises KeyboardInterrupt after so many batches; `redo` has failed rows made again.
+    """
+    asked = ids(rows) if isinstance(rows, int) else rows
+    about = header(**changes)
+    with ShardBuild(out, about, asked, rows_per_shard, compress, None, add) as making:
+        if redo:
+            for span, status, _ in list(making.finished()):
+                making.redo(span.start + np.flatnonzero(status))
+        feed(making, failed, batch, stop_after)
         return making.publish()
 
 
@@ -79,6 +112,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def _main() -> None:
     out, rows, function, fatal = Path(sys.argv[1]), *sys.argv[2:5]
+    task = "".join(sys.argv[5:])
     build_module.PIECE_SECONDS = 0.0
     name = function.removeprefix("os.")
     original = getattr(os, name)
@@ -92,7 +126,9 @@ def _main() -> None:
         return original(*arguments, **options)
 
     setattr(os, name, counted)
-    build(out, int(rows))
+    failed = () if task == "redo" else (3, 17)
+    add, compress = task == "add", task == "compress"
+    build(out, int(rows), failed=failed, redo=task == "redo", add=add, compress=compress)
     sys.stdout.write(f"{calls}\n")
 
 

@@ -1,8 +1,13 @@
 """Reading features by id, and what is refused."""
 
 import json
+import multiprocessing
+import os
 import pickle
+import threading
+from multiprocessing.context import DefaultContext
 from pathlib import Path
+from typing import cast
 
 import h5py
 import numpy as np
@@ -149,3 +154,106 @@ def test_the_plan_covers_every_row_once(rows: int, size: int) -> None:
 )
 def test_default_shards_are_about_half_to_one_gibibyte(row_bytes: int, rows: int) -> None:
     assert default_rows_per_shard(row_bytes) == rows
+
+
+def _read_here(features: FeatureSet, asked: list[str], answers: object) -> None:
+    answers.put(features.read(asked))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_an_open_set_is_read_by_workers(tmp_path: Path, compress: bool, start: str) -> None:
+    build_whole(tmp_path / "out", compress)
+    features = FeatureSet(tmp_path / "out")
+    asked = [ids(ROWS)[row] for row in (22, 0, 11, 5)]
+    expected = features.read(asked)
+    context = cast(DefaultContext, multiprocessing.get_context(start))
+    answers = context.Queue()
+    workers = [
+        context.Process(target=_read_here, args=(features, asked, answers)) for _ in range(2)
+    ]
+    for worker in workers:
+        worker.start()
+    for _ in workers:
+        np.testing.assert_array_equal(answers.get(timeout=60), expected)
+    for worker in workers:
+        worker.join()
+    np.testing.assert_array_equal(features.read(asked), expected)
+
+
+def build_whole(out: Path, compress: bool) -> None:
+    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD, compress=compress) as making:
+        for span in making.pending():
+            making.append(span.start, block(span.start, span.stop))
+        making.publish()
+
+
+def test_threads_share_a_set(folder: Path) -> None:
+    features = FeatureSet(folder)
+    good = [row for row in range(ROWS) if row not in (3, 17)]
+    wrong = []
+
+    def read(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for _ in range(50):
+            rows = rng.choice(good, 7)
+            got = features.read([ids(ROWS)[row] for row in rows])
+            if not np.array_equal(got, np.stack([feature(row) for row in rows])):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_pickled_set_is_its_folder_and_no_features(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    features = FeatureSet(Path(folder.name))
+    features.read(ids(ROWS)[:2])
+    data = pickle.dumps(features)
+    assert len(data) < 300
+    monkeypatch.chdir("/")
+    np.testing.assert_array_equal(pickle.loads(data).row(ids(ROWS)[5]), feature(5))
+    shard = ShardFile(folder / "shard-00000-of-00003.h5")
+    before = len(pickle.dumps(shard))
+    shard.read_rows(np.array([1]))
+    assert abs(len(pickle.dumps(shard)) - before) < 50
+
+
+def test_one_row_and_all_rows_in_blocks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.shards.read._BLOCK_BYTES", 100)
+    features = FeatureSet(folder)
+    np.testing.assert_array_equal(features.row(ids(ROWS)[12]), feature(12))
+    with pytest.raises(FailedRows):
+        features.row(ids(ROWS)[3])
+    asked = ids(ROWS)[::-1]
+    with pytest.raises(FailedRows):
+        features.blocks(asked)
+    blocks = list(features.blocks(asked, allow_failed=True))
+    assert [len(b) for b in blocks] == [4] * 5 + [3]
+    joined = np.concatenate([b.features for b in blocks])
+    np.testing.assert_array_equal(joined, features.read(asked, allow_failed=True))
+    assert [e for b in blocks for e in b.errors if e] == ["not an image"] * 2
+
+
+def test_a_column_in_another_file_is_refused(folder: Path, tmp_path: Path) -> None:
+    """A shard from anywhere must not make its reader open other files of the reader's."""
+    path = folder / "shard-00000-of-00003.h5"
+    with h5py.File(path, "r+") as file:
+        del file["ids"]
+        file["ids"] = h5py.ExternalLink(str(folder / "shard-00001-of-00003.h5"), "ids")
+    with pytest.raises(DamagedShard, match="lies in other files"):
+        ShardFile(path)
+    with h5py.File(path, "r+") as file:
+        del file["features"]
+        file.create_dataset(
+            "features", (10, 2, 3), "<f4", external=[(os.devnull, 0, h5py.h5f.UNLIMITED)]
+        )
+    with pytest.raises(DamagedShard, match="lies in other files"):
+        ShardFile(path)

@@ -1,5 +1,6 @@
 """The commands from pictures to the recall table, and what they say of a user's mistakes."""
 
+import hashlib
 import json
 import os
 import re
@@ -72,15 +73,85 @@ def test_from_scenes_to_the_joint_table(project: Path, pipeline: Call) -> None:
 
 def test_features_do_not_depend_on_batches_or_workers(project: Path, pipeline: Call) -> None:
     rows = []
-    for batch, workers in ((16, 2), (1, 1), (7, 1), (7, 2)):
+    for batch, workers, threads in ((16, 2, 1), (1, 1, 3), (3, 1, 1), (3, 2, 4)):
         out = project / f"out-{batch}-{workers}"
-        options = ("--batch-size", batch, "--workers", workers, "--split", "val")
+        options = ("--batch-size", batch, "--workers", workers, "--threads", threads)
         assert extract(pipeline, out, *options) == 0
         features = FeatureSet(out)
         rows.append(features.read(features.ids))
     for other in rows[1:]:
         np.testing.assert_allclose(other, rows[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(rows[2], rows[3])
+
+
+def test_a_finished_output_is_brought_up_to_date(project: Path, pipeline: Call) -> None:
+    images = Path("data/scenes/images")
+    out, options = project / "out", ("--rows-per-shard", 25, "--batch-size", 5)
+    (images / "scene-00030.png").write_bytes(b"damaged")
+    assert extract(pipeline, out, *options) == 3
+    first = {path.name: (path.stat().st_ino, path.read_bytes()) for path in out.iterdir()}
+
+    photo(1, 224, 224).save(images / "scene-00030.png")
+    photo(2, 224, 224).save(images / "scene-00033.png")
+    ended = pipeline(
+        "extract", "--recipe", LITE, "--dataset", "data/scenes", "--out", out, *options
+    )
+    assert ended.status == 0, ended.stderr
+    assert "2 pictures have changed" in ended.stderr
+    for shard in (0, 2):
+        name = f"shard-{shard:05d}-of-00003.h5"
+        assert first[name] == ((out / name).stat().st_ino, (out / name).read_bytes()), "untouched"
+    assert extract(pipeline, project / "fresh", *options) == 0
+    fresh, mended = FeatureSet(project / "fresh"), FeatureSet(out)
+    np.testing.assert_allclose(
+        mended.read(mended.ids), fresh.read(mended.ids), rtol=1e-4, atol=1e-5
+    )
+    assert mended.source_crc32.tolist() == fresh.source_crc32.tolist()
+
+    (images / "scene-00012.png").write_bytes(b"damaged")
+    for _ in range(2):
+        assert extract(pipeline, out, *options, "--retry-failed") == 3
+        assert FeatureSet(out).failures()[0][0] == "scene-00012"
+
+
+def test_new_images_go_into_new_shards(project: Path, pipeline: Call) -> None:
+    out, options = project / "out", ("--rows-per-shard", 16)
+    assert extract(pipeline, out, *options, "--limit", 20) == 0
+    first = {path.name: path.read_bytes() for path in out.glob("*.h5")}
+    arguments = ("extract", "--recipe", LITE, "--dataset", "data/scenes", "--out", out, *options)
+    ended = pipeline(*arguments)
+    assert ended.status == 1
+    assert "--add" in ended.stderr
+    assert pipeline(*arguments, "--add").status == 0
+    features = FeatureSet(out)
+    assert features.ids == [f"scene-{number:05d}" for number in range(60)]
+    assert {name: (out / name).read_bytes() for name in first} == first
+    before = files(out)
+    assert pipeline(*arguments).status == 0
+    assert files(out) == before
+
+
+def test_captions_with_another_text_are_noticed(project: Path, pipeline: Call) -> None:
+    assert extract(pipeline, f"data/features/scenes/{LITE}") == 0
+    text = "data/text/scenes/mean-glove-6b-50d"
+    arguments = ("text", "--encoder", "mean", "--dataset", "data/scenes", "--out", text)
+    assert pipeline(*arguments).status == 0
+    manifest = Path("data/scenes/manifest.jsonl")
+    lines = manifest.read_text().splitlines()
+    entry = json.loads(lines[0])
+    entry["captions"][1] = "a dog"
+    manifest.write_text("\n".join([json.dumps(entry), *lines[1:]]) + "\n")
+    described = Path("data/scenes/dataset.json")
+    facts = json.loads(described.read_text())
+    facts["manifest_sha256"] = hashlib.sha256(manifest.read_bytes()).hexdigest()
+    described.write_text(json.dumps(facts))
+    ended = pipeline("train", "--experiment", "qian2018-baseline")
+    assert ended.status == 1
+    assert "scene-00000#1" in ended.stderr
+    ended = pipeline(*arguments)
+    assert ended.status == 0, ended.stderr
+    assert "1 captions have changed" in ended.stderr
+    assert pipeline("train", "--experiment", "qian2018-baseline").status == 0
 
 
 def test_odd_files_keep_their_rows(tmp_path: Path, pipeline: Call) -> None:

@@ -1,0 +1,119 @@
+"""JPEG decoders on real photos: images a second with one thread and two, and pixel differences.
+
+Run as `python bench/decoding.py [FOLDER ...]`; without folders it takes the photos beside the
+project, if there are any. Files are in memory; "and resize" is Pillow's bilinear filter to 224.
+"""
+
+import importlib
+import io
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torchvision.io import ImageReadMode, decode_jpeg
+
+from pipeline.images.decode import decode
+from pipeline.images.geometry import resize_image
+from pipeline.recipes import Resize
+
+Decoder = Callable[[bytes], Image.Image]
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+FOLDERS = [SHARED / "coco-sample/images", SHARED / "flickr8k/original_res_sample"]
+ROUNDS = 5
+
+
+def by_torchvision(data: bytes) -> Image.Image:
+    """Decode with torchvision's libjpeg-turbo; the rows of its result are already interleaved."""
+    encoded = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    return Image.fromarray(decode_jpeg(encoded, ImageReadMode.RGB).permute(1, 2, 0).numpy())
+
+
+def decoders() -> dict[str, Decoder]:
+    """Return the decoders that are installed; the first is the project's own."""
+    found: dict[str, Decoder] = {"Pillow": decode, "torchvision.io": by_torchvision}
+    try:
+        simplejpeg = importlib.import_module("simplejpeg")
+    except ImportError:
+        return found
+    found["simplejpeg"] = lambda data: Image.fromarray(simplejpeg.decode_jpeg(data))
+    return found
+
+
+def rates(decoder: Decoder, files: list[bytes], resized: bool) -> list[float]:
+    """Return images a second with one thread and with two, the best of a few rounds."""
+
+    def work(data: bytes) -> None:
+        image = decoder(data)
+        if resized:
+            resize_image(image, Resize("squash", 224))
+
+    best = []
+    for threads in (1, 2):
+        seconds = []
+        with ThreadPoolExecutor(threads) as pool:
+            for _ in range(ROUNDS):
+                started = time.perf_counter()
+                list(pool.map(work, files))
+                seconds.append(time.perf_counter() - started)
+        best.append(len(files) / min(seconds))
+    return best
+
+
+def variants(files: list[bytes]) -> dict[str, list[bytes]]:
+    """Return the files and a few of them saved again in the other ways of JPEG."""
+
+    def saved(data: bytes, mode: str, **options: object) -> bytes:
+        buffer = io.BytesIO()
+        decode(data).convert(mode).save(buffer, "JPEG", **options)
+        return buffer.getvalue()
+
+    few = files[:40]
+    return {
+        "as they are": files,
+        "progressive": [saved(data, "RGB", progressive=True) for data in few],
+        "4:4:4": [saved(data, "RGB", subsampling=0) for data in few],
+        "grey": [saved(data, "L") for data in few],
+        "CMYK": [saved(data, "CMYK") for data in few],
+    }
+
+
+def differences(decoder: Decoder, files: list[bytes]) -> str:
+    """Return how a decoder's pixels differ from the project's own."""
+    same, largest, means = 0, 0, []
+    for data in files:
+        try:
+            theirs = np.asarray(decoder(data)).astype(int)
+        except (RuntimeError, ValueError) as error:
+            return f"refused: {str(error).splitlines()[0]}"
+        gap = np.abs(theirs - np.asarray(decode(data)))
+        same += int(not gap.any())
+        largest = max(largest, int(gap.max()))
+        means.append(gap.mean())
+    return f"{same} of {len(files)} identical, mean {np.mean(means):.3f}, max {largest}"
+
+
+def main() -> None:
+    """Print rates, then differences."""
+    torch.set_num_threads(1)
+    folders = [Path(text) for text in sys.argv[1:]] or FOLDERS
+    files = [path.read_bytes() for folder in folders for path in sorted(folder.glob("*.jpg"))]
+    if not files:
+        sys.exit(f"no *.jpg files in {', '.join(map(str, folders))}; name folders of photos")
+    print(f"{len(files)} files, {np.mean([len(data) for data in files]) / 1000:.0f} kB on average")
+    print(f"{'images/s with 1 and 2 threads':30} {'decode':>14} {'and resize':>14}")
+    for name, decoder in decoders().items():
+        columns = [rates(decoder, files, resized) for resized in (False, True)]
+        print(f"{name:30}" + "".join(f" {one:7.0f} {two:6.0f}" for one, two in columns))
+    for kind, chosen in variants(files).items():
+        for name, decoder in list(decoders().items())[1:]:
+            print(f"{name}, {kind}: {differences(decoder, chosen)}")
+
+
+if __name__ == "__main__":
+    main()

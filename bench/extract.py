@@ -1,0 +1,225 @@
+"""Images a second from JPEG files to shards, beside the obvious script and the bare network.
+
+    python -m bench.extract --recipe resnet152-grid --images FOLDER
+
+Three programs run one after the other, in processes of their own, several rounds of all:
+
+obvious : torchvision's model and transforms, a DataLoader of 2 workers, h5py; float32, at the
+    best of several batch sizes.
+bare    : the network of `pipeline extract` alone, on windows that are in memory already.
+ours    : `pipeline extract`'s loop, from the files to published shards.
+
+All start from files in the page cache and from seeded weights, and rates count from the first
+finished batch, so that start-up is left out. The features of `obvious` and `ours` are compared.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+import torchvision
+from PIL import Image
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+from torchvision.transforms import v2
+
+from pipeline.images.extract import extract_features, feature_header, usual_crew
+from pipeline.images.network import FeatureNetwork
+from pipeline.images.samples import read_sample
+from pipeline.images.weights import load_weights
+from pipeline.recipes import Recipe, resolve_recipe
+from pipeline.shards.build import ShardBuild
+from pipeline.shards.read import FeatureSet
+
+WEIGHTS = "random:0"
+BATCH_SIZES = {"resnet152-grid": (8, 16, 32), "vgg19-fc7-10crop": (1, 2, 4)}
+
+
+class Photos(Dataset[Tensor]):
+    """Photos as the obvious script reads them."""
+
+    def __init__(self, paths: list[Path], recipe: Recipe) -> None:
+        normalise = v2.Normalize(list(recipe.normalise.mean), list(recipe.normalise.std))
+        to_float = v2.Compose([v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True), normalise])
+        resize = v2.Resize([recipe.resize.size] * 2, antialias=True)
+        self.paths, self.recipe = paths, recipe
+        self.transform = v2.Compose([resize, to_float])
+        self.ten = v2.Compose([resize, v2.TenCrop(recipe.crop.size)])
+        self.to_float = to_float
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Tensor:
+        with Image.open(self.paths[index]) as image:
+            rgb = image.convert("RGB")
+        if self.recipe.crop.rule == "ten":
+            return torch.stack([self.to_float(crop) for crop in self.ten(rgb)])
+        found: Tensor = self.transform(rgb)
+        return found
+
+
+@torch.inference_mode()
+def obvious(paths: list[Path], recipe: Recipe, batch_size: int, out: Path) -> float:
+    """Run the obvious script and return its images a second."""
+    build = {"resnet152": torchvision.models.resnet152, "vgg19": torchvision.models.vgg19}
+    net: Any = build[recipe.backbone]()
+    net.load_state_dict(load_weights(recipe, WEIGHTS).state)
+    net.eval()
+    if recipe.backbone == "resnet152":
+        trunk = nn.Sequential(*list(net.children())[:-2])
+    else:
+        net.classifier = net.classifier[:5]
+        trunk = net
+    loader = DataLoader(Photos(paths, recipe), batch_size, num_workers=2)
+    marks: list[tuple[float, int]] = []
+    done = 0
+    with h5py.File(out, "w") as file:
+        features = file.create_dataset("features", (len(paths), *recipe.shape), "f4")
+        for images in loader:
+            rows = trunk(images.flatten(0, 1) if images.ndim == 5 else images)
+            if images.ndim == 5:
+                rows = rows.unflatten(0, (len(images), 10)).mean(1)
+            else:
+                rows = rows.permute(0, 2, 3, 1)
+            features[done : done + len(rows)] = rows.numpy()
+            done += len(rows)
+            marks.append((time.perf_counter(), done))
+    return rate(marks)
+
+
+def bare(paths: list[Path], recipe: Recipe) -> float:
+    """Run the network alone over windows in memory, and return images a second."""
+    crew = usual_crew(recipe, "cpu")
+    network = FeatureNetwork(recipe, load_weights(recipe, WEIGHTS).state)
+    samples = [read_sample(path, recipe.resize, network.window).windows for path in paths[:16]]
+    windows = np.stack([w for w in samples if w is not None])
+    batch = torch.from_numpy(np.resize(windows, (crew.batch_size, *windows.shape[1:])))
+    torch.set_num_threads(1)
+    marks: list[tuple[float, int]] = []
+    with ThreadPoolExecutor(crew.mappers) as pool:
+        # One batch more for each thread than it is measured on, as for the others.
+        count = max(2, -(-len(paths) // crew.batch_size))
+        for number, _ in enumerate(pool.map(lambda _: network(batch), range(count)), start=1):
+            marks.append((time.perf_counter(), number * crew.batch_size))
+    return rate(marks)
+
+
+def ours(paths: list[Path], recipe: Recipe, out: Path) -> float:
+    """Run the extraction loop and return images a second."""
+    crew = usual_crew(recipe, "cpu")
+    weights = load_weights(recipe, WEIGHTS)
+    network = FeatureNetwork(recipe, weights.state)
+    marks: list[tuple[float, int]] = []
+
+    def mark(done: int, total: int, failed: int) -> None:
+        if done:
+            marks.append((time.perf_counter(), done))
+
+    ids = [f"{number}-{path.name}" for number, path in enumerate(paths)]
+    with ShardBuild(out, feature_header(recipe, weights, "bench"), ids) as build:
+        extract_features(build, paths, network, crew, mark)
+    marks[-1] = (time.perf_counter(), marks[-1][1])
+    return rate(marks)
+
+
+def rate(marks: list[tuple[float, int]]) -> float:
+    """Return images a second from the first finished batch to the end."""
+    (start, first), (end, last) = marks[0], marks[-1]
+    return (last - first) / (end - start)
+
+
+def child(arguments: argparse.Namespace) -> None:
+    """Run one program and print its rate."""
+    recipe = resolve_recipe(arguments.recipe, arguments.precision)
+    found = sorted(arguments.images.glob("*.jp*g"))
+    paths = [found[i % len(found)] for i in range(arguments.count)]
+    for path in set(paths):
+        path.read_bytes()
+    if arguments.run == "obvious":
+        images_a_second = obvious(paths, recipe, arguments.batch_size, arguments.out)
+    elif arguments.run == "bare":
+        images_a_second = bare(paths, recipe)
+    else:
+        images_a_second = ours(paths, recipe, arguments.out)
+    sys.stdout.write(json.dumps(images_a_second) + "\n")
+
+
+def measured(arguments: argparse.Namespace, run: str, count: int, **more: object) -> float:
+    """Run one program in a process of its own."""
+    options = {"recipe": arguments.recipe, "images": arguments.images, "run": run, "count": count}
+    words = [f"--{key.replace('_', '-')}={value}" for key, value in {**options, **more}.items()]
+    command = [sys.executable, "-m", "bench.extract", *words]
+    run_once = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return float(json.loads(run_once.stdout))
+
+
+def compare(arguments: argparse.Namespace, folder: Path) -> None:
+    """Run all programs in turn and print medians and ratios."""
+    recipe = resolve_recipe(arguments.recipe)
+    tried = {
+        size: measured(
+            arguments, "obvious", 3 * size, batch_size=size, out=folder / f"tried{size}.h5"
+        )
+        for size in BATCH_SIZES[recipe.name]
+    }
+    best = max(tried, key=lambda size: tried[size])
+    print(f"{recipe.name}, {arguments.count} images, {torch.get_num_threads()} cores")
+    print(f"obvious, by batch size: { {k: round(v, 2) for k, v in tried.items()} }; best {best}")
+    rates: dict[tuple[str, str], list[float]] = {}
+    for number in range(arguments.rounds):
+        naive = folder / f"obvious{number}.h5"
+        found = measured(arguments, "obvious", arguments.count, batch_size=best, out=naive)
+        rates.setdefault(("obvious", "float32"), []).append(found)
+        for precision in arguments.precisions:
+            out = folder / f"{precision}{number}"
+            for run in ("bare", "ours"):
+                found = measured(arguments, run, arguments.count, precision=precision, out=out)
+                rates.setdefault((run, precision), []).append(found)
+    middle = {key: statistics.median(values) for key, values in rates.items()}
+    print(f"{'program':8} {'precision':9} {'images/s':>9} {'obvious x':>10} {'bare x':>7}")
+    for (run, precision), value in middle.items():
+        times = value / middle["obvious", "float32"]
+        share = f"{value / middle['bare', precision]:7.2f}" if run == "ours" else ""
+        print(f"{run:8} {precision:9} {value:9.2f} {times:10.2f} {share}")
+    with h5py.File(folder / "obvious0.h5") as file:
+        expected = file["features"][()]
+    for precision in arguments.precisions:
+        features = FeatureSet(folder / f"{precision}0")
+        rows = features.read(features.ids)
+        difference = np.linalg.norm(rows - expected) / np.linalg.norm(expected)
+        print(f"{precision}: relative difference of the features from the obvious {difference:.1e}")
+
+
+def main() -> None:
+    """Read the options and run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--recipe", choices=BATCH_SIZES, default="resnet152-grid")
+    parser.add_argument("--images", type=Path, required=True, help="Folder of JPEG files.")
+    parser.add_argument("--count", type=int, default=96, help="Images, taken in turn.")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--precisions", nargs="+", default=["float32", "bf16"])
+    parser.add_argument("--run", help=argparse.SUPPRESS)
+    parser.add_argument("--precision", default="float32", help=argparse.SUPPRESS)
+    parser.add_argument("--batch-size", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.run:
+        child(arguments)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        compare(arguments, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""A `.caffemodel` read as names to tensors: just enough of Caffe's protocol buffer messages.
+
+Fields (caffe.proto): NetParameter has its layers at 100, and in files before 2015 at 2; a layer
+its name at 1 (before: 4) and its blobs at 7 (before: 6); a blob its values at 5 (float) or
+8 (double), its shape at 7, and before that at 1 to 4.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.errors import PipelineError
+
+# Field of the layers, to a layer's fields of name and blobs.
+_LAYERS = {100: (1, 7), 2: (4, 6)}
+_PARAMETERS = ("weight", "bias")
+_VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
+
+Field = tuple[int, int | memoryview]
+
+
+class CaffeModelError(PipelineError):
+    """The file is no `.caffemodel`, or is cut off."""
+
+
+def read_caffemodel(path: Path) -> dict[str, Tensor]:
+    """Return the weights and biases of a trained Caffe network.
+
+    Parameters
+    ----------
+    path : of the binary file.
+
+    Returns
+    -------
+    dict[str, Tensor]
+        `<layer>.weight` and `<layer>.bias`, float32, biases one-dimensional, fully connected
+        weights two-dimensional. Layers without parameters are not in it.
+
+    Raises
+    ------
+    CaffeModelError
+        No layer with parameters was found, or a layer has more than two blobs.
+    """
+    tensors: dict[str, Tensor] = {}
+    for number, layer in _fields(memoryview(path.read_bytes())):
+        if number not in _LAYERS or isinstance(layer, int):
+            continue
+        name_field, blobs_field = _LAYERS[number]
+        name, blobs = "", []
+        for inner, value in _fields(layer):
+            if inner == name_field and not isinstance(value, int):
+                name = bytes(value).decode("utf-8", "replace")
+            elif inner == blobs_field and not isinstance(value, int):
+                blobs.append(_blob(value, name))
+        if len(blobs) > len(_PARAMETERS):
+            raise CaffeModelError(f"layer {name!r} has {len(blobs)} blobs, not a weight and a bias")
+        for parameter, blob in zip(_PARAMETERS, blobs, strict=False):
+            tensors[f"{name}.{parameter}"] = blob.flatten() if parameter == "bias" else blob
+    if not tensors:
+        raise CaffeModelError("no layer with parameters was found in it")
+    return tensors
+
+
+def _blob(message: memoryview, layer: str) -> Tensor:
+    shape: list[int] = []
+    old_shape = {1: 1, 2: 1, 3: 1, 4: 1}
+    pieces = []
+    for number, value in _fields(message):
+        if number in old_shape and isinstance(value, int):
+            old_shape[number] = value
+        elif number == 7 and not isinstance(value, int):
+            for _, dims in _fields(value):
+                shape += [dims] if isinstance(dims, int) else _varints(dims)
+        elif number in (5, 8) and not isinstance(value, int):
+            pieces.append(np.frombuffer(value, "<f4" if number == 5 else "<f8"))
+    values = np.concatenate(pieces or [np.zeros(0)]).astype(np.float32)
+    if not shape:
+        # Fully connected layers were stored as (1, 1, outputs, inputs).
+        sides = list(old_shape.values())
+        shape = sides[2:] if sides[:2] == [1, 1] else sides
+    if values.size != np.prod(shape, dtype=np.int64):
+        raise CaffeModelError(f"layer {layer!r} has {values.size} values for a shape of {shape}")
+    return torch.from_numpy(values.reshape(shape))
+
+
+def _fields(message: memoryview) -> Iterator[Field]:
+    """Yield (field number, integer or bytes) of a message; single floats come as their bytes."""
+    position = 0
+    while position < len(message):
+        key, position = _varint(message, position)
+        number, kind = key >> 3, key & 7
+        if kind == _VARINT:
+            integer, position = _varint(message, position)
+            yield number, integer
+            continue
+        if kind == _LENGTH:
+            length, position = _varint(message, position)
+        elif kind in (_EIGHT_BYTES, _FOUR_BYTES):
+            length = 8 if kind == _EIGHT_BYTES else 4
+        else:
+            raise CaffeModelError(f"field {number} is of an unknown kind, {kind}")
+        if position + length > len(message):
+            raise CaffeModelError(f"field {number} ends beyond the end of the file")
+        yield number, message[position : position + length]
+        position += length
+
+
+def _varints(data: memoryview) -> list[int]:
+    values, position = [], 0
+    while position < len(data):
+        value, position = _varint(data, position)
+        values.append(value)
+    return values
+
+
+def _varint(data: memoryview, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < len(data) and shift < 64:
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 0x80:
+            return value, position
+    raise CaffeModelError("a number is cut off or too long")

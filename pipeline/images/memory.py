@@ -1,0 +1,51 @@
+"""How much memory an extraction will take, worked out before it starts."""
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.images.backbones import backbone_named
+from pipeline.images.extract import BATCHES_AHEAD, Crew
+from pipeline.images.network import FeatureNetwork
+from pipeline.shards.build import PIECE_BYTES
+
+# Of the largest activation, what is alive at once: a layer's input, its output, and the
+# shortcut or the bands beside them.
+_ALIVE = 3
+# An ordinary photo of 12 million pixels while it is decoded and resized, in bytes a pixel.
+_PHOTO, _BYTES_A_PIXEL = 12_000_000, 6
+
+
+def expected_memory(network: FeatureNetwork, crew: Crew) -> int:
+    """Return the bytes that an extraction takes beyond those of the loaded network, at most.
+
+    Weights are counted once more, for the layouts that they are packed into; rows wait for the
+    disk up to twice `PIECE_BYTES`. Pictures larger than 12 million pixels take more.
+    """
+    recipe = network.recipe
+    crops = crew.batch_size * (10 if recipe.crop.rule == "ten" else 1)
+    windows = crops * 3 * recipe.crop.size**2
+    waiting = (crew.mappers + BATCHES_AHEAD) * (windows + crew.batch_size * recipe.row_bytes)
+    width = 2 if recipe.precision in ("bf16", "fp16") else 4
+    activations = _ALIVE * crops * _largest_activation(network) * width
+    weights = sum(tensor.numel() for tensor in network.tensors()) * width
+    reading = crew.readers * _PHOTO * _BYTES_A_PIXEL
+    return weights + crew.mappers * activations + waiting + 2 * PIECE_BYTES + reading
+
+
+def _largest_activation(network: FeatureNetwork) -> int:
+    """Return the values of the largest map that one crop has, found without computing any."""
+    recipe = network.recipe
+    largest = 0
+
+    def note(module: nn.Module, inputs: object, output: object) -> None:
+        nonlocal largest
+        if isinstance(output, Tensor):
+            largest = max(largest, output.numel())
+
+    backbone = backbone_named(recipe.backbone)
+    with torch.device("meta"), torch.inference_mode():
+        net = backbone.build().eval()
+        for module in net.modules():
+            module.register_forward_hook(note)
+        backbone.tap(net, torch.zeros(1, 3, recipe.crop.size, recipe.crop.size), recipe)
+    return largest

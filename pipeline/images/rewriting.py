@@ -1,0 +1,300 @@
+"""A traced network rewritten: norms folded into convolutions, what follows them fused.
+
+Every batch norm that follows a convolution goes into the convolution's weights (in float64).
+What comes next - the addition that closes a residual branch, a ReLU or ReLU6 - is handed to the
+layer that replaces the convolution, so that it can be done in the same pass. What the rewriting
+does not know stays as it is.
+"""
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn import functional as F
+
+_ADDITIONS = (operator.add, operator.iadd, torch.add)
+
+Activation = tuple[str, list[float]]
+"""("none", []), ("relu", []), or ("hardtanh", [low, high]); ReLU6 is one of the latter."""
+
+
+@dataclass
+class Convolution:
+    """A 2-D convolution's weights (float64) and geometry: [rows, columns] each, zero padding."""
+
+    weight: Tensor
+    bias: Tensor | None
+    padding: list[int]
+    stride: list[int]
+    dilation: list[int]
+    groups: int
+
+    @classmethod
+    def of(cls, module: nn.Conv2d) -> "Convolution | None":
+        """Return a module's convolution, or None if it pads in another way."""
+        if module.padding_mode != "zeros" or isinstance(module.padding, str):
+            return None
+        return cls(
+            module.weight.detach().double(),
+            None if module.bias is None else module.bias.detach().double(),
+            list(module.padding),
+            list(module.stride),
+            list(module.dilation),
+            module.groups,
+        )
+
+    def fold(self, norm: nn.BatchNorm2d) -> None:
+        """Take in the batch norm that follows, in evaluation mode."""
+        mean, variance = norm.running_mean, norm.running_var
+        if mean is None or variance is None:
+            raise ValueError("a batch norm without running statistics cannot be folded")
+        scale = (variance.double() + norm.eps).rsqrt()
+        shift = -mean.double() if self.bias is None else self.bias - mean.double()
+        if norm.affine:
+            scale = scale * norm.weight.double()
+            self.bias = shift * scale + norm.bias.double()
+        else:
+            self.bias = shift * scale
+        self.weight = self.weight * scale.view(-1, 1, 1, 1)
+
+
+class Layers(Protocol):
+    """What takes the place of convolutions and fully connected layers."""
+
+    def convolution(self, convolution: Convolution, activation: Activation) -> nn.Module:
+        """Return a module of x, a tensor to add that may be overwritten, and other padding."""
+        ...
+
+    def linear(self, linear: nn.Linear, relu: bool) -> nn.Module:
+        """Return a module of rows."""
+        ...
+
+
+class PlainConvolution(nn.Module):
+    """A folded convolution in torch's own operations, with what follows it done in place.
+
+    Its weights are float64 until the network is given its type.
+    """
+
+    def __init__(self, convolution: Convolution, activation: Activation) -> None:
+        super().__init__()
+        c = convolution
+        self.weight = nn.Buffer(c.weight)
+        self.bias = None if c.bias is None else nn.Buffer(c.bias)
+        self.stride, self.padding = tuple(c.stride), tuple(c.padding)
+        self.dilation, self.groups = tuple(c.dilation), c.groups
+        self.activation, self.scalars = activation
+
+    def forward(
+        self, x: Tensor, other: Tensor | None = None, padding: list[int] | None = None
+    ) -> Tensor:
+        """Return activation(convolution(x) [+ other]), with other padding if it is given."""
+        y = F.conv2d(
+            x,
+            self.weight,
+            self.bias,
+            self.stride,
+            tuple(padding or self.padding),
+            self.dilation,
+            self.groups,
+        )
+        if other is not None:
+            y += other
+        if self.activation == "relu":
+            return y.relu_()
+        return y.clamp_(*self.scalars) if self.activation == "hardtanh" else y
+
+
+class PlainLayers:
+    """Folding alone: for GPUs, and for processors and types that oneDNN has no kernels for."""
+
+    def convolution(self, convolution: Convolution, activation: Activation) -> nn.Module:
+        """Return a `PlainConvolution`."""
+        return PlainConvolution(convolution, activation)
+
+    def linear(self, linear: nn.Linear, relu: bool) -> nn.Module:
+        """Return the layer as it is."""
+        return nn.Sequential(linear, nn.ReLU(inplace=True)) if relu else linear
+
+
+def rewrite(
+    network: nn.Module, layers: Layers, leaves: tuple[type[nn.Module], ...] = ()
+) -> nn.Module:
+    """Return a network that computes the same with fewer passes over memory.
+
+    Parameters
+    ----------
+    network : in evaluation mode, with float32 weights; it is not changed.
+    layers : what takes the place of its convolutions and fully connected layers.
+    leaves : modules that are not looked into.
+
+    Returns
+    -------
+    nn.Module
+        It agrees with `network` up to rounding. A network that cannot be traced, such as one
+        whose steps depend on its input, comes back as it is.
+    """
+    tracer = _Tracer(leaves)
+    try:
+        graph = tracer.trace(network)
+    # A model from elsewhere may fail to trace in any way; it then runs as it was written.
+    except Exception:
+        return network
+    rewritten = fx.GraphModule(tracer.root, graph)
+    _Rewriting(rewritten, layers).run()
+    rewritten.graph.eliminate_dead_code()
+    rewritten.delete_all_unused_submodules()
+    rewritten.recompile()
+    return rewritten
+
+
+class _Tracer(fx.Tracer):
+    def __init__(self, leaves: tuple[type[nn.Module], ...]) -> None:
+        super().__init__()
+        self._leaves = leaves
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, self._leaves) or super().is_leaf_module(m, module_qualified_name)
+
+    def path_of_module(self, mod: nn.Module) -> str:
+        try:
+            return super().path_of_module(mod)
+        except NameError:
+            # A slice of a Sequential is part of no network; the layers in it are.
+            if isinstance(mod, nn.Sequential):
+                return ""
+            raise
+
+
+class _Rewriting:
+    """One pass over a graph that replaces each convolution with itself and what follows."""
+
+    def __init__(self, module: fx.GraphModule, layers: Layers) -> None:
+        self._module, self._graph, self._layers = module, module.graph, layers
+        self._modules = dict(module.named_modules())
+        self._replaced: set[fx.Node] = set()
+
+    def run(self) -> None:
+        for number, node in enumerate(list(self._graph.nodes)):
+            convolution = self._convolution(node)
+            if convolution is not None:
+                self._replace_convolution(node, convolution, f"folded_{number}")
+                continue
+            linear = self._called(node)
+            if isinstance(linear, nn.Linear):
+                self._replace_linear(node, linear, f"folded_{number}")
+
+    def _replace_convolution(self, node: fx.Node, convolution: Convolution, name: str) -> None:
+        chain = [node]
+        x = self._without_padding(node, convolution)
+        norm = self._called(self._only_user(node))
+        if isinstance(norm, nn.BatchNorm2d) and norm.running_mean is not None:
+            convolution.fold(norm)
+            chain += node.users
+        arguments = [x]
+        addition = self._only_user(chain[-1])
+        if addition is not None and (other := self._addend(addition, chain[-1])) is not None:
+            arguments.append(other)
+            chain.append(addition)
+        activation = self._activation(self._only_user(chain[-1]))
+        if activation is not None:
+            chain += chain[-1].users
+        layer = self._layers.convolution(convolution, activation or ("none", []))
+        self._put(name, layer, arguments, chain)
+
+    def _replace_linear(self, node: fx.Node, linear: nn.Linear, name: str) -> None:
+        relu = self._activation(self._only_user(node)) == ("relu", [])
+        chain = [node, *node.users] if relu else [node]
+        self._put(name, self._layers.linear(linear, relu), [node.args[0]], chain)
+
+    def _put(self, name: str, layer: nn.Module, arguments: list[Any], chain: list[fx.Node]) -> None:
+        self._module.add_submodule(name, layer)
+        with self._graph.inserting_before(chain[-1]):
+            new = self._graph.call_module(name, tuple(arguments))
+        self._replaced.add(new)
+        chain[-1].replace_all_uses_with(new)
+        for node in reversed(chain):
+            self._graph.erase_node(node)
+
+    def _called(self, node: fx.Node | None) -> nn.Module | None:
+        if node is None or node.op != "call_module":
+            return None
+        return self._modules.get(str(node.target))
+
+    def _only_user(self, node: fx.Node) -> fx.Node | None:
+        return next(iter(node.users)) if len(node.users) == 1 else None
+
+    def _convolution(self, node: fx.Node) -> Convolution | None:
+        """Return the convolution that a node is, called as a module or as a function."""
+        module = self._called(node)
+        if type(module) is nn.Conv2d:
+            return Convolution.of(module)
+        if node.op != "call_function" or node.target is not F.conv2d:
+            return None
+        if node.kwargs or len(node.args) != 7:
+            return None
+        weight, bias = self._constant(node.args[1]), self._constant(node.args[2])
+        geometry: Sequence[Any] = node.args[3:6]
+        groups = node.args[6]
+        pairs = all(isinstance(pair, tuple | list) for pair in geometry)
+        if weight is None or (bias is None) != (node.args[2] is None) or not pairs:
+            return None
+        stride, padding, dilation = (list(pair) for pair in geometry)
+        bias = None if bias is None else bias.double()
+        return Convolution(weight.double(), bias, padding, stride, dilation, int(str(groups)))
+
+    def _without_padding(self, node: fx.Node, convolution: Convolution) -> Any:
+        """Return a convolution's input, less a layer of even zeros that it can add itself."""
+        x = node.args[0]
+        zeros = self._called(x) if isinstance(x, fx.Node) else None
+        if type(zeros) is nn.ZeroPad2d and isinstance(x, fx.Node) and len(x.users) == 1:
+            left, right, top, bottom = zeros.padding
+            if left == right and top == bottom:
+                rows, columns = convolution.padding
+                convolution.padding = [rows + top, columns + left]
+                return x.args[0]
+        return x
+
+    def _constant(self, node: Any) -> Tensor | None:
+        if not isinstance(node, fx.Node) or node.op != "get_attr":
+            return None
+        found: Any = self._module
+        for part in str(node.target).split("."):
+            found = getattr(found, part)
+        return found.detach() if isinstance(found, Tensor) else None
+
+    def _addend(self, addition: fx.Node, branch: fx.Node) -> fx.Node | None:
+        """Return what a node adds to a branch, if it may be overwritten with the sum.
+
+        It may if its memory is its own and nobody reads it later.
+        """
+        if addition.op != "call_function" or addition.target not in _ADDITIONS:
+            return None
+        if len(addition.args) != 2 or addition.kwargs:
+            return None
+        other = addition.args[1] if addition.args[0] is branch else addition.args[0]
+        if not isinstance(other, fx.Node) or other is branch:
+            return None
+        own = other in self._replaced or isinstance(
+            self._called(other), nn.MaxPool2d | nn.BatchNorm2d | nn.Conv2d
+        )
+        before: set[fx.Node] = set()
+        for node in self._graph.nodes:
+            if node is addition:
+                break
+            before.add(node)
+        unread = all(user is addition or user in before for user in other.users)
+        return other if own and unread and other in before else None
+
+    def _activation(self, node: fx.Node | None) -> Activation | None:
+        module = self._called(node)
+        if isinstance(module, nn.ReLU):
+            return "relu", []
+        if isinstance(module, nn.Hardtanh):
+            return "hardtanh", [module.min_val, module.max_val]
+        if node is not None and node.op == "call_function" and node.target in (F.relu, torch.relu):
+            return "relu", []
+        return None

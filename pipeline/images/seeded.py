@@ -1,0 +1,52 @@
+"""Random weights from a seed, of a size that keeps activations sane through any depth."""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+# Scale of the last batch norm of every residual branch: without it fifty branches would double
+# the variance fifty times.
+_RESIDUAL_SCALE = 0.2
+
+
+def seeded_state(net: nn.Module, seed: int, residual_norms: str) -> dict[str, Tensor]:
+    """Return a state dict of random weights.
+
+    Weights are normal with variance 2 / fan-in (He et al. 2015); batch norms have varied
+    scales, offsets and statistics so that folding them wrongly shows. numpy's PCG64 draws
+    them, so that a seed means the same weights on every machine.
+
+    Parameters
+    ----------
+    net : a network, on any device; only names, shapes and constant buffers are read.
+    seed : of the generator.
+    residual_norms : name ending of the batch norms that close residual branches, or "".
+    """
+    rng = np.random.default_rng(seed)
+
+    def normal(shape: torch.Size, scale: float, around: float = 0.0) -> Tensor:
+        values = rng.standard_normal(tuple(shape), dtype=np.float32)
+        return torch.from_numpy(values * np.float32(scale) + np.float32(around))
+
+    state: dict[str, Tensor] = {}
+    for name, module in net.named_modules():
+        if isinstance(module, nn.BatchNorm2d):
+            shape = module.running_mean.shape  # type: ignore[union-attr]
+            closes = bool(residual_norms) and name.endswith(residual_norms)
+            state[f"{name}.weight"] = normal(shape, 0.1, 1.0) * (_RESIDUAL_SCALE if closes else 1)
+            state[f"{name}.bias"] = normal(shape, 0.1)
+            state[f"{name}.running_mean"] = normal(shape, 0.1)
+            state[f"{name}.running_var"] = normal(shape, 0.1, 1.0).abs()
+            state[f"{name}.num_batches_tracked"] = torch.zeros((), dtype=torch.long)
+        elif isinstance(module, nn.Conv2d | nn.Linear):
+            shape = module.weight.shape
+            fan_in = shape[1:].numel()
+            state[f"{name}.weight"] = normal(shape, (2.0 / fan_in) ** 0.5)
+            if module.bias is not None:
+                state[f"{name}.bias"] = normal(module.bias.shape, 0.1)
+    # What timm's models have besides: scales of other norms, embeddings, tokens.
+    for key, value in net.named_parameters():
+        if key not in state:
+            is_scale = value.ndim == 1 and key.endswith("weight")
+            state[key] = normal(value.shape, 0.1, 1.0 if is_scale else 0.0)
+    return state | {k: v.clone() for k, v in net.state_dict().items() if k not in state}

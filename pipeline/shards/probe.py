@@ -1,0 +1,74 @@
+"""Whether HDF5 survives a file: damaged metadata can hang or crash the library itself.
+
+One altered byte in an HDF5 2.0 global heap is enough for an endless loop in C, which no
+exception ends. So a file that is not known to be sound is first opened in a process of its own.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from pipeline.shards.file import ShardFile
+from pipeline.shards.format import DamagedShard
+
+SECONDS = 60.0
+# A time that any disk keeps to, so that only an endless loop is taken for one.
+_BYTES_PER_SECOND = 5e6
+
+
+def breaking(paths: Sequence[Path], features: bool) -> dict[Path, str]:
+    """Return the files that hang or crash HDF5, and what each one does.
+
+    Files that are merely refused, like any other damaged file, are not among them.
+
+    Parameters
+    ----------
+    paths : HDF5 files that are there.
+    features : read all features too, not just the rest.
+    """
+    if not paths:
+        return {}
+    fault = _open_apart(paths, features)
+    if fault is None:
+        return {}
+    if len(paths) == 1:
+        return {paths[0]: fault}
+    return {path: text for one in paths for path, text in breaking([one], features).items()}
+
+
+def _open_apart(paths: Sequence[Path], features: bool) -> str | None:
+    seconds = SECONDS
+    if features:
+        seconds += sum(path.stat().st_size for path in paths) / _BYTES_PER_SECOND
+    command = [sys.executable, "-m", __name__, *(str(path.absolute()) for path in paths)]
+    root = str(Path(__file__).resolve().parents[2])
+    try:
+        ended = subprocess.run(
+            command + ["features"] * features,
+            env=os.environ | {"PYTHONPATH": root},
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"damaged: HDF5 did not come to an end within {seconds:.0f} s of opening it"
+    if ended.returncode < 0:
+        return f"damaged: HDF5 crashed on opening it (signal {-ended.returncode})"
+    return None
+
+
+def _main() -> None:
+    features = sys.argv[-1] == "features"
+    for path in sys.argv[1 : len(sys.argv) - features]:
+        with suppress(DamagedShard):
+            shard = ShardFile(Path(path))
+            for rows in shard.spans() if features else ():
+                with suppress(DamagedShard):
+                    shard.stored(rows)
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,195 @@
+"""The fast engine against the reference: folding, fusing, and the sharing of ten crops."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pipeline.images.geometry import crop_offsets, cut_crops
+from pipeline.images.network import FeatureNetwork
+from pipeline.images.onednn import OneDnnLayers
+from pipeline.images.rewriting import Layers, PlainConvolution, PlainLayers, rewrite
+from pipeline.images.ten_crops import SharedTenCrops, share_ten_crops, shared_steps, steps_of
+from pipeline.images.weights import load_weights, seeded_state
+from pipeline.recipes import Crop, resolve_recipe
+from tests.images.odd_files import photo
+
+
+class Block(nn.Module):
+    """A residual block with a choice of how its sum is written and what follows it."""
+
+    def __init__(self, channels: int, stride: int, groups: int, last: nn.Module) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, stride, 1, groups=groups, bias=False)
+        self.norm1, self.relu = nn.BatchNorm2d(channels), nn.ReLU6()
+        self.second = nn.Conv2d(channels, channels, 1)
+        self.norm2 = nn.BatchNorm2d(channels, affine=False)
+        self.shortcut = (
+            nn.Sequential(nn.Conv2d(channels, channels, 1, stride), nn.BatchNorm2d(channels))
+            if stride > 1
+            else nn.Identity()
+        )
+        self.last = last
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return last(branch + shortcut)."""
+        y = self.norm2(self.second(self.relu(self.norm1(self.first(x)))))
+        y += self.shortcut(x)
+        return self.last(y)
+
+
+class Net(nn.Module):
+    """Blocks, a value that is read twice, even and uneven padding, and a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.ZeroPad2d(1), nn.Conv2d(3, 8, 3), nn.ReLU())
+        self.blocks = nn.Sequential(
+            Block(8, 1, 1, nn.ReLU()), Block(8, 2, 4, nn.Identity()), Block(8, 1, 8, nn.ReLU())
+        )
+        self.uneven = nn.Sequential(nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(8, 8, 3, 2))
+        self.again = nn.Conv2d(8, 8, 1)
+        self.dense = nn.Sequential(nn.Linear(8, 5), nn.ReLU(), nn.Dropout(), nn.Linear(5, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return rows."""
+        x = self.uneven(self.blocks(self.stem(x)))
+        x = torch.add(self.again(x), x) * torch.sigmoid(x)
+        return self.dense[:3](x.mean((2, 3)))
+
+
+class Undecided(nn.Module):
+    """A network whose steps depend on its input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x or -x."""
+        return x if x.sum() > 0 else -x
+
+
+def seeded(net: nn.Module) -> nn.Module:
+    """Give a network varied weights and statistics."""
+    net.load_state_dict(seeded_state(net, 0, ""), strict=False)
+    return net.eval()
+
+
+@pytest.mark.parametrize("size", [7, 16])
+@pytest.mark.parametrize("batch", [1, 3])
+@torch.inference_mode()
+def test_a_rewritten_network_computes_the_same(size: int, batch: int) -> None:
+    net = seeded(Net())
+    x = torch.randn(batch, 3, size, size, generator=torch.Generator().manual_seed(0))
+    expected = net(x)
+    folded = rewrite(net, PlainLayers())
+    assert not any(isinstance(m, nn.BatchNorm2d) for m in folded.modules())
+    assert sum(isinstance(m, PlainConvolution) for m in folded.modules()) == 10
+    torch.testing.assert_close(folded.double()(x.double()), net.double()(x.double()))
+    net.float()
+    fused = rewrite(net, OneDnnLayers(torch.float32))
+    x = x.contiguous(memory_format=torch.channels_last)
+    for _ in range(2):
+        torch.testing.assert_close(fused(x), expected, rtol=1e-5, atol=1e-6)
+    assert torch.equal(net(x.contiguous()), expected), "the given network is not changed"
+
+
+def test_what_cannot_be_traced_runs_as_it_is() -> None:
+    net = Undecided()
+    assert rewrite(net, PlainLayers()) is net
+
+
+def stack(poolings: int, seed: int = 0) -> nn.Sequential:
+    """Return a small stack of VGG's kind."""
+    layers: list[nn.Module] = []
+    channels = 3
+    for block in range(poolings):
+        for _ in range(1 + block % 2):
+            layers += [nn.Conv2d(channels, 5 + block, 3, padding=1), nn.ReLU(inplace=True)]
+            channels = 5 + block
+        layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize(
+    ("canvas", "size"), [(64, 48), (64, 56), (40, 32), (48, 16), (34, 32), (33, 32), (32, 32)]
+)
+@pytest.mark.parametrize("poolings", [1, 3])
+@torch.inference_mode()
+def test_shared_ten_crops_are_ten_crops(canvas: int, size: int, poolings: int) -> None:
+    plain = seeded(stack(poolings)).double()
+    offsets = crop_offsets(canvas, canvas, Crop("ten", size))
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (2, canvas, canvas, 3), dtype=np.uint8)
+    canvases = torch.from_numpy(pixels).double().permute(0, 3, 1, 2)
+    cut = torch.from_numpy(np.concatenate([cut_crops(one, Crop("ten", size)) for one in pixels]))
+    expected = plain(cut.double().permute(0, 3, 1, 2))
+    shared = share_ten_crops(plain, offsets, canvas, size, PlainLayers())
+    if shared is None:
+        assert (canvas - size) % 4 or canvas - size == 0 or size == 16
+        return
+    torch.testing.assert_close(shared.double()(canvases), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_geometry_decides_what_is_shared() -> None:
+    vgg = seeded_free_vgg()
+    steps = steps_of(vgg)
+    assert len(steps) == 21
+
+    def poolings(canvas: int, size: int) -> int:
+        count = shared_steps(steps, crop_offsets(canvas, canvas, Crop("ten", size)), canvas, size)
+        return sum(step.convolution is None for step in steps[:count])
+
+    assert poolings(256, 224) == 4
+    assert [poolings(size + 32, size) for size in (224, 225)] == [4, 0]
+    assert [poolings(224 + margin, 224) for margin in (4, 8, 16)] == [1, 2, 3]
+    assert [poolings(canvas, 224) for canvas in (224, 255)] == [4, 0]
+    assert steps_of(nn.Conv2d(3, 3, 3)) == [] == steps_of(nn.Sequential(nn.MaxPool2d(2)))
+
+
+def seeded_free_vgg() -> nn.Module:
+    """Return VGG-19's stack without any memory for its weights."""
+    import torchvision
+
+    with torch.device("meta"):
+        features: nn.Module = torchvision.models.vgg19().features
+    return features
+
+
+@pytest.mark.parametrize("name", ["resnet152-grid", "vgg19-fc7-10crop", "efficientnet-lite0-pool"])
+def test_both_engines_agree_on_a_picture(name: str) -> None:
+    """Ten crops, shared and one by one: below 1e-6; a deep network gathers a little more."""
+    recipe = resolve_recipe(name)
+    state = load_weights(recipe, "random:0").state
+    canvas = np.asarray(photo(3, 256, 256).resize((recipe.resize.size,) * 2))
+    rows = {}
+    for engine in ("reference", "fast"):
+        network = FeatureNetwork(recipe, state, engine=engine)
+        assert network.shares_crops == (name == "vgg19-fc7-10crop" and engine == "fast")
+        rows[engine] = network(torch.from_numpy(cut_crops(canvas, network.window)[None]))
+    reference, fast = rows["reference"], rows["fast"]
+    assert reference.shape == (1, *recipe.shape)
+    limit = 1e-6 if network.shares_crops else 5e-6
+    assert float((fast - reference).norm() / reference.norm()) < limit
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_narrow_arithmetic_stays_near(precision: str) -> None:
+    recipe = resolve_recipe("efficientnet-lite0-pool")
+    state = load_weights(recipe).state
+    canvas = torch.from_numpy(np.array(photo(3, 224, 224))[None, None])
+    exact = FeatureNetwork(recipe, state)(canvas)
+    narrow = FeatureNetwork(resolve_recipe(recipe.name, precision), state)(canvas)
+    difference = float((narrow - exact).norm() / exact.norm())
+    assert 1e-5 < difference < 0.05
+
+
+def test_layers_of_every_engine_take_other_padding() -> None:
+    engines: list[Layers] = [PlainLayers(), OneDnnLayers(torch.float32)]
+    x = torch.randn(1, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+    found = []
+    for layers in engines:
+        shared = share_ten_crops(
+            seeded(stack(1)), crop_offsets(32, 32, Crop("ten", 24)), 32, 24, layers
+        )
+        assert isinstance(shared, SharedTenCrops)
+        with torch.inference_mode():
+            found.append(shared.float()(x))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
