@@ -1,13 +1,20 @@
-"""oneDNN's fused layers for CPUs: weights in its own layout, activations channels-last.
+"""The fast layers for CPUs: oneDNN's fused convolutions, and Winograd's where they pay.
 
-What follows a convolution is done while its results are still in registers. On one thread this
-comes to about nine tenths of what the processor's arithmetic units can do.
+Activations are channels-last, weights in oneDNN's own layout, and what follows a convolution is
+done while its results are still in registers. On one thread this comes to about nine tenths of
+what the processor's arithmetic units can do, so that only fewer multiplications are faster.
 """
 
 import torch
 from torch import Tensor, nn
 
 from pipeline.images.rewriting import Activation, Convolution
+from pipeline.images.winograd import WinogradConvolution, applicable
+
+# From this many channels on, input and output, Winograd's transforms cost less than they save.
+_WINOGRAD_CHANNELS = 128
+# What a multiplication of a direct convolution then costs: measured at 256 and 512 channels.
+_WINOGRAD_COST = 0.55
 
 
 class OneDnnConvolution(nn.Module):
@@ -56,6 +63,24 @@ class OneDnnConvolution(nn.Module):
         )
 
 
+class WholeOrPart(nn.Module):
+    """A convolution by Winograd's algorithm for whole maps, and directly with other padding."""
+
+    def __init__(self, convolution: Convolution, activation: Activation) -> None:
+        super().__init__()
+        self.whole = WinogradConvolution(convolution, activation)
+        self.part = OneDnnConvolution(convolution, activation, torch.float32)
+
+    def forward(
+        self, x: Tensor, other: Tensor | None = None, padding: list[int] | None = None
+    ) -> Tensor:
+        """Return activation(convolution(x) [+ other]); see `OneDnnConvolution`."""
+        if other is None and padding is None:
+            found: Tensor = self.whole(x)
+            return found
+        return self.part(x, other, padding)
+
+
 class OneDnnLinear(nn.Module):
     """A fully connected layer with an optional ReLU; only the packed weights are kept."""
 
@@ -88,8 +113,17 @@ class OneDnnLayers:
         return dtype == torch.float32
 
     def convolution(self, convolution: Convolution, activation: Activation) -> nn.Module:
-        """Return a `OneDnnConvolution`."""
+        """Return a `OneDnnConvolution`, or a `WholeOrPart` where that is faster."""
+        if self.whole_map_cost(convolution) < 1:
+            return WholeOrPart(convolution, activation)
         return OneDnnConvolution(convolution, activation, self._dtype)
+
+    def whole_map_cost(self, convolution: Convolution) -> float:
+        """Return what a multiplication costs over a whole map, relative to a strip of it."""
+        many = min(convolution.weight.shape[:2]) >= _WINOGRAD_CHANNELS
+        if self._dtype == torch.float32 and many and applicable(convolution):
+            return _WINOGRAD_COST
+        return 1.0
 
     def linear(self, linear: nn.Linear, relu: bool) -> nn.Module:
         """Return a `OneDnnLinear`."""

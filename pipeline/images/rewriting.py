@@ -68,6 +68,10 @@ class Layers(Protocol):
         """Return a module of x, a tensor to add that may be overwritten, and other padding."""
         ...
 
+    def whole_map_cost(self, convolution: Convolution) -> float:
+        """Return what a multiplication costs over a whole map, relative to a strip of it."""
+        ...
+
     def linear(self, linear: nn.Linear, relu: bool) -> nn.Module:
         """Return a module of rows."""
         ...
@@ -114,6 +118,10 @@ class PlainLayers:
     def convolution(self, convolution: Convolution, activation: Activation) -> nn.Module:
         """Return a `PlainConvolution`."""
         return PlainConvolution(convolution, activation)
+
+    def whole_map_cost(self, convolution: Convolution) -> float:
+        """Return 1: the same arithmetic everywhere."""
+        return 1.0
 
     def linear(self, linear: nn.Linear, relu: bool) -> nn.Module:
         """Return the layer as it is."""

@@ -58,7 +58,7 @@ def share_ten_crops(
         enough to save multiplications.
     """
     steps = steps_of(stack)
-    if not (count := shared_steps(steps, offsets, canvas, size)):
+    if not (count := shared_steps(steps, offsets, canvas, size, layers)):
         return None
     rest = list(stack.children())[sum(step.layers for step in steps[:count]) :]
     return SharedTenCrops(
@@ -86,15 +86,17 @@ def steps_of(stack: nn.Module) -> list[Step]:
     return steps
 
 
-def shared_steps(steps: Sequence[Step], offsets: Sequence[Offset], canvas: int, size: int) -> int:
+def shared_steps(
+    steps: Sequence[Step], offsets: Sequence[Offset], canvas: int, size: int, layers: Layers
+) -> int:
     """Return after how many steps the crops are best put together; 0 if sharing never pays.
 
-    It is the number, just after a maximum, with the fewest multiplications among those up to
+    It is the number, just after a maximum, with the cheapest multiplications among those up to
     which every window lies on the pooling grid.
     """
     grid, ring = 1, 0
-    shared = plain = 0
-    best, saved = 0, 0
+    shared = plain = 0.0
+    best, saved = 0, 0.0
     for number, step in enumerate(steps, start=1):
         if step.convolution is None:
             ring = -(-ring // 2)
@@ -109,9 +111,10 @@ def shared_steps(steps: Sequence[Step], offsets: Sequence[Offset], canvas: int, 
         if 2 * ring > side:
             break
         cost = step.convolution.in_channels * step.convolution.out_channels
+        whole = cost * layers.whole_map_cost(_convolution(step.convolution))
         strips = sum(sum(_inner_sides(top, left, canvas, size)) for top, left in offsets)
-        shared += cost * ((canvas // grid) ** 2 + strips * ring * side)
-        plain += cost * len(offsets) * side**2
+        shared += whole * (canvas // grid) ** 2 + cost * strips * ring * side
+        plain += whole * len(offsets) * side**2
     return best
 
 
@@ -140,9 +143,13 @@ def _is_pooling(layer: nn.Module) -> bool:
 def _layer(step: Step, layers: Layers) -> nn.Module:
     if step.convolution is None:
         return nn.MaxPool2d(2)
-    convolution = Convolution.of(step.convolution)
+    return layers.convolution(_convolution(step.convolution), ("relu", []))
+
+
+def _convolution(module: nn.Conv2d) -> Convolution:
+    convolution = Convolution.of(module)
     assert convolution is not None, "steps_of lets no other padding pass"
-    return layers.convolution(convolution, ("relu", []))
+    return convolution
 
 
 class _Window:

@@ -8,9 +8,16 @@ from torch import Tensor, nn
 from pipeline.images.geometry import crop_offsets, cut_crops
 from pipeline.images.network import FeatureNetwork
 from pipeline.images.onednn import OneDnnLayers
-from pipeline.images.rewriting import Layers, PlainConvolution, PlainLayers, rewrite
+from pipeline.images.rewriting import (
+    Convolution,
+    Layers,
+    PlainConvolution,
+    PlainLayers,
+    rewrite,
+)
 from pipeline.images.ten_crops import SharedTenCrops, share_ten_crops, shared_steps, steps_of
 from pipeline.images.weights import load_weights, seeded_state
+from pipeline.images.winograd import WinogradConvolution, applicable, toom_cook
 from pipeline.recipes import Crop, resolve_recipe
 from tests.images.odd_files import photo
 
@@ -134,7 +141,8 @@ def test_the_geometry_decides_what_is_shared() -> None:
     assert len(steps) == 21
 
     def poolings(canvas: int, size: int) -> int:
-        count = shared_steps(steps, crop_offsets(canvas, canvas, Crop("ten", size)), canvas, size)
+        offsets = crop_offsets(canvas, canvas, Crop("ten", size))
+        count = shared_steps(steps, offsets, canvas, size, PlainLayers())
         return sum(step.convolution is None for step in steps[:count])
 
     assert poolings(256, 224) == 4
@@ -179,6 +187,29 @@ def test_narrow_arithmetic_stays_near(precision: str) -> None:
     narrow = FeatureNetwork(resolve_recipe(recipe.name, precision), state)(canvas)
     difference = float((narrow - exact).norm() / exact.norm())
     assert 1e-5 < difference < 0.05
+
+
+@pytest.mark.parametrize("shape", [(1, 5, 1, 1), (3, 4, 7, 10), (2, 6, 16, 13)])
+@pytest.mark.parametrize("activation", ["none", "relu", "hardtanh"])
+@torch.inference_mode()
+def test_winograds_algorithm_is_a_convolution(shape: tuple[int, ...], activation: str) -> None:
+    module = nn.Conv2d(shape[1], 7, 3, padding=1, bias=activation != "none")
+    seeded(module).double()
+    convolution = Convolution.of(module)
+    assert convolution is not None
+    assert applicable(convolution)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x = x.contiguous(memory_format=torch.channels_last)
+    limits = {"none": (-1e9, 1e9), "relu": (0.0, 1e9), "hardtanh": (-0.5, 0.5)}[activation]
+    expected = module(x).clamp(*limits)
+    winograd = WinogradConvolution(
+        convolution, (activation, list(limits) if activation == "hardtanh" else [])
+    )
+    assert float((winograd(x.float()) - expected).norm() / expected.norm()) < 3e-6
+    output, kernel, tile = toom_cook()
+    signal, taps = np.arange(6.0) ** 2 - 3, np.array([2.0, -5.0, 0.5])
+    found = output @ ((kernel @ taps) * (tile @ signal))
+    np.testing.assert_allclose(found, np.correlate(signal, taps, "valid"), rtol=1e-12)
 
 
 def test_layers_of_every_engine_take_other_padding() -> None:
