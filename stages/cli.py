@@ -11,6 +11,7 @@ from stages.params import extract_defaults
 COMMANDS = {
     "prepare": "Read or draw captioned images into a dataset.",
     "extract": "Turn images into feature shards.",
+    "vectors": "Store or train word vectors for a dataset's words.",
     "text": "Turn captions into feature shards.",
     "train": "Fit an experiment's head on the training split.",
     "embed": "Embed a split with a trained head.",

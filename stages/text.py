@@ -7,8 +7,8 @@ import click
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.shards.build import ShardBuild
-from pipeline.text.encoders import MeanVectors
 from pipeline.text.features import caption_header, changed_rows, encode_captions
+from pipeline.text.means import MeanVectors
 from pipeline.text.tokens import tokenize
 from pipeline.text.vectors import load_vectors
 from stages.console import log_done, log_settings, progress_of
@@ -54,15 +54,13 @@ def text(
         for entry in entries
         for one, caption in zip(entry.caption_ids, entry.captions, strict=True)
     }
-    words_of = {one: tokenize(caption) for one, caption in text_of.items()}
-    known = {word for words in words_of.values() for word in words}
-    mean = MeanVectors(load_vectors(vectors, known))
-    header = caption_header(mean, mean.vectors, manifest.name)
+    wanted = {word for caption in text_of.values() for word in tokenize(caption)}
+    mean = MeanVectors(load_vectors(vectors, wanted))
+    header = caption_header(mean, manifest.name)
     started = time.monotonic()
-    inputs = list(words_of.values())
+    inputs = list(text_of.values())
     with ShardBuild(out, header, list(text_of), rows_per_shard, inputs=inputs) as build:
         texts = [text_of[one] for one in build.ids]
-        tokens = [words_of[one] for one in build.ids]
         for found in build.damaged:
             log_done(f"will be made again: {found}")
         for folder in build.other_work():
@@ -71,9 +69,9 @@ def text(
             log_done(f"{len(changed)} captions have changed; their rows are made again")
         build.redo(changed)
         with progress_of(mean.name, "caption") as progress:
-            index = encode_captions(build, mean, texts, tokens, progress)
+            index = encode_captions(build, mean, texts, progress)
         ids = build.ids
-    report = mean.report(tokens)
+    report = mean.report(texts)
     log_done(report.text())
     for position in report.unknown_captions[:5]:
         log_done(f"no known word: {ids[position]}")

@@ -9,25 +9,24 @@ from pipeline.shards.build import ShardBuild
 from pipeline.shards.format import FeatureHeader, RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.software import created_by
-from pipeline.text.encoders import Caption, CaptionEncoder
-from pipeline.text.vectors import WordVectors
+from pipeline.text.encoders import CaptionEncoder
 
 _ROWS_AT_ONCE = 8192
 
 
-def caption_header(encoder: CaptionEncoder, vectors: WordVectors, dataset: str) -> FeatureHeader:
+def caption_header(encoder: CaptionEncoder, dataset: str) -> FeatureHeader:
     """Return what the shards of these caption features will say of themselves.
 
     Parameters
     ----------
     encoder : its recipe is carried along.
-    vectors : the word vectors that the encoder was made from, which are its weights.
     dataset : name of the dataset.
     """
+    weights, weights_sha256 = encoder.weights
     return FeatureHeader(
         recipe=encoder.recipe(),
-        weights=vectors.name,
-        weights_sha256=vectors.sha256,
+        weights=weights,
+        weights_sha256=weights_sha256,
         axes="row, dimension",
         dataset=dataset,
         row_shape=(encoder.dim,),
@@ -54,7 +53,6 @@ def encode_captions(
     build: ShardBuild,
     encoder: CaptionEncoder,
     texts: Sequence[str],
-    captions: Sequence[Caption],
     progress: Callable[[int, int, int], None] = lambda done, total, failed: None,
 ) -> FeatureIndex:
     """Encode the pending rows of a caption feature set and publish it.
@@ -62,16 +60,15 @@ def encode_captions(
     Parameters
     ----------
     build : an entered `ShardBuild` with one row a caption.
-    texts : all captions as they stand in the dataset, in row order.
-    captions : the same as words.
+    texts : all captions, in row order.
     progress : called with rows done, rows in all, and 0.
     """
-    progress(build.rows_done, len(captions), 0)
+    progress(build.rows_done, len(texts), 0)
     for span in build.pending():
         for rows in span.batches(_ROWS_AT_ONCE):
-            features = encoder.encode(captions[rows.start : rows.stop])
+            features = encoder.encode(texts[rows.start : rows.stop])
             status = np.zeros(len(rows), np.uint8)
             source = text_crc32(texts[rows.start : rows.stop])
             build.append(rows.start, RowBlock(features, status, ("",) * len(rows), source))
-            progress(rows.stop, len(captions), 0)
+            progress(rows.stop, len(texts), 0)
     return build.publish()

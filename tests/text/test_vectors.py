@@ -78,6 +78,31 @@ def test_glove_words_may_have_spaces(tmp_path: Path) -> None:
     assert nothing.matrix.shape == (0, 2)
 
 
+@pytest.mark.parametrize("suffix", [".txt", ".vec"])
+@pytest.mark.parametrize("line_end", ["\n", " \n", " \r\n"])
+def test_text_with_a_header_agrees_with_gensim(
+    tmp_path: Path, vectors: KeyedVectors, suffix: str, line_end: str
+) -> None:
+    path = tmp_path / f"tiny{suffix}"
+    vectors.save_word2vec_format(str(path), binary=False)
+    header, rows = path.read_text().split("\n", 1)
+    # word2vec and fastText end each row with a space.
+    path.write_text(f"{header}\n{rows.replace(chr(10), line_end)}", newline="")
+    oracle = KeyedVectors.load_word2vec_format(str(path), binary=False)
+    ours = load_vectors(str(path))
+    assert list(ours.words) == oracle.index_to_key == WORDS
+    assert np.array_equal(ours.matrix, oracle.vectors)
+    some = load_vectors(str(path), {"犬", "dog", "6"})
+    assert some.words == ("dog", "犬")
+    assert np.array_equal(some.matrix, oracle[["dog", "犬"]])
+
+
+def test_words_with_spaces_under_a_header(tmp_path: Path) -> None:
+    source = text_file(tmp_path, "3 2\n. . . 3 4 \n12 1 2 \nto me 5 6 \n")
+    assert load_vectors(source).words == (". . .", "12", "to me")
+    assert load_vectors(source, {"to me", "."}).matrix.tolist() == [[5, 6]]
+
+
 def test_equal_repeats_count_once(tmp_path: Path) -> None:
     source = text_file(tmp_path, "a 1 2\nb 3 4\na 1 2.0")
     assert load_vectors(source).words == ("a", "b")
@@ -95,7 +120,13 @@ def test_equal_repeats_count_once(tmp_path: Path) -> None:
         (b"a 1 2\nb\xff 3 4\n", "line 2: the word .* is not UTF-8"),
         (b"a 1 2\nb 3 4\n. \xff 3 4\n", "line 3: the word .* is not UTF-8"),
         ("a 1 2\nb 3 4\na 1 3\n", "'a' has two different vectors, on line 1 and on line 3"),
-        ("400000 50\na 1 2\n", "line 1: .*header"),
+        ("400000 50\na 1 2\n", "line 2: 2 numbers found, 50 expected"),
+        ("2 2\na 1 2\n", "has 1 words, its header on line 1 says 2"),
+        ("1 2\na 1 2\nb 3 4\n", "has 2 words, its header on line 1 says 1"),
+        ("2 2\na 1 2 \nb 3 4 5 \n", "line 3: more than 2 numbers"),
+        ("2 2\na 1 2 \nb x 4 \n", "line 3: number 1 of 2 is b'x'"),
+        ("0 2\n", "line 1: found the header '0 2'"),
+        ("2 0\n", "line 1: found the header '2 0'"),
         ("word\n", "line 1: found 0 spaces"),
         ("", "line 1: found 0 spaces"),
     ],
@@ -152,7 +183,7 @@ def test_absurd_vocabulary_size_allocates_nothing(tmp_path: Path) -> None:
 
 
 def test_unknown_and_missing_sources() -> None:
-    with pytest.raises(VectorsError, match=r"glove-6b-50d.*\.txt.*\.bin"):
+    with pytest.raises(VectorsError, match=r"glove-6b-50d.*\.txt.*\.vec.*\.bin.*\.safetensors"):
         load_vectors("glove-7b")
     with pytest.raises(VectorsError, match=r"nowhere\.txt: no such file"):
         load_vectors("nowhere.txt")

@@ -5,8 +5,9 @@ import numpy.typing as npt
 import pytest
 
 from pipeline.canonical import canonical_json
-from pipeline.text import encoders
-from pipeline.text.encoders import CaptionEncoder, MeanVectors
+from pipeline.text import means
+from pipeline.text.encoders import CaptionEncoder
+from pipeline.text.means import MeanVectors
 from pipeline.text.tokens import tokenize
 from pipeline.text.vectors import WordVectors
 
@@ -39,7 +40,7 @@ def captions(number: int) -> list[str]:
 def test_equals_a_plain_loop_whatever_the_chunk(
     encoder: MeanVectors, number: int, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoders, "_CHUNK", chunk)
+    monkeypatch.setattr(means, "_CHUNK", chunk)
     texts = captions(number)
     rows = encoder.encode(texts)
     assert rows.dtype == np.float32
@@ -57,7 +58,7 @@ def test_a_row_does_not_depend_on_its_company(encoder: MeanVectors) -> None:
 
 def test_unknown_words_do_not_count_and_repeats_do(encoder: MeanVectors) -> None:
     a, b = encoder.vectors.matrix[:2].astype(np.float64)
-    rows = encoder.encode(["a unheard, A b", "unheard", ["a"], []])
+    rows = encoder.encode(["a unheard, A b", "unheard", "a", ""])
     assert np.array_equal(rows[0], ((a + a + b) / 3).astype(np.float32))
     assert not rows[1].any()
     assert np.array_equal(rows[2], a.astype(np.float32))
@@ -92,6 +93,7 @@ def test_report_of_nothing(encoder: MeanVectors) -> None:
 def test_recipe_is_json_and_names_everything(encoder: MeanVectors) -> None:
     shared: CaptionEncoder = encoder
     assert shared.name == "mean-toy"
+    assert shared.weights == ("toy", "0" * 64)
     recipe = shared.recipe()
     assert canonical_json(recipe)
     assert set(recipe) == {"name", "encoder", "tokenizer", "vectors", "oov", "dim"}

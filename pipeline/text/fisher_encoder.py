@@ -1,0 +1,155 @@
+"""Captions as Fisher vectors of one or several codebooks, side by side."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.canonical import sha256_of_json
+from pipeline.text.codebook import Codebook, CodebookError
+from pipeline.text.encoders import VocabularyReport, report_on
+from pipeline.text.fisher import WordGradients, power_and_l2, word_gradients
+from pipeline.text.policies import TokenPolicy
+from pipeline.text.vectors import WordVectors
+
+_CHUNK = 1024  # captions at once, which bounds what lies in memory beside the rows asked for
+
+
+@dataclass(frozen=True, eq=False)
+class FisherEncoder:
+    """The Fisher vector of a caption's words under each of some mixtures.
+
+    Klein et al. 2015: words at norm 1, whitened, at norm 1 again (times 10 for mixtures with
+    Laplacians), the Fisher vector, the signed square root of every number, the whole at Euclidean
+    norm 1. With several codebooks each one's vector is brought to norm 1 by itself and they are
+    put side by side, in the order given (their "GMM+HGLMM"). Tokens without a word vector are
+    ignored, also in the number of words T; a caption without a known token gets zeros.
+
+    What a word adds is computed once for every word of `vectors` when the first caption is
+    encoded, so load vectors for the words that captions have, not all: see `table_bytes`.
+
+    Attributes
+    ----------
+    codebooks : fitted to these word vectors.
+    vectors : the word vectors.
+    policy : how captions become words.
+
+    Raises
+    ------
+    CodebookError
+        No codebook, or one that was fitted to other word vectors.
+    """
+
+    codebooks: tuple[Codebook, ...]
+    vectors: WordVectors
+    policy: TokenPolicy
+
+    def __post_init__(self) -> None:
+        if not self.codebooks:
+            raise CodebookError("a Fisher vector needs a codebook, none was given; fit one")
+        for codebook in self.codebooks:
+            facts = codebook.facts
+            if facts.vectors_sha256 != self.vectors.sha256:
+                raise CodebookError(
+                    f"the {facts.kind} codebook was fitted to the word vectors {facts.vectors!r} "
+                    f"(SHA-256 {facts.vectors_sha256}), but {self.vectors.name!r} (SHA-256 "
+                    f"{self.vectors.sha256}) are given; give those, or fit a codebook to these"
+                )
+
+    @property
+    def name(self) -> str:
+        """`fv-<kind>-<vectors>`, such as "fv-gmm-hglmm-glove-6b-50d" for two codebooks."""
+        kinds = [codebook.facts.kind for codebook in self.codebooks]
+        return "-".join(("fv", *kinds, self.vectors.name))
+
+    @property
+    def dim(self) -> int:
+        """Length of each row: the sum of 2 K D over the codebooks."""
+        return sum(_dim(codebook) for codebook in self.codebooks)
+
+    @property
+    def weights(self) -> tuple[str, str]:
+        """The word vectors and the codebooks."""
+        kinds = "+".join(codebook.facts.kind for codebook in self.codebooks)
+        return f"{self.vectors.name}, {kinds}", self._sha256
+
+    @property
+    def table_bytes(self) -> int:
+        """How much memory what the words add can take at most, in bytes."""
+        return 4 * len(self.vectors.words) * self.dim
+
+    def recipe(self) -> dict[str, Any]:
+        """Return what makes the rows."""
+        return {
+            "name": self.name,
+            "encoder": "fisher vector",
+            "tokens": self.policy.to_json(),
+            "vectors": self.vectors.name,
+            "codebooks": [_account(codebook) for codebook in self.codebooks],
+            "normalisation": "signed square root, then norm 1, for each codebook",
+            "oov": "ignored, also in the number of words; zero vector if no token is known",
+            "dim": self.dim,
+        }
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Encode captions.
+
+        Returns
+        -------
+        (texts, dim) float32
+            Of norm 1 for each codebook, or 0. A caption's row is the same in any company.
+        """
+        rows = np.empty((len(texts), self.dim), dtype=np.float32)
+        for start in range(0, len(texts), _CHUNK):
+            self._encode_into(rows[start : start + _CHUNK], texts[start : start + _CHUNK])
+        return rows
+
+    def report(self, texts: Sequence[str]) -> VocabularyReport:
+        """Count which words have no vector."""
+        return report_on([self.policy.tokenize(text) for text in texts], self.vectors.index)
+
+    def _encode_into(self, rows: npt.NDArray[np.float32], texts: Sequence[str]) -> None:
+        index, tokenize = self.vectors.index, self.policy.tokenize
+        found = [[index[t] for t in tokenize(text) if t in index] for text in texts]
+        lengths = np.array([len(f) for f in found], dtype=np.int64)
+        words = np.array([word for f in found for word in f], dtype=np.int64)
+        column = 0
+        for gradients in self._gradients:
+            vectors = power_and_l2(gradients.fisher_vectors(words, lengths))
+            rows[:, column : column + vectors.shape[1]] = vectors
+            column += vectors.shape[1]
+
+    @cached_property
+    def _gradients(self) -> tuple[WordGradients, ...]:
+        return tuple(
+            word_gradients(codebook.mixture, codebook.transform(self.vectors.matrix))
+            for codebook in self.codebooks
+        )
+
+    @cached_property
+    def _sha256(self) -> str:
+        fitted = [_content_sha256(codebook) for codebook in self.codebooks]
+        return sha256_of_json({"vectors": self.vectors.sha256, "codebooks": fitted})
+
+
+def _dim(codebook: Codebook) -> int:
+    return 2 * codebook.mixture.components * codebook.mixture.dim
+
+
+def _account(codebook: Codebook) -> dict[str, Any]:
+    """Return what made a codebook; the software that did shows in its numbers, if at all."""
+    facts = {name: value for name, value in asdict(codebook.facts).items() if name != "created_by"}
+    return {**facts, "components": codebook.mixture.components}
+
+
+def _content_sha256(codebook: Codebook) -> str:
+    """Return the SHA-256 of a codebook's numbers."""
+    digest = hashlib.sha256()
+    for name, array in sorted({"whitening": codebook.whitening, **vars(codebook.mixture)}.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,48 @@
+"""English words of captions whose lemma no rule of suffixes finds."""
+
+_SAME = """
+anything building ceiling clothes clothing evening everything goggles headphones jeans lens
+morning news nothing pants people railing scissors series shorts sibling something species
+stocking swimming-trunks tights trousers wedding
+"""
+
+_NOUNS = """
+cacti cactus; children child; feet foot; geese goose; grandchildren grandchild; hooves hoof;
+leaves leaf; mice mouse; oxen ox; schoolchildren schoolchild; skies sky; skis ski; taxis taxi;
+teeth tooth; bikinis bikini; policewomen policewoman; axes axe; buses bus; gases gas; pies pie; ties tie
+"""
+
+_VERBS = """
+am be; are be; is be; was be; were be; been be; being be; has have; had have; having have;
+does do; did do; done do; doing do; goes go; went go; gone go; going go; ate eat; eaten eat;
+became become; began begin; begun begin; bent bend; bitten bite; blew blow; blown blow;
+bought buy; broke break; broken break; brought bring; built build; came come; carried carry;
+caught catch; chose choose; chosen choose; crept creep; drank drink; drawn draw; drew draw;
+driven drive; drove drive; dug dig; dying die; dyed dye; dyeing dye; fallen fall; fed feed;
+fell fall; flew fly; flies fly; flown fly; fought fight; found find; froze freeze; frozen freeze;
+gave give; given give; grew grow; grown grow; held hold; hid hide; hidden hide; hung hang;
+kept keep; knelt kneel; knew know; known know; laid lay; lain lie; leant lean; leapt leap; led lead;
+lit light; lying lie; made make; met meet; paid pay; ran run; rang ring; ridden ride; risen rise;
+rode ride; said say; sang sing; sat sit; seen see; shaken shake; shone shine; shook shake;
+shown show; sitting sit; skiing ski; skied ski; slept sleep; slid slide; sold sell; sped speed;
+spun spin; sprang spring; stood stand; stuck stick; struck strike; sung sing; swam swim;
+swept sweep; swum swim; swung swing; taken take; taught teach; threw throw; thrown throw;
+told tell; took take; torn tear; tying tie; won win; wore wear; worn wear; woven weave;
+written write; wrote write
+"""
+
+
+def _pairs(table: str) -> dict[str, str]:
+    return dict(map(str.split, table.split(";")))
+
+
+IRREGULAR_WORDS: dict[str, str] = {
+    **{word: word for word in _SAME.split()},
+    **_pairs(_NOUNS),
+    **_pairs(_VERBS),
+}
+"""Lemma of each word. Of our own compilation.
+
+Words that are more often something else in a caption ("left", "felt", "saw", "shot", "rose",
+"ground") are not in it, and nouns such as "building" stand for themselves.
+"""

@@ -1,0 +1,372 @@
+"""Caption features on their principal components, fitted and applied in chunks of captions."""
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+from scipy.linalg import eigh
+
+from pipeline.canonical import (
+    appearing_whole,
+    canonical_json,
+    recipe_hash,
+    require_folder,
+    sha256_of_json,
+)
+from pipeline.errors import PipelineError
+from pipeline.software import created_by
+from pipeline.text.covariance import Covariance
+from pipeline.text.encoders import CaptionEncoder, VocabularyReport
+
+_FIT_CHUNK = 2048  # captions multiplied at once
+_CHUNK = 256  # captions projected at once: never fewer, see `Projected.encode`
+_COLUMNS = 256  # components turned and rounded at once
+_KEY = "projection"  # one key of metadata: safetensors writes several in no fixed order
+
+
+class ProjectionError(PipelineError):
+    """A projection cannot be fitted or read, or it belongs to another encoder."""
+
+
+@dataclass(frozen=True)
+class ProjectionFacts:
+    """What made a projection.
+
+    Attributes
+    ----------
+    encoder, encoder_hash : name and recipe hash of the encoder whose rows it was fitted to.
+    captions, captions_sha256 : how many it was fitted to, and the SHA-256 of the canonical JSON
+        of the list of them.
+    device : where the products were taken.
+    total_variance : the sum of all eigenvalues of the covariance.
+    created_by : software and versions.
+    """
+
+    encoder: str
+    encoder_hash: str
+    captions: int
+    captions_sha256: str
+    device: str
+    total_variance: float
+    created_by: str
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """Principal components of the rows of an encoder.
+
+    Attributes
+    ----------
+    facts : what made it.
+    mean : (D,) float32, taken off a row first.
+    components : (D, dim) float32, columns at norm 1, the largest eigenvalue first. The number of
+        largest absolute value of a column is positive.
+    eigenvalues : (dim,) float64, the variances along the components, falling; at least 0.
+    """
+
+    facts: ProjectionFacts
+    mean: npt.NDArray[np.float32]
+    components: npt.NDArray[np.float32]
+    eigenvalues: npt.NDArray[np.float64]
+
+    @property
+    def dim(self) -> int:
+        """How many components there are."""
+        return len(self.eigenvalues)
+
+    @property
+    def explained(self) -> float:
+        """The share of the variance that lies along the components, 0 to 1; 0 if there is none."""
+        total = self.facts.total_variance
+        return float(self.eigenvalues.sum() / total) if total else 0.0
+
+    @cached_property
+    def sha256(self) -> str:
+        """The SHA-256 of mean and components."""
+        digest = hashlib.sha256(f"{self.components.shape}".encode())
+        for array in (self.mean, self.components):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    def check(self, encoder: CaptionEncoder) -> None:
+        """Refuse an encoder other than the one that the projection was fitted to.
+
+        Raises
+        ------
+        ProjectionError
+        """
+        if self.facts.encoder_hash != _hash_of(encoder):
+            raise ProjectionError(
+                f"the projection was fitted to {self.facts.encoder!r} (recipe hash "
+                f"{self.facts.encoder_hash}), but {encoder.name!r} (recipe hash "
+                f"{_hash_of(encoder)}) is given; give that encoder with the settings it had, or "
+                "fit a projection to this one"
+            )
+
+    def save(self, path: Path) -> None:
+        """Write one `.safetensors` file, whole or not at all; equal projections, equal bytes."""
+        tensors = {name: array for name, array in vars(self).items() if name in _TENSORS}
+        with appearing_whole(path) as part:
+            save_file(tensors, part, {_KEY: canonical_json(asdict(self.facts))})
+
+
+_TENSORS = {"mean": np.float32, "components": np.float32, "eigenvalues": np.float64}
+
+
+def load_projection(path: Path, encoder: CaptionEncoder) -> Projection:
+    """Read what `Projection.save` wrote.
+
+    Parameters
+    ----------
+    path : the `.safetensors` file.
+    encoder : the encoder that it will be used with.
+
+    Raises
+    ------
+    ProjectionError
+        The file is missing or damaged, or was fitted to another encoder.
+    """
+    if not path.is_file():
+        raise ProjectionError(f"{path} not found; fit a projection first")
+    try:
+        with safe_open(path, framework="numpy") as stored:
+            facts = ProjectionFacts(**json.loads(stored.metadata()[_KEY]))
+            tensors = {name: stored.get_tensor(name) for name in _TENSORS}
+        projection = Projection(facts, **tensors)
+        expected = (len(projection.mean), len(projection.eigenvalues))
+        types = {name: tensors[name].dtype.type for name in _TENSORS}
+        if projection.components.shape != expected or types != _TENSORS:
+            raise ValueError(f"components of shape {projection.components.shape}, not {expected}")
+    except (KeyError, TypeError, ValueError, SafetensorError) as error:
+        raise ProjectionError(
+            f"{path} is no projection or is damaged ({error}); fit it again"
+        ) from error
+    projection.check(encoder)
+    return projection
+
+
+def fit_memory(width: int, dim: int) -> int:
+    """Return the bytes that fitting `dim` components to rows of `width` numbers needs at most.
+
+    However many captions there are; the encoder's own memory is not counted.
+    """
+    sums = Covariance.memory(width) + 4 * width * _FIT_CHUNK
+    unpacking = 8 * width * width + Covariance.disk(width)
+    eigenvectors = 8 * width * (width + dim + 32)
+    rounding = 12 * width * dim + 20 * width * min(dim, _COLUMNS)
+    return max(sums, unpacking, eigenvectors, rounding)
+
+
+def fit_disk(width: int) -> int:
+    """Return the bytes that the work file of a fit needs while it is replaced by a newer one."""
+    return 2 * Covariance.disk(width)
+
+
+def fit_projection(
+    encoder: CaptionEncoder,
+    texts: Sequence[str],
+    dim: int,
+    work: Path,
+    *,
+    device: str = "cpu",
+    checkpoint_seconds: float = 120.0,
+    progress: Callable[[int, int, int], None] = lambda done, total, failed: None,
+) -> Projection:
+    """Fit principal components to the rows of an encoder in one pass over the captions.
+
+    The covariance is summed as `Covariance` does, its largest eigenvalues are found in float64.
+    From time to time the sums are put down in the work folder; called again after an interruption
+    with the same encoder, captions and device, the fit goes on from there, whatever `dim`, and
+    gives the same bytes as one that was never interrupted. At the end the work file is removed.
+
+    Parameters
+    ----------
+    encoder : of rows of D numbers.
+    texts : the training captions; more than `dim`.
+    dim : how many components, 1 to D.
+    work : the folder of unfinished work; made if it is missing.
+    device : where the products are taken: "cpu", or a device of torch such as "cuda". The last
+        bits differ between devices.
+    checkpoint_seconds : how often the sums are put down; they are too once the pass is done.
+    progress : called with captions done, captions in all, and 0.
+
+    Returns
+    -------
+    Projection
+
+    Raises
+    ------
+    ProjectionError
+        Too few captions for `dim` components, `dim` out of range, or too little room on the disk.
+    OutputError
+        The work folder cannot be written to.
+    CovarianceError
+        The work file is damaged.
+    """
+    if not 1 <= dim <= encoder.dim:
+        raise ProjectionError(
+            f"{dim} components were asked for, expected 1 to {encoder.dim}, the numbers in a row "
+            f"of {encoder.name!r}"
+        )
+    if len(texts) <= dim:
+        raise ProjectionError(
+            f"{len(texts)} captions have at most {max(len(texts) - 1, 0)} principal components, "
+            f"{dim} were asked for; ask for fewer or give more captions"
+        )
+    _require_room(work, encoder.dim)
+    facts = {
+        "encoder_hash": _hash_of(encoder),
+        "captions_sha256": sha256_of_json(list(texts)),
+        "device": device,
+        "created_by": created_by("numpy", "scipy", "safetensors"),
+    }
+    fingerprint = sha256_of_json({**facts, "chunk": _FIT_CHUNK})
+    checkpoint = work / f"covariance-{fingerprint[:16]}"
+    sums = Covariance(encoder.dim, device)
+    if checkpoint.exists():
+        sums.load(checkpoint, fingerprint)
+    progress(sums.rows, len(texts), 0)
+    last = time.monotonic()
+    while sums.rows < len(texts):
+        sums.add(encoder.encode(texts[sums.rows : sums.rows + _FIT_CHUNK]))
+        if sums.rows == len(texts) or time.monotonic() - last >= checkpoint_seconds:
+            sums.save(checkpoint, fingerprint)
+            last = time.monotonic()
+        progress(sums.rows, len(texts), 0)
+    mean, total, eigenvalues, components = _finished(sums, dim)
+    checkpoint.unlink()
+    return Projection(
+        ProjectionFacts(encoder=encoder.name, captions=len(texts), total_variance=total, **facts),
+        mean.astype(np.float32),
+        components,
+        eigenvalues,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Projected:
+    """The rows of an encoder on their principal components, not whitened, not normalised.
+
+    Attributes
+    ----------
+    encoder : the encoder that the projection was fitted to.
+    projection : the components.
+
+    Raises
+    ------
+    ProjectionError
+        The projection was fitted to another encoder.
+    """
+
+    encoder: CaptionEncoder
+    projection: Projection
+
+    def __post_init__(self) -> None:
+        self.projection.check(self.encoder)
+
+    @property
+    def name(self) -> str:
+        """`<encoder>-pca<dim>`."""
+        return f"{self.encoder.name}-pca{self.dim}"
+
+    @property
+    def dim(self) -> int:
+        """Length of each row."""
+        return self.projection.dim
+
+    @property
+    def weights(self) -> tuple[str, str]:
+        """The encoder's and the projection."""
+        name, sha256 = self.encoder.weights
+        both = {"encoder": sha256, "projection": self.projection.sha256}
+        return f"{name}, PCA", sha256_of_json(both)
+
+    def recipe(self) -> dict[str, Any]:
+        """Return what makes the rows."""
+        facts = self.projection.facts
+        return {
+            "name": self.name,
+            "encoder": "principal components",
+            "of": self.encoder.recipe(),
+            "captions": facts.captions,
+            "captions_sha256": facts.captions_sha256,
+            "dim": self.dim,
+        }
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Encode captions.
+
+        Every product is of 256 rows, filled up with zeros: products of other sizes are summed in
+        another order, so that a caption's row would depend on its company in its last bits.
+
+        Returns
+        -------
+        (texts, dim) float32
+        """
+        rows = np.empty((len(texts), self.dim), dtype=np.float32)
+        padded = np.zeros((_CHUNK, self.encoder.dim), dtype=np.float32)
+        for start in range(0, len(texts), _CHUNK):
+            chunk = self.encoder.encode(texts[start : start + _CHUNK])
+            np.subtract(chunk, self.projection.mean, out=padded[: len(chunk)])
+            product = padded @ self.projection.components
+            rows[start : start + _CHUNK] = product[: len(chunk)]
+        return rows
+
+    def report(self, texts: Sequence[str]) -> VocabularyReport:
+        """Count what the encoder does not know."""
+        return self.encoder.report(texts)
+
+
+def _hash_of(encoder: CaptionEncoder) -> str:
+    return recipe_hash(encoder.recipe(), encoder.weights[1])
+
+
+def _require_room(work: Path, width: int) -> None:
+    require_folder(work)
+    work.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(work).free
+    if fit_disk(width) > free:
+        raise ProjectionError(
+            f"the unfinished sums of a {width} x {width} covariance need "
+            f"{fit_disk(width) / 1e6:.1f} MB in {work}, and {free / 1e6:.1f} MB are free; make "
+            "room or give another folder"
+        )
+
+
+def _finished(
+    sums: Covariance, dim: int
+) -> tuple[npt.NDArray[np.float64], float, npt.NDArray[np.float64], npt.NDArray[np.float32]]:
+    """Return the mean (D,), the variance in all, and eigenvalues and components; uses up `sums`.
+
+    Of scipy's drivers that find some of the eigenvalues only, "evr" needs the least memory:
+    the vectors asked for beside the covariance.
+    """
+    mean, covariance = sums.finish()
+    width, total = len(mean), float(np.trace(covariance))
+    values, vectors = eigh(
+        covariance,
+        lower=True,
+        overwrite_a=True,
+        check_finite=False,
+        subset_by_index=(width - dim, width - 1),
+        driver="evr",
+    )
+    del covariance
+    components = np.empty((width, dim), dtype=np.float32)
+    for start in range(0, dim, _COLUMNS):
+        block = vectors[:, ::-1][:, start : start + _COLUMNS]
+        largest = np.abs(block).argmax(axis=0)
+        signs = np.where(block[largest, np.arange(block.shape[1])] < 0, -1, 1)
+        components[:, start : start + _COLUMNS] = block * signs
+    # Where there is no variance, rounding can leave some a little below zero.
+    return mean, total, np.maximum(values[::-1], 0), components

@@ -1,0 +1,8 @@
+"""Word vectors: read from many formats, trained, and stored in one of our own."""
+
+from pipeline.text.vectors.package import GLOVE_PACKAGE
+from pipeline.text.vectors.sources import load_vectors
+from pipeline.text.vectors.stored import save_vectors
+from pipeline.text.vectors.table import VectorsError, WordVectors
+
+__all__ = ["GLOVE_PACKAGE", "VectorsError", "WordVectors", "load_vectors", "save_vectors"]

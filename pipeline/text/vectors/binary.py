@@ -1,0 +1,63 @@
+"""word2vec's binary format: a header, then each word, a space and its float32 numbers."""
+
+import mmap
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.text.vectors.table import MAX_DIM, Row, VectorsError, decoded
+
+_HEADER = re.compile(rb"(\d{1,12}) (\d{1,6})")
+_MAX_WORD_BYTES = 1 << 16
+
+
+def read_binary(path: Path, keep: frozenset[str] | None) -> tuple[int, Iterator[Row]]:
+    """Return the dimension and the wanted rows, None for all, in the file's order.
+
+    Raises
+    ------
+    VectorsError
+        Here or while the rows are taken: see `load_vectors`.
+    """
+    with path.open("rb") as stream:
+        first = stream.readline(64)
+    header = _HEADER.fullmatch(first.rstrip())
+    count, dim = (int(header[1]), int(header[2])) if header else (0, 0)
+    if count < 1 or not 1 <= dim <= MAX_DIM:
+        raise VectorsError(
+            f"{path}: begins with {first[:40]!r}, expected fastText's magic number or the header "
+            "of word2vec's binary format: the number of words, a space, the dimension and a line "
+            "break"
+        )
+    return dim, _rows(path, len(first), count, dim, keep)
+
+
+def _rows(path: Path, at: int, count: int, dim: int, keep: frozenset[str] | None) -> Iterator[Row]:
+    with (
+        path.open("rb") as stream,
+        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        for number in range(1, count + 1):
+            where = f"{path}, word {number} of {count}"
+            space = data.find(b" ", at, at + _MAX_WORD_BYTES)
+            end = space + 1 + 4 * dim
+            if space < 0 or end > len(data):
+                raise VectorsError(
+                    f"{where}: expected a word, a space and {dim} float32 numbers, not found in "
+                    f"the {len(data) - at} bytes left; is the download whole?"
+                )
+            # The original tool ends each vector with a line break, others do not.
+            word = decoded(data[at:space].lstrip(b"\n"), where)
+            at = end
+            if keep is None or word in keep:
+                vector = np.frombuffer(data[space + 1 : end], dtype="<f4").astype(np.float32)
+                if not np.isfinite(vector).all():
+                    raise VectorsError(f"{where} ({word!r}): has NaN or infinite numbers")
+                yield word, f"word {number}", vector
+        if data[at : at + 2] not in (b"", b"\n"):
+            raise VectorsError(
+                f"{path}: goes on after its last word ({len(data) - at} bytes); its header says "
+                f"{count} words of dimension {dim}: is the header right?"
+            )

@@ -1,0 +1,116 @@
+"""Text formats: a word and its numbers a line, as GloVe, word2vec and fastText write them.
+
+GloVe's files begin with the first word. word2vec's text and fastText's `.vec` begin with a
+header, the number of words and the dimension; both end every line with a space.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.text.vectors.table import MAX_DIM, Row, VectorsError, decoded
+
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+_HEADER = re.compile(rb"(\d{1,12}) (\d{1,6})")
+_LINE_END = b" \r\n"
+
+
+def read_text(path: Path, keep: frozenset[str] | None) -> tuple[int, Iterator[Row]]:
+    """Return the dimension and the wanted rows, None for all, in the file's order.
+
+    A first line of two whole numbers is a header: a GloVe file of one dimension whose first
+    word is a number cannot be told from it. A line is read from its right end, since words may
+    contain spaces.
+
+    Raises
+    ------
+    VectorsError
+        Here or while the rows are taken: see `load_vectors`.
+    """
+    with path.open("rb") as stream:
+        first = stream.readline().rstrip(_LINE_END)
+    header = _HEADER.fullmatch(first)
+    if header is None:
+        dim, count = first.count(b" "), None
+    else:
+        count, dim = int(header[1]), int(header[2])
+    if count == 0 or not 1 <= dim <= MAX_DIM:
+        found = f"{dim} spaces" if header is None else f"the header {first.decode()!r}"
+        raise VectorsError(
+            f"{path}, line 1: found {found}, expected a word and its numbers separated by "
+            "single spaces (GloVe text), or a header of the number of words and the dimension "
+            "(word2vec or fastText text)"
+        )
+    return dim, _rows(path, dim, count, keep)
+
+
+def _rows(path: Path, dim: int, count: int | None, keep: frozenset[str] | None) -> Iterator[Row]:
+    # Splitting every line is most of the cost, so a line is split only if its first field begins
+    # a wanted word, or if it has more fields than the rest.
+    starts = None if keep is None else {word.encode().split(b" ", 1)[0] for word in keep}
+    header_lines = 0 if count is None else 1
+    blank = 0
+    words = 0
+    with path.open("rb") as stream:
+        for _ in range(header_lines):
+            stream.readline()
+        for number, raw in enumerate(stream, 1 + header_lines):
+            line = raw.rstrip(_LINE_END)
+            if not line:
+                blank = blank or number
+                continue
+            if blank:
+                raise VectorsError(
+                    f"{path}, line {blank}: is blank in the middle of the file, expected a word "
+                    f"and {dim} numbers"
+                )
+            words += 1
+            spaces = line.count(b" ")
+            if spaces < dim:
+                raise VectorsError(
+                    f"{path}, line {number}: {spaces} numbers found, {dim} expected as on line 1; "
+                    "is the download whole?"
+                )
+            start = line[: line.index(b" ")]
+            word = decoded(start, f"{path}, line {number}")
+            if spaces == dim and starts is not None and start not in starts:
+                continue
+            fields = line.rsplit(b" ", dim)
+            if spaces > dim:
+                word = decoded(fields[0], f"{path}, line {number}")
+                if _is_number(fields[0].rsplit(b" ", 1)[1]):
+                    raise VectorsError(
+                        f"{path}, line {number}: more than {dim} numbers found, {dim} expected as "
+                        "on line 1"
+                    )
+            if keep is None or word in keep:
+                yield word, f"line {number}", _vector(fields[1:], f"{path}, line {number}")
+    if count is not None and words != count:
+        raise VectorsError(
+            f"{path}: has {words} words, its header on line 1 says {count}; is the download whole?"
+        )
+
+
+def _vector(fields: list[bytes], where: str) -> npt.NDArray[np.float32]:
+    try:
+        vector = np.array([float(field) for field in fields])
+        if np.abs(vector).max() <= _FLOAT32_MAX:  # false for NaN
+            return vector.astype(np.float32)
+    except ValueError:
+        pass
+    bad = next(f for f in fields if not _is_number(f) or not abs(float(f)) <= _FLOAT32_MAX)
+    raise VectorsError(
+        f"{where}: number {fields.index(bad) + 1} of {len(fields)} is {bad[:40]!r}, expected a "
+        "finite decimal number that float32 can hold"
+    )
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

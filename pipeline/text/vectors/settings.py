@@ -1,0 +1,74 @@
+"""How word vectors are trained: the settings, their defaults and what they cost."""
+
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Literal
+
+from pipeline.text.vectors.table import MAX_DIM, VectorsError
+
+# What the two programs take where they are not told otherwise, written down so that it stays.
+FIXED: dict[str, dict[str, Any]] = {
+    "word2vec": {"learning_rate": 0.025, "subsampling": 1e-3},
+    "fasttext": {"learning_rate": 0.05, "subsampling": 1e-4, "ngrams": [3, 6]},
+}
+
+
+class TrainingError(VectorsError):
+    """Word vectors cannot be trained with these settings on this corpus."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """How word vectors are trained.
+
+    Dong et al. 2018 (Word2VisualVec), III-A, state skip-gram and 500 dimensions, for word2vec on
+    the tags of 30 million Flickr images; the other defaults are those of both programs (window,
+    minimum count, epochs, negative samples). `buckets` is fastText's number of n-gram vectors:
+    its own 2,000,000 would need 4 GB at 500 dimensions.
+    """
+
+    trainer: Literal["word2vec", "fasttext"]
+    algorithm: Literal["skip-gram", "cbow"] = "skip-gram"
+    dim: int = 500
+    window: int = 5
+    min_count: int = 5
+    epochs: int = 5
+    negative: int = 5
+    seed: int = 0
+    buckets: int = 200_000
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "window", "min_count", "epochs", "negative", "buckets"):
+            if getattr(self, name) < 1:
+                raise TrainingError(f"{name} is {getattr(self, name)}, expected 1 or more")
+        if self.dim > MAX_DIM:
+            raise TrainingError(f"dim is {self.dim}, expected {MAX_DIM} at most")
+        if not 0 <= self.seed < 2**31 - 1:
+            raise TrainingError(f"seed is {self.seed}, expected 0 to {2**31 - 2}")
+
+    @property
+    def name(self) -> str:
+        """`word2vec-skip-gram-500d`, for example."""
+        return f"{self.trainer}-{self.algorithm}-{self.dim}d"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all that changes the vectors, but for the corpus, as JSON values."""
+        settings = {**asdict(self), **FIXED[self.trainer], "software": _software(self.trainer)}
+        if self.trainer != "fasttext":
+            del settings["buckets"]
+        return settings
+
+    def memory(self, words: int) -> int:
+        """Return the bytes that the two matrices of a model with so many words take."""
+        inputs = words + (self.buckets if self.trainer == "fasttext" else 0)
+        return 4 * self.dim * (inputs + words)
+
+
+def _software(trainer: str) -> str:
+    names = {"word2vec": ["gensim"], "fasttext": ["fasttext-wheel", "fasttext"]}[trainer]
+    for name in names:
+        try:
+            return f"{name} {version(name)}"
+        except PackageNotFoundError:
+            continue
+    return trainer

@@ -1,0 +1,100 @@
+"""Where word vectors come from: the package, or a file whose format its content tells."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.canonical import sha256_of_file
+from pipeline.text.vectors.binary import read_binary
+from pipeline.text.vectors.package import GLOVE_PACKAGE, read_package
+from pipeline.text.vectors.plaintext import read_text
+from pipeline.text.vectors.stored import SUFFIX, read_stored
+from pipeline.text.vectors.table import VectorsError, WordVectors, collect
+
+FASTTEXT_MAGIC = (793712314).to_bytes(4, "little")
+"""The first four bytes of every fastText model."""
+
+_SUFFIXES = (".txt", ".vec", ".bin", SUFFIX)
+
+
+def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVectors:
+    """Read the word vectors of `source` for the words in `wanted`.
+
+    Words are compared exactly: a tokenizer that lower-cases does not find the capitalised words
+    of a cased file. A file is read through once and only wanted rows are kept in memory; a
+    fastText model is in memory as a whole while it is read, a stored file stays on the disk.
+
+    Parameters
+    ----------
+    source : one of
+
+        - "glove-6b-50d";
+        - a path ending in .txt or .vec: a word and its numbers a line, separated by single
+          spaces (words may themselves contain spaces), with the header of word2vec's and
+          fastText's text formats or without it, as Stanford's GloVe;
+        - a path ending in .bin: word2vec's binary format, float32, or a fastText model, which
+          is known by its magic number 793712314;
+        - a path ending in .safetensors, which `save_vectors` wrote.
+    wanted : the words to keep where the source has them; None keeps all.
+
+    Returns
+    -------
+    WordVectors
+        The wanted words that the source has, in its order; perhaps none. A fastText model also
+        has vectors for words out of its dictionary, the mean of their n-grams' vectors: they
+        come last, sorted.
+
+    Raises
+    ------
+    VectorsError
+        The source is none of these, is missing, or is damaged: a row of another length,
+        something that is no finite number, text that is not UTF-8, a file that ends too early
+        or goes on, or a wanted word that stands there twice with different vectors (equal
+        repeats count once). The file and the line or the number of the word are named. Numbers
+        of unwanted words are not parsed.
+    """
+    keep = None if wanted is None else frozenset(wanted)
+    if source == GLOVE_PACKAGE:
+        return read_package(keep)
+    path = Path(source)
+    if path.suffix not in _SUFFIXES:
+        raise VectorsError(
+            f"no word vectors are known as {source!r}; expected {GLOVE_PACKAGE!r} or a path ending "
+            "in .txt or .vec (GloVe, word2vec or fastText text), .bin (word2vec binary or a "
+            f"fastText model) or {SUFFIX} (made by `pipeline vectors`)"
+        )
+    if not path.is_file():
+        raise VectorsError(
+            f"{source}: no such file of word vectors; download it (docs/text.md says from where) "
+            f"or use {GLOVE_PACKAGE!r}, which needs no download"
+        )
+    if path.suffix == SUFFIX:
+        return read_stored(path, keep)
+    if path.suffix == ".bin" and _begins_with(path, FASTTEXT_MAGIC):
+        words, matrix = _read_fasttext(path, keep)
+    else:
+        dim, rows = (read_binary if path.suffix == ".bin" else read_text)(path, keep)
+        words, matrix = collect(path, dim, rows)
+    return WordVectors(path.stem, words, matrix, sha256_of_file(path))
+
+
+def _read_fasttext(
+    path: Path, keep: frozenset[str] | None
+) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
+    try:
+        # Here, since on some Pythons fasttext must be compiled, and only this format needs it.
+        from pipeline.text.vectors.subwords import read_subwords
+    except ModuleNotFoundError as error:
+        raise VectorsError(
+            f"{path} is a fastText model and needs the package fasttext ({error}); run `pip "
+            "install fasttext-wheel`, or `pip install fasttext` where there is no wheel, or give "
+            "the .vec file"
+        ) from error
+    return read_subwords(path, keep)
+
+
+def _begins_with(path: Path, start: bytes) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(len(start)) == start

@@ -1,0 +1,132 @@
+"""The project's own file of word vectors: safetensors, restricted to a vocabulary, memory-mapped.
+
+Two tensors, `matrix` (words, dim) float32 and `words` (the canonical JSON list of the words as
+UTF-8 bytes), and one entry of metadata, `vectors`: canonical JSON with the format's version, the
+source's name and SHA-256 and the facts of how the vectors were made.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from pipeline.canonical import appearing_whole, canonical_json, sha256_of_file
+from pipeline.text.vectors.table import VectorsError, WordVectors
+
+SUFFIX = ".safetensors"
+_FORMAT, _VERSION = "pipeline-vectors", 1
+_KEY = "vectors"  # one key of metadata: safetensors writes several in no fixed order
+
+
+def save_vectors(
+    path: Path, vectors: WordVectors, facts: Mapping[str, Any] | None = None
+) -> WordVectors:
+    """Write word vectors, whole or not at all, and return them as the file has them.
+
+    Equal vectors, sources and facts give equal bytes. The identity of stored vectors is the
+    SHA-256 of the file, and so of the words, the numbers, the source's name and SHA-256 and the
+    facts together; it is not the source's own.
+
+    Parameters
+    ----------
+    path : ends in `.safetensors`.
+    vectors : at least one word.
+    facts : JSON values to keep beside them: the token policy, the settings of a training, ...
+
+    Raises
+    ------
+    VectorsError
+        There is no word, or the path has another suffix.
+    """
+    if path.suffix != SUFFIX:
+        raise VectorsError(f"{path}: stored word vectors need a name that ends in {SUFFIX}")
+    if not vectors.words:
+        raise VectorsError(
+            f"{path}: no word is left to store of {vectors.name!r}; check that the vectors are of "
+            "the captions' language and case"
+        )
+    described = {
+        "format": _FORMAT,
+        "format_version": _VERSION,
+        "source": vectors.name,
+        "source_sha256": vectors.sha256,
+        "facts": dict(facts or {}),
+    }
+    words = np.frombuffer(canonical_json(list(vectors.words)).encode(), dtype=np.uint8)
+    matrix = np.ascontiguousarray(vectors.matrix, dtype="<f4")
+    data = save({"matrix": matrix, "words": words}, {_KEY: canonical_json(described)})
+    with appearing_whole(path) as part:
+        part.write_bytes(data)
+    return read_stored(path, None)
+
+
+def read_stored(path: Path, keep: frozenset[str] | None) -> WordVectors:
+    """Return the wanted words of a stored file; all of them (None) stay mapped from the file.
+
+    Raises
+    ------
+    VectorsError
+        The file is not one that `save_vectors` wrote, or it is damaged.
+    """
+    try:
+        described, words = describe_stored(path), _words(path)
+        matrix = _mapped(path)
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise VectorsError(
+            f"{path} is no whole file of stored word vectors ({error!r}); make it again with "
+            "`pipeline vectors`"
+        ) from error
+    if described.get("format_version") != _VERSION or described.get("format") != _FORMAT:
+        raise VectorsError(
+            f"{path} has the format {described.get('format')!r}, version "
+            f"{described.get('format_version')!r}, expected {_FORMAT!r}, version {_VERSION}; make "
+            "it again with `pipeline vectors`"
+        )
+    if not len(words) == len(set(words)) == len(matrix):
+        raise VectorsError(
+            f"{path} has {len(words)} words, {len(set(words))} of them distinct, and "
+            f"{len(matrix)} vectors; make it again with `pipeline vectors`"
+        )
+    if keep is not None and not keep.issuperset(words):
+        rows = [row for row, word in enumerate(words) if word in keep]
+        words, matrix = [words[row] for row in rows], matrix[rows]
+    finite = np.isfinite(matrix).all(axis=1)
+    if not finite.all():
+        bad = words[int(np.argmin(finite))]
+        raise VectorsError(f"{path}: the vector of {bad!r} has NaN or infinite numbers")
+    return WordVectors(path.stem, tuple(words), matrix, sha256_of_file(path))
+
+
+def describe_stored(path: Path) -> dict[str, Any]:
+    """Return the metadata of a stored file: format, source, source_sha256, facts."""
+    with safe_open(path, framework="numpy") as file:
+        described = json.loads(file.metadata()[_KEY])
+    if not isinstance(described, dict):
+        raise TypeError(f"its metadata are {described!r}")
+    return described
+
+
+def _words(path: Path) -> list[str]:
+    with safe_open(path, framework="numpy") as file:
+        words = json.loads(file.get_tensor("words").tobytes().decode())
+    if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
+        raise TypeError("its words are no list of texts")
+    return words
+
+
+def _mapped(path: Path) -> npt.NDArray[np.float32]:
+    # safetensors copies a tensor into memory; the offsets in its header allow a mapping.
+    with path.open("rb") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+        facts = json.loads(stream.read(size))["matrix"]
+    if facts["dtype"] != "F32" or len(facts["shape"]) != 2 or not facts["shape"][1]:
+        raise TypeError(f"its matrix is {facts['dtype']} of shape {facts['shape']}")
+    if not facts["shape"][0]:
+        return np.empty(facts["shape"], dtype=np.float32)
+    start = 8 + size + facts["data_offsets"][0]
+    return np.asarray(np.memmap(path, "<f4", "r", start, tuple(facts["shape"])))

@@ -1,0 +1,169 @@
+"""fastText's `.bin`: words and character n-grams, so that words out of its dictionary have vectors.
+
+The fastText library trusts the files that it loads, so their structure is checked here first.
+"""
+
+import mmap
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+# The compiled part of the package fasttext: `fasttext.load_model` writes to stderr, and
+# `fasttext.train_unsupervised` takes no seed.
+import fasttext_pybind
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.text.vectors.table import VectorsError, decoded
+
+_VERSIONS = (11, 12)
+_ARGUMENTS = "<12id"  # Args::save: dim first, then ..., bucket, minn, maxn, lrUpdateRate, t
+_DICTIONARY = "<3i2q"  # Dictionary::save: entries, words, labels, tokens, pruned n-grams
+_ENTRY = "<qb"  # after each word and its NUL: count, kind
+
+
+def read_subwords(
+    path: Path, keep: frozenset[str] | None
+) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
+    """Return the words and matrix (words, dim) of a fastText model.
+
+    The whole model is in memory while it is read.
+
+    Parameters
+    ----------
+    path : a model that fastText saved, unquantised; versions 11 and 12.
+    keep : the wanted words; those out of the dictionary get the mean of their n-grams' vectors,
+        as fastText's own `get_word_vector`. None keeps the dictionary.
+
+    Raises
+    ------
+    VectorsError
+        The file is truncated, quantised or inconsistent, a word is not UTF-8, or a wanted
+        word's vector is not finite.
+    """
+    words = _check(path)
+    model = fasttext_pybind.fasttext()
+    try:
+        model.loadModel(str(path))
+    except (ValueError, RuntimeError, MemoryError) as error:
+        raise VectorsError(f"{path}: fastText cannot load it ({error})") from error
+    found, matrix = vectors_of(model, words, keep)
+    finite = np.isfinite(matrix).all(axis=1)
+    if not finite.all():
+        bad = found[int(np.argmin(finite))]
+        raise VectorsError(f"{path}: the vector of {bad!r} has NaN or infinite numbers")
+    return found, matrix
+
+
+def vectors_of(
+    model: Any, words: Sequence[str], keep: frozenset[str] | None
+) -> tuple[tuple[str, ...], npt.NDArray[np.float32]]:
+    """Return the wanted words that a fastText model knows or can spell, and their matrix.
+
+    Parameters
+    ----------
+    model : a `fasttext_pybind.fasttext`.
+    words : the words of its dictionary.
+    keep : the wanted words; None keeps `words`.
+
+    Returns
+    -------
+    words, matrix
+        First the words of the dictionary, in its order; then the others that have an n-gram,
+        sorted.
+    """
+    found = [word for word in words if keep is None or word in keep]
+    others = sorted((keep or frozenset()).difference(words))
+    found += [word for word in others if model.getSubwords(word, "strict")[0]]
+    vector = fasttext_pybind.Vector(model.getArgs().dim)
+    matrix = np.empty((len(found), model.getArgs().dim), dtype=np.float32)
+    for row, word in enumerate(found):
+        model.getWordVector(vector, word)
+        matrix[row] = np.array(vector)
+    return tuple(found), matrix
+
+
+def _check(path: Path) -> list[str]:
+    """Check everything that fastText reads from the file, and return the dictionary's words."""
+    with (
+        path.open("rb") as stream,
+        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        model = _Cursor(path, data)
+        _, version = model.take("<2i", "header")
+        if version not in _VERSIONS:
+            raise VectorsError(
+                f"{path}: is a fastText model of version {version}, expected 11 or 12; save it "
+                "with a current fastText"
+            )
+        arguments = model.take(_ARGUMENTS, "arguments")
+        dim, bucket, longest = arguments[0], arguments[8], arguments[10]
+        entries, number_of_words, labels, _, pruned = model.take(_DICTIONARY, "dictionary")
+        words = [model.entry(number, entries) for number in range(1, entries + 1)]
+        model.skip(8 * max(pruned, 0), "pruned n-grams")
+        shapes = []
+        for name in ("input", "output"):
+            (quantised,) = model.take("<?", f"{name} matrix")
+            if quantised:
+                raise VectorsError(
+                    f"{path}: is a quantised fastText model, which keeps only approximate "
+                    "vectors; give the .bin that it was made from"
+                )
+            rows, columns = model.take("<2q", f"{name} matrix")
+            model.skip(4 * max(rows, 0) * max(columns, 0), f"{rows} x {columns} {name} matrix")
+            shapes.append((rows, columns))
+        if (
+            shapes[0] != (number_of_words + bucket, dim)
+            or shapes[1][1] != dim
+            or entries != number_of_words + labels
+            or min(number_of_words, labels, bucket) < 0
+            or (bucket == 0 and longest > 0)
+            or model.left
+        ):
+            raise VectorsError(
+                f"{path}: its parts do not belong together ({entries} entries, {number_of_words} "
+                f"words, {bucket} n-grams, dimension {dim}, matrices of shape {shapes}, "
+                f"{model.left} bytes at the end); is this the file that fastText wrote?"
+            )
+        return words[:number_of_words]
+
+
+class _Cursor:
+    """A place in the bytes of a model."""
+
+    def __init__(self, path: Path, data: mmap.mmap) -> None:
+        self._path = path
+        self._data = data
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        """Number of bytes not yet passed."""
+        return len(self._data) - self._at
+
+    def skip(self, size: int, what: str) -> None:
+        """Pass over `size` bytes."""
+        if size > self.left:
+            raise VectorsError(
+                f"{self._path}: ends inside its {what}: {size} bytes expected, {self.left} left; "
+                "is the download whole?"
+            )
+        self._at += size
+
+    def take(self, form: str, what: str) -> tuple[Any, ...]:
+        """Return the values of a `struct` form."""
+        start = self._at
+        self.skip(struct.calcsize(form), what)
+        return struct.unpack(form, self._data[start : self._at])
+
+    def entry(self, number: int, entries: int) -> str:
+        """Return the word of the next dictionary entry."""
+        where = f"dictionary, word {number} of {entries}"
+        end = self._data.find(b"\0", self._at)
+        if end < 0:
+            raise VectorsError(f"{self._path}: ends inside its {where}; is the download whole?")
+        word = decoded(self._data[self._at : end], f"{self._path}, {where}")
+        self._at = end + 1
+        self.skip(struct.calcsize(_ENTRY), where)
+        return word

@@ -1,0 +1,176 @@
+"""Training of word vectors: word2vec through gensim, fastText through its own library."""
+
+import tempfile
+import zlib
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import fasttext_pybind
+import numpy as np
+from gensim.models import Word2Vec
+from gensim.models.callbacks import CallbackAny2Vec
+
+from pipeline.canonical import sha256_of_json
+from pipeline.text.vectors.corpus import Corpus
+from pipeline.text.vectors.settings import FIXED, Training, TrainingError
+from pipeline.text.vectors.subwords import vectors_of
+from pipeline.text.vectors.table import WordVectors
+
+Progress = Callable[[int, int, int], None]
+"""Called with the epochs done, of how many, and 0."""
+
+_LONGEST_SENTENCE = 10_000  # gensim leaves out what follows, without a word
+_END_OF_SENTENCE = "</s>"  # fastText's own entry, at every line's end
+_SEPARATORS = " \n\r\t\v\f\0"  # fastText's
+
+
+def train_vectors(
+    corpus: Corpus,
+    settings: Training,
+    wanted: Collection[str] | None = None,
+    progress: Progress | None = None,
+) -> WordVectors:
+    """Train word vectors; one thread and one seed, so the same call gives the same bytes.
+
+    Parameters
+    ----------
+    corpus : sentences of the training split, or others that contain no held-out caption
+        (`leaks`).
+    settings : see `Training`.
+    wanted : the words to return; None returns all that were trained. fastText also makes
+        vectors for wanted words that it was not trained on, from their n-grams.
+    progress : called after each epoch; fastText tells nothing before its end.
+
+    Returns
+    -------
+    WordVectors
+        In the trainer's order, most frequent first.
+
+    Raises
+    ------
+    TrainingError
+        No word occurs often enough, a sentence is longer than 10,000 tokens, or, for fastText,
+        a token cannot be written to its corpus file or `buckets` is below 9 times the words.
+    """
+    _check(corpus, settings)
+    keep = None if wanted is None else frozenset(wanted)
+    train = _fasttext if settings.trainer == "fasttext" else _word2vec
+    words, matrix = train(corpus, settings, keep, progress or (lambda done, total, failed: None))
+    identity = sha256_of_json({**settings.to_json(), "corpus_sha256": corpus.sha256})
+    if not np.isfinite(matrix).all():
+        raise TrainingError(f"{settings.name} has diverged: NaN or infinite numbers")
+    return WordVectors(settings.name, words, matrix, identity)
+
+
+def _check(corpus: Corpus, settings: Training) -> None:
+    vocabulary = corpus.vocabulary(settings.min_count)
+    if not vocabulary:
+        raise TrainingError(
+            f"none of the {len(corpus.counts)} words of the corpus ({len(corpus.sentences)} "
+            f"sentences) occurs {settings.min_count} times or more; give a larger corpus or a "
+            "smaller minimum count"
+        )
+    for number, sentence in enumerate(corpus.sentences, 1):
+        if len(sentence) > _LONGEST_SENTENCE:
+            raise TrainingError(
+                f"sentence {number} has {len(sentence)} tokens, expected {_LONGEST_SENTENCE} at "
+                "most; is it one sentence a line?"
+            )
+    if settings.trainer == "fasttext":
+        for word in corpus.counts:
+            if not word or word == _END_OF_SENTENCE or any(c in word for c in _SEPARATORS):
+                raise TrainingError(
+                    f"the token {word!r} means something else to fastText; remove it from the "
+                    "corpus"
+                )
+        # One thread of fastText draws only the first tenth of its matrix, words before n-grams,
+        # and begins with zeros in the rest. An n-gram may begin with zero, a word should not.
+        if settings.buckets < 9 * len(vocabulary):
+            raise TrainingError(
+                f"{settings.buckets} buckets are too few for {len(vocabulary)} words, expected "
+                f"{9 * len(vocabulary)} or more, so that every word begins with a random vector"
+            )
+
+
+def _word2vec(
+    corpus: Corpus, settings: Training, keep: frozenset[str] | None, progress: Progress
+) -> tuple[tuple[str, ...], Any]:
+    fixed = FIXED["word2vec"]
+    model = Word2Vec(
+        corpus.sentences,
+        sg=int(settings.algorithm == "skip-gram"),
+        vector_size=settings.dim,
+        window=settings.window,
+        min_count=settings.min_count,
+        epochs=settings.epochs,
+        negative=settings.negative,
+        seed=settings.seed,
+        alpha=fixed["learning_rate"],
+        sample=fixed["subsampling"],
+        workers=1,
+        hashfxn=_hash,
+        callbacks=[_AfterEpoch(settings.epochs, progress)],
+    )
+    table = model.wv
+    rows = [row for row, word in enumerate(table.index_to_key) if keep is None or word in keep]
+    return tuple(table.index_to_key[row] for row in rows), table.vectors[rows]
+
+
+def _hash(text: str) -> int:
+    """Hash a text; Python's own `hash` differs from process to process."""
+    return zlib.crc32(text.encode())
+
+
+class _AfterEpoch(CallbackAny2Vec):
+    """gensim's way to tell that an epoch is done."""
+
+    def __init__(self, epochs: int, progress: Progress) -> None:
+        self._epochs = epochs
+        self._progress = progress
+        self._done = 0
+
+    def on_epoch_end(self, model: Word2Vec) -> None:
+        """Count the epoch."""
+        self._done += 1
+        self._progress(self._done, self._epochs, 0)
+
+
+def _fasttext(
+    corpus: Corpus, settings: Training, keep: frozenset[str] | None, progress: Progress
+) -> tuple[tuple[str, ...], Any]:
+    fixed = FIXED["fasttext"]
+    skip_gram = settings.algorithm == "skip-gram"
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder) / "corpus.txt"
+        with text.open("w", encoding="utf-8", newline="\n") as stream:
+            stream.writelines(" ".join(sentence) + "\n" for sentence in corpus.sentences)
+        arguments = fasttext_pybind.args()
+        values = {
+            "input": str(text),
+            "model": getattr(fasttext_pybind.model_name, "skipgram" if skip_gram else "cbow"),
+            "loss": fasttext_pybind.loss_name.ns,
+            "dim": settings.dim,
+            "ws": settings.window,
+            "minCount": settings.min_count,
+            "epoch": settings.epochs,
+            "neg": settings.negative,
+            # To fastText the seeds 0 and 1 are the same.
+            "seed": settings.seed + 1,
+            "bucket": settings.buckets,
+            "lr": fixed["learning_rate"],
+            "t": fixed["subsampling"],
+            "minn": fixed["ngrams"][0],
+            "maxn": fixed["ngrams"][1],
+            "thread": 1,
+            "verbose": 0,
+            # No token begins so: otherwise words that begin with `__label__` were left out.
+            "label": "\n",
+        }
+        for name, value in values.items():
+            setattr(arguments, name, value)
+        model = fasttext_pybind.fasttext()
+        fasttext_pybind.train(model, arguments)
+    progress(settings.epochs, settings.epochs, 0)
+    words = [word for word in model.getVocab("strict")[0] if word != _END_OF_SENTENCE]
+    return vectors_of(model, words, keep)

@@ -1,0 +1,220 @@
+"""The vocabulary: the words of the training captions that an encoder knows, with their counts."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pipeline.canonical import canonical_json, sha256_of_json, write_text
+from pipeline.errors import PipelineError
+from pipeline.text.policies import TokenPolicy
+
+_FORMAT = "pipeline-vocabulary"
+_FORMAT_VERSION = 1
+
+
+class VocabularyError(PipelineError):
+    """A vocabulary has no words, cannot be read, or belongs to another token policy."""
+
+
+@dataclass(frozen=True)
+class VocabularyRule:
+    """Which of the words seen are taken.
+
+    Attributes
+    ----------
+    name : of the rule.
+    minimum_count : how often a word must occur, 1 or more.
+    most_frequent : how many words are taken at most, the most frequent; None takes all.
+    """
+
+    name: str
+    minimum_count: int = 1
+    most_frequent: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.minimum_count < 1 or (self.most_frequent is not None and self.most_frequent < 1):
+            raise VocabularyError(
+                f"the vocabulary rule {self.name!r} has a minimum count of {self.minimum_count} "
+                f"and takes {self.most_frequent} words; expected 1 or more of both"
+            )
+
+
+VOCABULARY_RULES: dict[str, VocabularyRule] = {
+    rule.name: rule
+    for rule in (
+        VocabularyRule("all"),
+        VocabularyRule("vsepp", minimum_count=4),
+        VocabularyRule("w2vv", minimum_count=5),
+        VocabularyRule("wang-flickr30k", most_frequent=3000),
+        VocabularyRule("wang-coco", most_frequent=5600),
+    )
+}
+"""The rules that the papers used.
+
+all
+    Every word, as Kiros et al. 2014 and order-embeddings (Vendrov et al. 2016). Deviation: theirs
+    has the validation captions' words too, and loses its two rarest words by an off-by-two.
+vsepp
+    VSE++ (Faghri et al. 2018). Deviation: theirs has the words of the training and validation
+    captions, on Flickr of all splits.
+w2vv
+    Word2VisualVec (Dong et al. 2018), its `word_vocab_5.txt`.
+wang-flickr30k, wang-coco
+    The dictionary sizes of Wang et al. 2016, section 3.1. How the words were chosen is not
+    stated; we read: the most frequent. Captions with fewer words give a smaller vocabulary.
+"""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words by frequency, and by code points where it is equal.
+
+    Attributes
+    ----------
+    words : each once.
+    counts : how often each occurs in the captions.
+    caption_counts : in how many captions each occurs.
+    captions : how many captions there are.
+    rule : which of their words were taken.
+    policy : `TokenPolicy.to_json()` of what split them.
+    """
+
+    words: tuple[str, ...]
+    counts: tuple[int, ...]
+    caption_counts: tuple[int, ...]
+    captions: int
+    rule: VocabularyRule
+    policy: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """`<policy>-<rule>-<number of words>`."""
+        return f"{self.policy['name']}-{self.rule.name}-{len(self.words)}"
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Place of each word in `words`."""
+        return {word: place for place, word in enumerate(self.words)}
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the canonical JSON of `to_json`."""
+        return sha256_of_json(self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return {
+            "format": _FORMAT,
+            "format_version": _FORMAT_VERSION,
+            "words": list(self.words),
+            "counts": list(self.counts),
+            "caption_counts": list(self.caption_counts),
+            "captions": self.captions,
+            "rule": vars(self.rule),
+            "policy": self.policy,
+        }
+
+    def require_policy(self, policy: TokenPolicy) -> None:
+        """Check that the vocabulary was built with this policy.
+
+        Raises
+        ------
+        VocabularyError
+        """
+        asked = policy.to_json()
+        different = [key for key in asked if asked[key] != self.policy.get(key)]
+        if different:
+            raise VocabularyError(
+                f"the vocabulary {self.name} was built with the token policy "
+                f"{self.policy['name']!r} and is to be used with {policy.name!r}; they differ in "
+                f"{', '.join(different)}; build it again with that policy, or use its own"
+            )
+
+
+def build_vocabulary(texts: Sequence[str], policy: TokenPolicy, rule: VocabularyRule) -> Vocabulary:
+    """Count the words of some captions and take those that the rule asks for.
+
+    Parameters
+    ----------
+    texts : captions of the training split, and of no other.
+    policy : splits them into words.
+    rule : which words are taken.
+
+    Raises
+    ------
+    VocabularyError
+        No word is left.
+    """
+    counts: Counter[str] = Counter()
+    caption_counts: Counter[str] = Counter()
+    for text in texts:
+        tokens = policy.tokenize(text)
+        counts.update(tokens)
+        caption_counts.update(set(tokens))
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    taken = [item for item in ordered if item[1] >= rule.minimum_count][: rule.most_frequent]
+    if not taken:
+        most = f"; the most frequent, {ordered[0][0]!r}, occurs {ordered[0][1]} times"
+        raise VocabularyError(
+            f"no word is left for a vocabulary: {len(texts)} captions have {len(counts)} words by "
+            f"the token policy {policy.name!r}{most if ordered else ''}, and the rule "
+            f"{rule.name!r} asks for a minimum count of {rule.minimum_count}; lower the minimum "
+            "count, give more captions, or choose a policy that removes fewer words"
+        )
+    return Vocabulary(
+        words=tuple(word for word, _ in taken),
+        counts=tuple(count for _, count in taken),
+        caption_counts=tuple(caption_counts[word] for word, _ in taken),
+        captions=len(texts),
+        rule=rule,
+        policy=policy.to_json(),
+    )
+
+
+def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
+    """Write a vocabulary as JSON, whole or not at all; the same one gives the same bytes."""
+    value = {**vocabulary.to_json(), "sha256": vocabulary.sha256}
+    write_text(path, canonical_json(value) + "\n")
+
+
+def load_vocabulary(path: Path) -> Vocabulary:
+    """Read a vocabulary that `save_vocabulary` wrote.
+
+    Raises
+    ------
+    VocabularyError
+        There is no such file, it is no vocabulary of this format version, or it was changed.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise VocabularyError(f"{path}: no such file; build the vocabulary first") from error
+    except ValueError as error:
+        raise VocabularyError(
+            f"{path} is not JSON ({error}); build the vocabulary again"
+        ) from error
+    found = value if isinstance(value, dict) else {}
+    kind = (found.get("format"), found.get("format_version"))
+    if kind != (_FORMAT, _FORMAT_VERSION):
+        raise VocabularyError(
+            f"{path}: its format and version are {kind}, expected "
+            f"{(_FORMAT, _FORMAT_VERSION)}; is it a vocabulary?"
+        )
+    stated = found.pop("sha256", None)
+    if sha256_of_json(found) != stated:
+        raise VocabularyError(
+            f"{path}: its content does not have the SHA-256 that it states, {stated}; it was "
+            "changed or damaged: build the vocabulary again"
+        )
+    return Vocabulary(
+        words=tuple(found["words"]),
+        counts=tuple(found["counts"]),
+        caption_counts=tuple(found["caption_counts"]),
+        captions=found["captions"],
+        rule=VocabularyRule(**found["rule"]),
+        policy=found["policy"],
+    )

@@ -1,0 +1,152 @@
+"""Vocabularies against plain counting, their files, and what makes none."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.text.policies import POLICIES
+from pipeline.text.vocabulary import (
+    VOCABULARY_RULES,
+    Vocabulary,
+    VocabularyError,
+    VocabularyRule,
+    build_vocabulary,
+    load_vocabulary,
+    save_vocabulary,
+)
+
+TREEBANK = POLICIES["treebank"]
+ALL = VOCABULARY_RULES["all"]
+
+
+def captions(number: int) -> list[str]:
+    rng = np.random.default_rng(3)
+    words = np.array([f"w{k}" for k in range(40)] + ["Dog", "dog", "café", "!"])
+    weights = 1 / np.arange(1, len(words) + 1)
+    return [
+        " ".join(rng.choice(words, size=rng.integers(0, 9), p=weights / weights.sum()))
+        for _ in range(number)
+    ]
+
+
+@pytest.mark.parametrize("number", [1, 7, 200])
+@pytest.mark.parametrize(
+    "rule", [ALL, VocabularyRule("some", 3), VocabularyRule("few", 2, most_frequent=5)]
+)
+def test_equals_plain_counting(number: int, rule: VocabularyRule) -> None:
+    texts = [*captions(number), "w0 w1 w0 w0 w1 w1"]
+    tokens = [TREEBANK.tokenize(text) for text in texts]
+    counts = Counter(word for caption in tokens for word in caption)
+    words = sorted(counts, key=lambda word: (-counts[word], word))
+    words = [word for word in words if counts[word] >= rule.minimum_count][: rule.most_frequent]
+    found = build_vocabulary(texts, TREEBANK, rule)
+    assert found.words == tuple(words)
+    assert found.counts == tuple(counts[word] for word in words)
+    assert found.caption_counts == tuple(sum(word in t for t in tokens) for word in words)
+    assert found.captions == len(texts)
+    assert found.index == {word: place for place, word in enumerate(words)}
+
+
+def test_order_of_captions_changes_nothing() -> None:
+    texts = captions(50)
+    one, other = (build_vocabulary(t, TREEBANK, ALL) for t in (texts, texts[::-1]))
+    assert one == other
+    assert one.sha256 == other.sha256
+
+
+def test_rules_of_the_papers() -> None:
+    rules = {name: (r.minimum_count, r.most_frequent) for name, r in VOCABULARY_RULES.items()}
+    assert rules == {
+        "all": (1, None),
+        "vsepp": (4, None),
+        "w2vv": (5, None),
+        "wang-flickr30k": (1, 3000),
+        "wang-coco": (1, 5600),
+    }
+    texts = ["three three three four four four", "four five five five five five"]
+    names = {n: build_vocabulary(texts, TREEBANK, r).words for n, r in VOCABULARY_RULES.items()}
+    assert names["w2vv"] == ("five",)
+    assert names["vsepp"] == ("five", "four")
+    assert names["all"] == names["wang-coco"] == ("five", "four", "three")
+
+
+@pytest.fixture
+def vocabulary() -> Vocabulary:
+    return build_vocabulary(["a café dog", 'a "dog"'], POLICIES["vsepp"], ALL)
+
+
+def test_file_and_back(vocabulary: Vocabulary, tmp_path: Path) -> None:
+    path = tmp_path / "some" / "vocabulary.json"
+    save_vocabulary(vocabulary, path)
+    again = load_vocabulary(path)
+    assert again == vocabulary
+    assert again.sha256 == vocabulary.sha256 == json.loads(path.read_text())["sha256"]
+    again.require_policy(POLICIES["vsepp"])
+    before = path.read_bytes()
+    save_vocabulary(again, path)
+    assert path.read_bytes() == before
+
+
+def test_hash_covers_counts_and_policy(vocabulary: Vocabulary) -> None:
+    changed = [
+        vocabulary,
+        replace(vocabulary, captions=3),
+        replace(vocabulary, counts=(9, *vocabulary.counts[1:])),
+        replace(vocabulary, policy=TREEBANK.to_json()),
+        replace(vocabulary, rule=VOCABULARY_RULES["w2vv"]),
+    ]
+    assert len({one.sha256 for one in changed}) == len(changed)
+
+
+def test_another_policy(vocabulary: Vocabulary) -> None:
+    with pytest.raises(VocabularyError, match=r"'vsepp' and is to be used with 'treebank'.*punct"):
+        vocabulary.require_policy(TREEBANK)
+    with pytest.raises(VocabularyError, match="differ in max_length"):
+        vocabulary.require_policy(replace(POLICIES["vsepp"], max_length=9))
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([], "0 captions have 0 words by the token policy 'w2vv-filterstop', and the rule"),
+        (["the", "!", ""], "3 captions have 0 words"),
+        (
+            ["dog dog cat"],
+            "1 captions have 2 words.*'dog', occurs 2 times.*minimum count of 5; lower the minimum",
+        ),
+    ],
+)
+def test_no_word_left(texts: list[str], message: str) -> None:
+    with pytest.raises(VocabularyError, match=message):
+        build_vocabulary(texts, POLICIES["w2vv-filterstop"], VOCABULARY_RULES["w2vv"])
+
+
+def test_files_that_are_none(vocabulary: Vocabulary, tmp_path: Path) -> None:
+    path = tmp_path / "vocabulary.json"
+    with pytest.raises(VocabularyError, match="no such file"):
+        load_vocabulary(path)
+    for text, message in [
+        ("{", "is not JSON"),
+        ("[]", r"are \(None, None\), expected \('pipeline-vocabulary', 1\)"),
+        ('{"format": "pipeline-vocabulary", "format_version": 2}', "'pipeline-vocabulary', 2"),
+    ]:
+        path.write_text(text)
+        with pytest.raises(VocabularyError, match=message):
+            load_vocabulary(path)
+    path.write_bytes(b"\xff")
+    with pytest.raises(VocabularyError, match="is not JSON"):
+        load_vocabulary(path)
+    save_vocabulary(vocabulary, path)
+    path.write_text(path.read_text().replace('"dog"', '"cat"'))
+    with pytest.raises(VocabularyError, match="changed or damaged"):
+        load_vocabulary(path)
+
+
+def test_rules_ask_for_something() -> None:
+    for counts in [(0, None), (1, 0)]:
+        with pytest.raises(VocabularyError, match="expected 1 or more"):
+            VocabularyRule("none", *counts)
