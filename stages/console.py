@@ -8,7 +8,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import click
 from tqdm import tqdm
@@ -18,6 +20,19 @@ from pipeline.errors import PipelineError
 DONE, FAILED, WRONG_USAGE, SOME_ROWS_FAILED = 0, 1, 2, 3
 
 _SECONDS_BETWEEN_LINES = 30.0
+
+
+class OutputPath(click.Path):
+    """A path to write to. An empty text is none: `Path` would make the current folder of it."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the path."""
+        if value == "":
+            self.fail("an empty path cannot be an output", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+OUTPUT = OutputPath(path_type=Path)
 
 
 def log_settings(command: str, **settings: object) -> None:

@@ -9,14 +9,14 @@ from pipeline.canonical import sha256_of_file, write_json
 from pipeline.report.tables import markdown_table, write_recall
 from pipeline.retrieval.embeddings import read_embeddings
 from pipeline.retrieval.recall import recall_table
-from stages.console import log_done, log_settings
+from stages.console import OUTPUT, log_done, log_settings
 
 PROVENANCE_FILE = "provenance.json"
 
 
 @click.command()
 @click.argument("embeddings", type=click.Path(path_type=Path), metavar="EMBEDDINGS.h5")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the table.")
+@click.option("--out", required=True, type=OUTPUT, help="Folder of the table.")
 @click.option(
     "--captions-per-image",
     type=click.IntRange(0),

@@ -25,7 +25,7 @@ from pipeline.recipes import PRECISIONS, STORAGES, Recipe, resolve_recipe
 from pipeline.shards.build import ShardBuild
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.read import FeatureSet
-from stages.console import FAILED, SOME_ROWS_FAILED, log_done, log_settings, progress_of
+from stages.console import FAILED, OUTPUT, SOME_ROWS_FAILED, log_done, log_settings, progress_of
 
 _REASONS_SHOWN = 5
 
@@ -38,7 +38,7 @@ warnings.filterwarnings("ignore", module=r"PIL\.")
 @click.option("--backbone", help="Backbone, for its default recipe; see `pipeline recipes`.")
 @click.option("--recipe", "recipe_name", help="Recipe by name; see `pipeline recipes`.")
 @click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the shards.")
+@click.option("--out", required=True, type=OUTPUT, help="Folder of the shards.")
 @click.option("--split", help="Only the images of this split.  [default: all]")
 @click.option("--limit", type=click.IntRange(1), help="Only the first N images.  [default: all]")
 @click.option(
@@ -162,8 +162,8 @@ def extract(
     )
     loaded = load_weights(recipe, weights)
     header = feature_header(recipe, loaded, manifest.name)
-    stamps = file_stamps(list(file_of.values()))
-    build = ShardBuild(out, header, list(file_of), rows_per_shard, compress, stamps, add)
+    inputs = [engine, file_stamps(list(file_of.values()))]
+    build = ShardBuild(out, header, list(file_of), rows_per_shard, compress, inputs, add)
     started = time.monotonic()
     try:
         with build:

@@ -21,13 +21,13 @@ from pipeline.shards.foreign.arrays import MatFeatures, NpyFeatures
 from pipeline.shards.foreign.bottom_up import NpzFolderFeatures, TsvFeatures
 from pipeline.shards.foreign.groups import GroupFeatures
 from pipeline.shards.foreign.source import ForeignFeatures, import_features
-from pipeline.shards.ids import read_ids
+from pipeline.shards.id_files import read_ids
 from pipeline.shards.index import INDEX_FILE, FeatureIndex
 from pipeline.shards.merge import merge
 from pipeline.shards.read import FeatureSet
 from pipeline.shards.rebuild import rebuild_index
 from pipeline.shards.verify import source_crc_of, verify
-from stages.console import FAILED, log_done, log_settings, printable, progress_of
+from stages.console import FAILED, OUTPUT, log_done, log_settings, printable, progress_of
 
 EXPORTS = ("npy", "h5", "safetensors", "vqa")
 IMPORTS = ("npy", "mat", "bottom-up", "groups")
@@ -39,6 +39,10 @@ _PATH = click.Path(path_type=Path)
 
 def _option(name: str, text: str, **settings: Any) -> Callable[[Any], Any]:
     return click.option(name, type=_PATH, help=text, **settings)
+
+
+def _out(text: str) -> Callable[[Any], Any]:
+    return click.option("--out", type=OUTPUT, help=text, required=True)
 
 
 _rows_per_shard = click.option(
@@ -135,7 +139,7 @@ def index_command(path: Path, rows_per_shard: int | None) -> None:
 @shards.command()
 @click.argument("path", type=_PATH)
 @click.option("--to", "form", required=True, type=click.Choice(EXPORTS), help="Layout.")
-@_option("--out", "File to write; for npy its name ends in _ims.npy.", required=True)
+@_out("File to write; for npy its name ends in _ims.npy.")
 @_option("--ids", "File with an id a line: these rows in this order.  [default: all]")
 @click.option(
     "--repeat",
@@ -196,7 +200,7 @@ def export(
 @shards.command("import")
 @click.argument("source", type=_PATH)
 @click.option("--format", "form", required=True, type=click.Choice(IMPORTS), help="Layout.")
-@_option("--out", "Folder of the shards.", required=True)
+@_out("Folder of the shards.")
 @_option("--ids", "npy, mat: file with an id a line, or a Karpathy dataset.json.")
 @click.option(
     "--every",
@@ -256,7 +260,7 @@ def import_command(
 
 @shards.command("merge")
 @click.argument("folders", nargs=-1, required=True, type=_PATH, metavar="DIR DIR...")
-@_option("--out", "Folder of the shards.", required=True)
+@_out("Folder of the shards.")
 @_rows_per_shard
 @_compress
 def merge_command(

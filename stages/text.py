@@ -9,9 +9,9 @@ from pipeline.datasets.manifest import read_manifest
 from pipeline.shards.build import ShardBuild
 from pipeline.text.features import caption_header, changed_rows, encode_captions
 from pipeline.text.means import MeanVectors
-from pipeline.text.tokens import tokenize
+from pipeline.text.policies import POLICIES
 from pipeline.text.vectors import load_vectors
-from stages.console import log_done, log_settings, progress_of
+from stages.console import OUTPUT, log_done, log_settings, progress_of
 
 
 @click.command()
@@ -23,7 +23,7 @@ from stages.console import log_done, log_settings, progress_of
     help="Word vectors: glove-6b-50d (packaged), a .txt in GloVe's or a .bin in word2vec's format.",
 )
 @click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the shards.")
+@click.option("--out", required=True, type=OUTPUT, help="Folder of the shards.")
 @click.option("--split", help="Only the captions of this split.  [default: all]")
 @click.option(
     "--rows-per-shard", type=click.IntRange(1), help="[default: what fits in 1 GiB, at most 65536]"
@@ -54,7 +54,9 @@ def text(
         for entry in entries
         for one, caption in zip(entry.caption_ids, entry.captions, strict=True)
     }
-    wanted = {word for caption in text_of.values() for word in tokenize(caption)}
+    wanted = {
+        word for caption in text_of.values() for word in POLICIES["treebank"].tokenize(caption)
+    }
     mean = MeanVectors(load_vectors(vectors, wanted))
     header = caption_header(mean, manifest.name)
     started = time.monotonic()

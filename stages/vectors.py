@@ -14,7 +14,7 @@ from pipeline.text.policies import POLICIES, TokenPolicy
 from pipeline.text.vectors import WordVectors, load_vectors, save_vectors
 from pipeline.text.vectors.corpus import Corpus, leaks, read_lines, refuse_leaks
 from pipeline.text.vectors.settings import Training
-from stages.console import log_done, log_settings, progress_of
+from stages.console import OUTPUT, log_done, log_settings, progress_of
 
 _TRAINING = (
     "split", "corpus", "allow_leaks", "algorithm", "dim", "window", "min_count", "epochs",
@@ -42,9 +42,7 @@ def _number(name: str, text: str, smallest: int = 1) -> Any:
 )
 @click.option("--train", type=click.Choice(["word2vec", "fasttext"]), help="Train vectors instead.")
 @click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
-@click.option(
-    "--out", required=True, type=click.Path(path_type=Path), help="The file, a .safetensors."
-)
+@click.option("--out", required=True, type=OUTPUT, help="The file, a .safetensors.")
 @click.option(
     "--policy",
     type=click.Choice(list(POLICIES)),

@@ -30,9 +30,10 @@ def imported(path: Path) -> set[Path]:
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         for name in names:
-            module = PROJECT.joinpath(*name.split(".")).with_suffix(".py")
-            if name.startswith(("pipeline.", "stages.")) and module.is_file():
-                found.add(module)
+            place = PROJECT.joinpath(*name.split("."))
+            for module in (place.with_suffix(".py"), place / "__init__.py"):
+                if name.startswith(("pipeline.", "stages.")) and module.is_file():
+                    found.add(module)
     return found
 
 

@@ -4,6 +4,7 @@ import hashlib
 import pickle
 import re
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -106,7 +107,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
             return load_file(path)
         if path.suffix == ".caffemodel":
             return read_caffemodel(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = _unpickled(path)
     except (OSError, RuntimeError, ValueError, EOFError, SafetensorError) as error:
         raise WeightsError(
             f"{path} cannot be read as a state dict ({_first_line(error)}); expected what "
@@ -121,12 +122,32 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         ) from error
     if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
         state = state["state_dict"]
-    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
+    if not isinstance(state, dict) or not all(map(_is_named_tensor, state.items())):
         raise WeightsError(
             f"{path} holds no plain state dict (a {type(state).__name__} that is not names to "
             "tensors); save it again with torch.save(model.state_dict(), ...)"
         )
     return state
+
+
+def _unpickled(path: Path) -> Any:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, MemoryError, pickle.UnpicklingError):
+        raise
+    # torch's reader raises whatever it stumbles over in a damaged file.
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__}: {_first_line(error)}") from error
+
+
+def _is_named_tensor(item: tuple[Any, Any]) -> bool:
+    name, value = item
+    return (
+        isinstance(name, str)
+        and isinstance(value, Tensor)
+        and not (value.is_meta or value.is_quantized or value.is_complex())
+        and value.layout is torch.strided
+    )
 
 
 def _first_line(error: Exception) -> str:

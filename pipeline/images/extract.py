@@ -101,7 +101,8 @@ def changed_rows(
     """Return the finished rows whose files are not those that the rows were made from.
 
     Every file of a finished row is read, which takes seconds where making the features took
-    hours. Rows of unknown origin, such as imported ones, count as unchanged.
+    hours. Rows of unknown origin, such as imported ones, count as unchanged, and so do those
+    whose file has gone: a disk that is not there must not cost features.
 
     Parameters
     ----------
@@ -117,7 +118,7 @@ def changed_rows(
             for row, (code, old, new) in enumerate(
                 zip(status, known, found, strict=True), span.start
             ):
-                if int(old) != new and (old or code != OK):
+                if new and int(old) != new and (old or code != OK):
                     changed.append(row)
             progress(span.stop, len(paths), 0)
     return changed
@@ -164,6 +165,7 @@ def extract_features(
     """
     batches = [batch for span in build.pending() for batch in span.batches(crew.batch_size)]
     total = len(paths)
+    size = min(crew.batch_size, total)
     done, failed = total - sum(map(len, batches)), 0
     progress(done, total, failed)
     with (
@@ -171,7 +173,8 @@ def extract_features(
         ThreadPoolExecutor(crew.readers, thread_name_prefix="read") as reading,
         ThreadPoolExecutor(crew.mappers, thread_name_prefix="map") as mapping,
     ):
-        ahead = _ahead(reading, mapping, batches, paths, network, crew.mappers + BATCHES_AHEAD)
+        most = crew.mappers + BATCHES_AHEAD
+        ahead = _ahead(reading, mapping, batches, paths, network, size, most)
         for batch, block in ahead:
             if (block.status == MISSING).any():
                 _require_there(Path(os.path.commonpath([path.parent for path in paths])))
@@ -188,6 +191,7 @@ def _ahead(
     batches: Sequence[Span],
     paths: Sequence[Path],
     network: FeatureNetwork,
+    size: int,
     most: int,
 ) -> Iterator[tuple[Span, RowBlock]]:
     """Yield finished batches in order, with at most `most` on their way."""
@@ -202,7 +206,7 @@ def _ahead(
                 reading.submit(read_sample, path, resize, window)
                 for path in paths[batch.start : batch.stop]
             ]
-            waiting.append((batch, mapping.submit(_map, samples, network)))
+            waiting.append((batch, mapping.submit(_map, samples, network, size)))
         for span, block in waiting:
             yield span, block.result()
     finally:
@@ -210,13 +214,20 @@ def _ahead(
         mapping.shutdown(wait=False, cancel_futures=True)
 
 
-def _map(reading: Sequence[Future[Sample]], network: FeatureNetwork) -> RowBlock:
+def _map(reading: Sequence[Future[Sample]], network: FeatureNetwork, size: int) -> RowBlock:
+    """Compute the rows of a batch, filled up with nothing to `size` images.
+
+    The network always sees as many, so that a row does not depend on how many of its
+    neighbours failed, and weights are arranged for one size only.
+    """
     samples = [future.result() for future in reading]
     features = np.full((len(samples), *network.recipe.shape), np.nan, np.float32)
     good = [i for i, sample in enumerate(samples) if sample.windows is not None]
     if good:
-        windows = np.stack([windows for s in samples if (windows := s.windows) is not None])
-        features[good] = network(torch.from_numpy(windows)).numpy()
+        found = [windows for s in samples if (windows := s.windows) is not None]
+        batch = np.zeros((size, *found[0].shape), np.uint8)
+        batch[: len(found)] = found
+        features[good] = network(torch.from_numpy(batch)).numpy()[: len(found)]
     return RowBlock(
         features,
         np.array([sample.status for sample in samples], np.uint8),

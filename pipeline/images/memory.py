@@ -44,7 +44,7 @@ def _largest_activation(network: FeatureNetwork) -> int:
 
     backbone = backbone_named(recipe.backbone)
     with torch.device("meta"), torch.inference_mode():
-        net = backbone.build().eval()
+        net = backbone.build().to("meta").eval()
         for module in net.modules():
             module.register_forward_hook(note)
         backbone.tap(net, torch.zeros(1, 3, recipe.crop.size, recipe.crop.size), recipe)

@@ -94,6 +94,8 @@ class FeatureNetwork:
         tf32 = recipe.precision == "tf32"
         torch.backends.cuda.matmul.allow_tf32 = tf32
         torch.backends.cudnn.allow_tf32 = tf32
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
         # Threads copy and compute on streams of their own, so that copies overlap.
         self._local = threading.local()
 

@@ -7,6 +7,7 @@ what the processor's arithmetic units can do, so that only fewer multiplications
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from pipeline.images.rewriting import Activation, Convolution
 from pipeline.images.winograd import WinogradConvolution, applicable
@@ -57,10 +58,26 @@ class OneDnnConvolution(nn.Module):
             return torch.ops.mkldnn._convolution_pointwise(
                 x, weight, self.bias, *geometry, self.activation, self.scalars, ""
             )
+        if other.shape != self._shape_of_result(x, geometry[0]):
+            # A sum that spreads one side over the other.
+            y = torch.ops.mkldnn._convolution_pointwise(
+                x, weight, self.bias, *geometry, "none", [], ""
+            )
+            return F.relu(y + other) if self.activation == "relu" else y + other
         activation = None if self.activation == "none" else self.activation
         return torch.ops.mkldnn._convolution_pointwise_.binary(
             other, x, weight, self.bias, *geometry, "add", 1.0, activation, self.scalars, ""
         )
+
+    def _shape_of_result(self, x: Tensor, padding: list[int]) -> tuple[int, ...]:
+        stride, dilation, _ = self.rest
+        sides = [
+            (size + 2 * zeros - step * (kernel - 1) - 1) // jump + 1
+            for size, zeros, step, kernel, jump in zip(
+                x.shape[2:], padding, dilation, self.weight.shape[2:], stride, strict=True
+            )
+        ]
+        return (len(x), len(self.weight), *sides)
 
 
 class WholeOrPart(nn.Module):

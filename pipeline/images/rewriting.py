@@ -16,6 +16,8 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 _ADDITIONS = (operator.add, operator.iadd, torch.add)
+# Readers that neither keep nor change the memory that they read.
+_PURE = (nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
 
 Activation = tuple[str, list[float]]
 """("none", []), ("relu", []), or ("hardtanh", [low, high]); ReLU6 is one of the latter."""
@@ -106,7 +108,7 @@ class PlainConvolution(nn.Module):
             self.groups,
         )
         if other is not None:
-            y += other
+            y = y + other if y.shape != other.shape else y.add_(other)
         if self.activation == "relu":
             return y.relu_()
         return y.clamp_(*self.scalars) if self.activation == "hardtanh" else y
@@ -153,7 +155,6 @@ def rewrite(
         return network
     rewritten = fx.GraphModule(tracer.root, graph)
     _Rewriting(rewritten, layers).run()
-    rewritten.graph.eliminate_dead_code()
     rewritten.delete_all_unused_submodules()
     rewritten.recompile()
     return rewritten
@@ -192,7 +193,7 @@ class _Rewriting:
                 self._replace_convolution(node, convolution, f"folded_{number}")
                 continue
             linear = self._called(node)
-            if isinstance(linear, nn.Linear):
+            if isinstance(linear, nn.Linear) and len(node.args) == 1:
                 self._replace_linear(node, linear, f"folded_{number}")
 
     def _replace_convolution(self, node: fx.Node, convolution: Convolution, name: str) -> None:
@@ -204,12 +205,16 @@ class _Rewriting:
             chain += node.users
         arguments = [x]
         addition = self._only_user(chain[-1])
-        if addition is not None and (other := self._addend(addition, chain[-1])) is not None:
+        if addition is not None and (other := self._addend(addition, chain)) is not None:
             arguments.append(other)
             chain.append(addition)
-        activation = self._activation(self._only_user(chain[-1]))
-        if activation is not None:
+        following = self._only_user(chain[-1])
+        activation = self._activation(following) if self._may_move(chain, following) else None
+        # oneDNN knows no other activation after an addition.
+        if activation is not None and (len(arguments) == 1 or activation == ("relu", [])):
             chain += chain[-1].users
+        else:
+            activation = None
         layer = self._layers.convolution(convolution, activation or ("none", []))
         self._put(name, layer, arguments, chain)
 
@@ -239,7 +244,7 @@ class _Rewriting:
         """Return the convolution that a node is, called as a module or as a function."""
         module = self._called(node)
         if type(module) is nn.Conv2d:
-            return Convolution.of(module)
+            return Convolution.of(module) if len(node.args) == 1 else None
         if node.op != "call_function" or node.target is not F.conv2d:
             return None
         if node.kwargs or len(node.args) != 7:
@@ -263,8 +268,9 @@ class _Rewriting:
             if left == right and top == bottom:
                 rows, columns = convolution.padding
                 convolution.padding = [rows + top, columns + left]
-                return x.args[0]
-        return x
+                node.args = (x.args[0], *node.args[1:])
+                self._graph.erase_node(x)
+        return node.args[0]
 
     def _constant(self, node: Any) -> Tensor | None:
         if not isinstance(node, fx.Node) or node.op != "get_attr":
@@ -274,15 +280,16 @@ class _Rewriting:
             found = getattr(found, part)
         return found.detach() if isinstance(found, Tensor) else None
 
-    def _addend(self, addition: fx.Node, branch: fx.Node) -> fx.Node | None:
+    def _addend(self, addition: fx.Node, chain: list[fx.Node]) -> fx.Node | None:
         """Return what a node adds to a branch, if it may be overwritten with the sum.
 
         It may if its memory is its own and nobody reads it later.
         """
         if addition.op != "call_function" or addition.target not in _ADDITIONS:
             return None
-        if len(addition.args) != 2 or addition.kwargs:
+        if len(addition.args) != 2 or addition.kwargs or not self._may_move(chain, addition):
             return None
+        branch = chain[-1]
         other = addition.args[1] if addition.args[0] is branch else addition.args[0]
         if not isinstance(other, fx.Node) or other is branch:
             return None
@@ -294,8 +301,38 @@ class _Rewriting:
             if node is addition:
                 break
             before.add(node)
-        unread = all(user is addition or user in before for user in other.users)
+        unread = all(
+            user is addition or (user in before and self._is_pure(user)) for user in other.users
+        )
         return other if own and unread and other in before else None
+
+    def _is_pure(self, node: fx.Node) -> bool:
+        """Tell whether a node gives memory of its own and leaves what it reads alone."""
+        return node in self._replaced or isinstance(self._called(node), _PURE)
+
+    def _may_move(self, chain: list[fx.Node], place: fx.Node | None) -> bool:
+        """Tell whether nothing between a chain's start and a later place overwrites anything."""
+        node = chain[0].next
+        while place is not None and node is not place:
+            if node not in chain and self._overwrites(node):
+                return False
+            node = node.next
+        return place is not None
+
+    def _overwrites(self, node: fx.Node) -> bool:
+        if node in self._replaced:
+            return len(node.args) > 1
+        module = self._called(node)
+        if module is not None:
+            return bool(getattr(module, "inplace", False))
+        if node.kwargs.get("inplace"):
+            return True
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        if node.op == "call_function" and getattr(operator, name, None) is node.target:
+            return name.startswith("i") and name not in ("index", "indexOf", "inv", "invert")
+        return node.op in ("call_function", "call_method") and (
+            name.endswith("_") and not name.endswith("__")
+        )
 
     def _activation(self, node: fx.Node | None) -> Activation | None:
         module = self._called(node)

@@ -43,7 +43,9 @@ class _Scratch(threading.local):
         """Return the named float32 buffer in a shape, grown if it is too small."""
         size = math.prod(shape)
         if name not in self._buffers or self._buffers[name].numel() < size:
-            self._buffers[name] = torch.empty(size)
+            # Usable in and out of inference mode.
+            with torch.inference_mode(False):
+                self._buffers[name] = torch.empty(size)
         return self._buffers[name][:size].view(shape)
 
 

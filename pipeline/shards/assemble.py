@@ -6,8 +6,7 @@ from pathlib import Path
 from pipeline.shards.build import ShardBuild
 from pipeline.shards.format import FeatureHeader, RowBlock
 from pipeline.shards.index import FeatureIndex
-
-Progress = Callable[[int, int, int], None]
+from pipeline.shards.progress import Progress, silent
 
 _BLOCK_BYTES = 1 << 24
 
@@ -21,7 +20,7 @@ def assemble(
     rows_per_shard: int | None = None,
     compress: bool = False,
     inputs: object = None,
-    progress: Progress = lambda done, total, failed: None,
+    progress: Progress = silent,
 ) -> FeatureIndex:
     """Build and publish a feature set; a run that was stopped goes on where it was.
 

@@ -16,16 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.canonical import require_folder
 from pipeline.shards.file import ShardFile
 from pipeline.shards.format import FeatureHeader, RowBlock, ShardError
+from pipeline.shards.ids import require_unique_ids
 from pipeline.shards.index import INDEX_FILE, FeatureIndex
-from pipeline.shards.lock import only_writer
 from pipeline.shards.making import ShardInMaking, piece_files
-from pipeline.shards.plan import Span, plan_rows
+from pipeline.shards.output import only_writer, require_output_folder, require_space
+from pipeline.shards.plan import ShardPlan, Span, default_rows_per_shard
 from pipeline.shards.publish import FinishedShard, find_shard, finished_shard, publish
-from pipeline.shards.published import lay_out, repeated
-from pipeline.shards.room import require_one_disk, require_space
+from pipeline.shards.published import lay_out
 from pipeline.shards.write import stored_rows
 
 WORK_FOLDER = ".work"
@@ -58,7 +57,7 @@ class ShardBuild:
         rows_per_shard: int | None = None,
         compress: bool = False,
         inputs: object = None,
-        add: bool = False,
+        add: bool | None = None,
     ) -> None:
         """Plan the shards; nothing is touched before the context is entered.
 
@@ -73,7 +72,8 @@ class ShardBuild:
         inputs : JSON values that change when what the rows are made from does; unfinished work
             on other inputs is not continued.
         add : whether ids that a finished output lacks may be added to it, in new shards after
-            those it has, which stay untouched. Otherwise such an output is refused.
+            those it has, which stay untouched. Otherwise such an output is refused; None: by a
+            message that does not offer to add, for callers that have no way to.
 
         Raises
         ------
@@ -82,19 +82,19 @@ class ShardBuild:
         ShardError
             Repeated ids.
         """
-        self.plan = plan_rows(len(ids), rows_per_shard, header.row_bytes)
+        size = (
+            default_rows_per_shard(header.row_bytes) if rows_per_shard is None else rows_per_shard
+        )
+        self.plan = ShardPlan(len(ids), size)
         self.ids = list(ids)
-        if twice := repeated(ids):
-            raise ShardError(
-                f"{len(twice)} of the ids for {out} occur more than once, first {twice[:5]}; every "
-                "row needs an id of its own"
-            )
+        require_unique_ids(ids, str(out))
         # Once and for all: `..`, `.` and links would put the work folder elsewhere later on.
         self._out = out.resolve()
         self._parent = self._out.parent / WORK_FOLDER
         self._header, self._inputs = header, inputs
         self._wanted = (rows_per_shard, compress, add)
         self.damaged: list[str] = []
+        self._broken: dict[Path, str] = {}
         self._done: dict[int, FinishedShard] = {}
         self._making: dict[int, ShardInMaking] = {}
         self._buffer: list[tuple[int, RowBlock]] = []
@@ -108,21 +108,20 @@ class ShardBuild:
         Raises
         ------
         OutputError
-            The output, or the folder that it lies in, cannot be written to.
+            The output, or the folder that it lies in, cannot be written to, or it is the root.
         OtherShard
             The output holds another feature set, or the same with other rows.
         ShardError
             Another process is writing the same output, or there is no room for the work.
         """
-        require_folder(self._out)
-        require_folder(self._parent)
-        require_one_disk(self._out, self._parent)
+        require_output_folder(self._out, self._parent)
         with ExitStack() as undo:
             self._parent.mkdir(parents=True, exist_ok=True)
             undo.enter_context(only_writer(self._parent / f"{self._out.name}.lock", self._out))
-            layout = lay_out(self._out, self._header, self.ids, *self._wanted)
+            layout = lay_out(self._out, self._header, self.ids, self.plan, *self._wanted)
             self.plan, self.ids, self._compress = layout.plan, layout.ids, layout.compress
             self._published, self.damaged = layout.index, layout.damaged
+            self._broken = layout.broken
             fingerprint = layout.fingerprint(self._header, self._inputs)
             self.work = self._parent / f"{self._out.name}-{fingerprint}"
             self.work.mkdir(exist_ok=True)
@@ -258,7 +257,7 @@ class ShardBuild:
         span = self.plan.span(shard)
         name, ids = self.plan.file_name(shard), self.ids[span.start : span.stop]
         folders = (self.work, self._out)
-        done, damaged = find_shard(folders, name, self._header, ids, span.start)
+        done, damaged = find_shard(folders, name, self._header, ids, span.start, self._broken)
         self.damaged += damaged
         if done is None:
             self._need(shard, np.arange(span.start, span.stop))

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import h5py
@@ -13,19 +13,15 @@ from pipeline.canonical import appearing_whole, canonical_json
 from pipeline.shards.file import ShardFile
 from pipeline.shards.format import RowBlock, ShardError
 from pipeline.shards.index import INDEX_FILE
+from pipeline.shards.output import require_output_file
+from pipeline.shards.progress import Progress, silent
 from pipeline.shards.read import FeatureSet
 from pipeline.shards.write import write_shard
-
-Progress = Callable[[int, int, int], None]
 
 _IMS, _IDS = "_ims.npy", "_ids.txt"
 # The safetensors format allows no longer header.
 _SAFETENSORS_HEADER_BYTES = 100_000_000
 _STRING = h5py.string_dtype("utf-8")
-
-
-def _silent(done: int, total: int, failed: int) -> None:
-    pass
 
 
 def export_npy(
@@ -34,7 +30,7 @@ def export_npy(
     ids: Sequence[str],
     repeat: int = 1,
     allow_failed: bool = False,
-    progress: Progress = _silent,
+    progress: Progress = silent,
 ) -> None:
     """Write `NAME_ims.npy` and `NAME_ids.txt`: what VSE++ and SCAN read as precomputed images.
 
@@ -56,17 +52,22 @@ def export_npy(
     ------
     ShardError
         `out` is called otherwise, or an id has a line break.
+    OutputError
+        `out` is a folder, or lies where nothing can be written. So in all exports.
     MissingRows, FailedRows, DamagedShard
     """
     if not out.name.endswith(_IMS) or out.name == _IMS:
         raise ShardError(f"--out {out} does not end in {_IMS}, such as test{_IMS}")
+    ids_file = out.with_name(out.name.removesuffix(_IMS) + _IDS)
+    for file in (out, ids_file):
+        require_output_file(file)
     if broken := [one for one in ids if len(one.splitlines()) != 1]:
         raise ShardError(f"id {broken[0]!r} has a line break, so {_IDS} cannot hold it")
     shape = features.row_shape
     row = (int(np.prod(shape[:-1])), shape[-1]) if len(shape) > 1 else shape
     blocks = _counted(features.blocks(ids, allow_failed), len(ids), progress)
     with (
-        appearing_whole(out.with_name(out.name.removesuffix(_IMS) + _IDS)) as ids_part,
+        appearing_whole(ids_file) as ids_part,
         appearing_whole(out) as part,
     ):
         with part.open("wb") as stream:
@@ -91,7 +92,7 @@ def export_h5_view(features: FeatureSet, out: Path) -> None:
     ShardError
         A shard cannot be seen through the new file.
     """
-    _require_other_file(features, out)
+    _require_output(features, out)
     header = features.index.header
     dtype = np.dtype(header.dtype).newbyteorder("<")
     layout = h5py.VirtualLayout((len(features), *header.row_shape), dtype)
@@ -127,7 +128,7 @@ def export_h5_copy(
     ids: Sequence[str],
     allow_failed: bool = False,
     compress: bool = False,
-    progress: Progress = _silent,
+    progress: Progress = silent,
 ) -> None:
     """Write rows as one file that is a shard of its own: the same datasets and attributes.
 
@@ -143,7 +144,7 @@ def export_h5_copy(
         An id is asked for twice.
     MissingRows, FailedRows, DamagedShard
     """
-    _require_other_file(features, out)
+    _require_output(features, out)
     if len(set(ids)) != len(ids):
         raise ShardError("some ids are asked for twice; a shard has one row an id")
     blocks = _counted(features.blocks(ids, allow_failed), len(ids), progress)
@@ -155,7 +156,7 @@ def export_safetensors(
     out: Path,
     ids: Sequence[str],
     allow_failed: bool = False,
-    progress: Progress = _silent,
+    progress: Progress = silent,
 ) -> None:
     """Write a safetensors file: tensor `features`, and in its metadata the ids as a JSON list.
 
@@ -174,7 +175,7 @@ def export_safetensors(
         The ids are too long for the format's header (100 MB).
     MissingRows, FailedRows, DamagedShard
     """
-    _require_other_file(features, out)
+    _require_output(features, out)
     header = features.index.header
     about = {k: v for k, v in header.attributes().items() if isinstance(v, str)}
     shape = [len(ids), *header.row_shape]
@@ -209,7 +210,7 @@ def export_vqa(
     out: Path,
     ids: Sequence[str],
     allow_failed: bool = False,
-    progress: Progress = _silent,
+    progress: Progress = silent,
 ) -> None:
     """Write an HDF5 file as pytorch-vqa reads it: `features` (N, C, H, W) float16, `ids` int32.
 
@@ -227,7 +228,7 @@ def export_vqa(
         No grids, an id without a number, two ids of one number, or a value beyond float16.
     MissingRows, FailedRows, DamagedShard
     """
-    _require_other_file(features, out)
+    _require_output(features, out)
     if len(features.row_shape) != 3:
         raise ShardError(f"rows of {features.row_shape} are no grids (y, x, channel)")
     numbers = [_number(one) for one in ids]
@@ -257,7 +258,8 @@ def _counted(blocks: Iterator[RowBlock], total: int, progress: Progress) -> Iter
         progress(done, total, 0)
 
 
-def _require_other_file(features: FeatureSet, out: Path) -> None:
+def _require_output(features: FeatureSet, out: Path) -> None:
+    require_output_file(out)
     own = {INDEX_FILE, *(entry.file for entry in features.index.shards)}
     if out.resolve() in {(features.folder / name).resolve() for name in own}:
         raise ShardError(f"{out} is a file of {features.folder} itself; give another --out")

@@ -1,7 +1,6 @@
 """Reading one shard: its structure, its rows, and every byte of it checked."""
 
 import hashlib
-import json
 import os
 import zlib
 from collections.abc import Iterator, Sequence
@@ -108,6 +107,10 @@ class ShardFile:
     def compressed(self) -> bool:
         """Whether the features lie in compressed chunks, not in one block."""
         return self._offset is None
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the shard says of its features; see `FeatureHeader.facts`."""
+        return {**self.attributes, "row_shape": self.row_shape, "dtype": str(self.dtype)}
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_map": None}
@@ -221,15 +224,8 @@ class ShardFile:
         OtherShard
             The first thing that differs is named.
         """
-        for name, wanted in header.attributes().items():
-            found = self.attributes.get(name)
-            if name != "created_by" and found != wanted:
-                raise OtherShard(difference(self.path, name, found, wanted))
-        if (self.row_shape, self.dtype) != (header.row_shape, np.dtype(header.dtype)):
-            raise OtherShard(
-                f"{self.path} holds rows of {self.row_shape} {self.dtype}, not "
-                f"{header.row_shape} {header.dtype}"
-            )
+        if unlike := header.difference(self.facts()):
+            raise OtherShard(f"{self.path} {unlike}")
         if list(ids) != self.ids:
             raise OtherShard(
                 f"{self.path} holds {self.rows} rows from id {self.ids[:1]}, not the {len(ids)} "
@@ -260,16 +256,3 @@ def _refuse_unreadable(path: Path, error: Exception) -> None:
             f"{path} cannot be read ({os.strerror(error.errno)}); check its permissions and the "
             "disk; nothing was changed"
         ) from error
-
-
-def difference(path: Path, name: str, found: Any, wanted: Any) -> str:
-    """Say in which attribute, or in which fields of the recipe, a path differs from the asked."""
-    if name != "recipe" or not isinstance(found, str):
-        return f"{path} has {name} {found!r}, not {wanted!r}"
-    try:
-        old, new = json.loads(found), json.loads(wanted)
-        fields = [f"{k} {old.get(k)!r} (asked for: {new.get(k)!r})" for k in sorted({*old, *new})
-                  if old.get(k) != new.get(k)]  # fmt: skip
-    except (ValueError, AttributeError):
-        fields = []
-    return f"{path} holds features of another recipe: {'; '.join(fields) or found}"

@@ -3,6 +3,8 @@
 docs/format.md describes the same for readers who do not have this package.
 """
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +78,45 @@ class FeatureHeader:
             "dataset": self.dataset,
             "created_by": self.created_by,
         }
+
+    def facts(self) -> dict[str, Any]:
+        """Return everything that says what the features are: attributes, shape and type."""
+        return {**self.attributes(), "row_shape": self.row_shape, "dtype": self.dtype}
+
+    def difference(self, found: Mapping[str, Any]) -> str | None:
+        """Say in which fact other features first differ from these; None if they do not.
+
+        The software's versions are not compared: features of another version of torch are
+        still features of this recipe.
+
+        Parameters
+        ----------
+        found : the `facts` of the others.
+        """
+        wanted = self.facts()
+        del wanted["created_by"]
+        # Last, as it says least: it differs whenever the recipe or the weights do.
+        wanted["recipe_hash"] = wanted.pop("recipe_hash")
+        for name, value in wanted.items():
+            if found.get(name) == value:
+                continue
+            if name == "recipe":
+                return f"holds features of another recipe: {_fields(found.get(name), self.recipe)}"
+            return f"has {name} {found.get(name)!r}, not {value!r}"
+        return None
+
+
+def _fields(found: Any, wanted: dict[str, Any]) -> str:
+    """Say in which fields a recipe, as JSON text, differs; the text itself if it is none."""
+    try:
+        old = dict(json.loads(found))
+    except (ValueError, TypeError):
+        return repr(found)
+    return "; ".join(
+        f"{name} {old.get(name)!r} (asked for: {wanted.get(name)!r})"
+        for name in sorted({*old, *wanted})
+        if old.get(name) != wanted.get(name)
+    ) or repr(found)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Several feature sets of one kind, made apart, become one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -8,12 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.shards.assemble import assemble
-from pipeline.shards.file import difference
 from pipeline.shards.format import OtherShard, RowBlock, ShardError
 from pipeline.shards.index import FeatureIndex
+from pipeline.shards.progress import Progress, silent
 from pipeline.shards.read import FeatureSet
-
-Progress = Callable[[int, int, int], None]
 
 
 class RepeatedRows(ShardError):
@@ -25,7 +23,7 @@ def merge(
     out: Path,
     rows_per_shard: int | None = None,
     compress: bool = False,
-    progress: Progress = lambda done, total, failed: None,
+    progress: Progress = silent,
 ) -> FeatureIndex:
     """Write all rows of all sets, in the order given, as one set.
 
@@ -48,7 +46,11 @@ def merge(
     """
     first = sets[0]
     for other in sets[1:]:
-        _require_same_kind(first, other)
+        if unlike := first.index.header.difference(other.index.header.facts()):
+            raise OtherShard(
+                f"{other.folder} {unlike} as {first.folder} has; only features of one kind can be "
+                "merged"
+            )
     taken: dict[str, int] = {}
     for number, one in enumerate(sets):
         for row_id in one.ids:
@@ -84,19 +86,6 @@ def merge(
         inputs=contents,
         progress=progress,
     )
-
-
-def _require_same_kind(first: FeatureSet, other: FeatureSet) -> None:
-    ours, theirs = first.index.header, other.index.header
-    wanted, found = (
-        {**h.attributes(), "row_shape": h.row_shape, "dtype": h.dtype} for h in (ours, theirs)
-    )
-    for name in ("recipe", "weights", "weights_sha256", "dataset", "axes", "row_shape", "dtype"):
-        if wanted[name] != found[name]:
-            raise OtherShard(
-                f"{difference(other.folder, name, found[name], wanted[name])} as "
-                f"{first.folder} has; only features of one kind can be merged"
-            )
 
 
 def _require_same_row(first: FeatureSet, other: FeatureSet, row_id: str) -> None:

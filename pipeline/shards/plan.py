@@ -91,13 +91,6 @@ class ShardPlan:
         return f"shard-{shard:05d}-of-{self.shards_then(shard):05d}.h5"
 
 
-def plan_rows(rows: int, rows_per_shard: int | None, row_bytes: int) -> ShardPlan:
-    """Plan a new set of rows of `row_bytes` bytes; None: as many a shard as fit by default."""
-    if rows_per_shard is None:
-        rows_per_shard = default_rows_per_shard(row_bytes)
-    return ShardPlan(rows, rows_per_shard)
-
-
 def plan_of(shards: Sequence[tuple[str, int]], rows_per_shard: int) -> ShardPlan:
     """Return the plan that gives these shards.
 
@@ -118,14 +111,15 @@ def plan_of(shards: Sequence[tuple[str, int]], rows_per_shard: int) -> ShardPlan
     if plan is None:
         raise PlanError("a feature set has at least one shard, and none is named")
     plan = replace(plan, rows_per_shard=rows_per_shard)
-    planned = [(plan.file_name(shard), len(plan.span(shard))) for shard in range(plan.shards)]
-    for (file, rows), expected in zip(shards, planned, strict=False):
+    # No list of what is planned: an altered index may plan any number of shards.
+    for (file, rows), shard in zip(shards, range(plan.shards), strict=False):
+        expected = plan.file_name(shard), len(plan.span(shard))
         if (file, rows) != expected:
             raise PlanError(
                 f"{file} of {rows} rows stands where {expected[0]} of {expected[1]} rows belongs"
             )
-    if len(planned) != len(shards):
-        raise PlanError(f"{len(shards)} shards are named where {len(planned)} belong")
+    if plan.shards != len(shards):
+        raise PlanError(f"{len(shards)} shards are named where {plan.shards} belong")
     return plan
 
 

@@ -4,19 +4,16 @@ One altered byte in an HDF5 2.0 global heap is enough for an endless loop in C, 
 exception ends. So a file that is not known to be sound is first opened in a process of its own.
 """
 
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from pipeline.shards.apart import bad_end
 from pipeline.shards.file import ShardFile
 from pipeline.shards.format import DamagedShard
 
 SECONDS = 60.0
-# A time that any disk keeps to, so that only an endless loop is taken for one.
-_BYTES_PER_SECOND = 5e6
 
 
 def breaking(paths: Sequence[Path], features: bool) -> dict[Path, str]:
@@ -31,33 +28,14 @@ def breaking(paths: Sequence[Path], features: bool) -> dict[Path, str]:
     """
     if not paths:
         return {}
-    fault = _open_apart(paths, features)
+    arguments = [str(path.absolute()) for path in paths] + ["features"] * features
+    size = sum(path.stat().st_size for path in paths) if features else 0
+    fault = bad_end(__name__, arguments, SECONDS, size)
     if fault is None:
         return {}
     if len(paths) == 1:
-        return {paths[0]: fault}
+        return {paths[0]: f"damaged: HDF5 {fault}"}
     return {path: text for one in paths for path, text in breaking([one], features).items()}
-
-
-def _open_apart(paths: Sequence[Path], features: bool) -> str | None:
-    seconds = SECONDS
-    if features:
-        seconds += sum(path.stat().st_size for path in paths) / _BYTES_PER_SECOND
-    command = [sys.executable, "-m", __name__, *(str(path.absolute()) for path in paths)]
-    root = str(Path(__file__).resolve().parents[2])
-    try:
-        ended = subprocess.run(
-            command + ["features"] * features,
-            env=os.environ | {"PYTHONPATH": root},
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"damaged: HDF5 did not come to an end within {seconds:.0f} s of opening it"
-    if ended.returncode < 0:
-        return f"damaged: HDF5 crashed on opening it (signal {-ended.returncode})"
-    return None
 
 
 def _main() -> None:

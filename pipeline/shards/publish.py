@@ -1,6 +1,6 @@
 """Publishing: finished shards move to the output, and then the index says that they are there."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,9 +34,16 @@ def finished_shard(
 
 
 def find_shard(
-    folders: Iterable[Path], name: str, header: FeatureHeader, ids: Sequence[str], first_row: int
+    folders: Iterable[Path],
+    name: str,
+    header: FeatureHeader,
+    ids: Sequence[str],
+    first_row: int,
+    broken: Mapping[Path, str],
 ) -> tuple[FinishedShard | None, list[str]]:
     """Return the first sound shard of that name, and what is wrong with damaged ones before it.
+
+    Those that are known to be `broken` are not opened.
 
     Raises
     ------
@@ -45,6 +52,9 @@ def find_shard(
     """
     damaged: list[str] = []
     for path in (folder / name for folder in folders):
+        if path in broken:
+            damaged.append(f"{path} is {broken[path]}")
+            continue
         try:
             if path.is_file():
                 return finished_shard(path, header, ids, first_row), damaged

@@ -1,15 +1,17 @@
 """What an output folder already holds, and how the rows that are asked for fit to it."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.canonical import sha256_of_json
-from pipeline.shards.file import ShardFile, difference
+from pipeline.canonical import sha256_of_file, sha256_of_json
+from pipeline.shards.file import ShardFile
 from pipeline.shards.format import DamagedShard, FeatureHeader, OtherShard, ShardError
+from pipeline.shards.ids import repeated
 from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
-from pipeline.shards.plan import PlanError, ShardPlan, plan_rows
+from pipeline.shards.plan import PlanError, ShardPlan
+from pipeline.shards.probe import breaking
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Layout:
     compress : whether the shards are compressed: all are, or none.
     index : the output's, if it has a sound one.
     damaged : why it has none though there is a file; at most one text.
+    broken : shards of the output that hang or crash HDF5, and what each one does.
     """
 
     plan: ShardPlan
@@ -30,6 +33,7 @@ class Layout:
     compress: bool
     index: FeatureIndex | None
     damaged: list[str]
+    broken: dict[Path, str]
 
     def fingerprint(self, header: FeatureHeader, inputs: object) -> str:
         """Return 16 hex digits that name the work: these rows, so laid out, of these inputs."""
@@ -38,20 +42,21 @@ class Layout:
         return sha256_of_json([features, files, self.plan.rows_per_shard, self.compress])[:16]
 
 
-def repeated(ids: Iterable[str]) -> list[str]:
-    """Return the ids that occur more than once, in the order of their first occurrence."""
-    return [one for one, count in Counter(ids).items() if count > 1]
-
-
 def lay_out(
     out: Path,
     header: FeatureHeader,
     ids: Sequence[str],
+    fresh: ShardPlan,
     rows_per_shard: int | None,
     compress: bool,
-    add: bool,
+    add: bool | None,
 ) -> Layout:
-    """Fit the asked rows to what the output holds; see `ShardBuild` for the parameters.
+    """Fit the asked rows to what the output holds.
+
+    Parameters
+    ----------
+    fresh : the plan of an output that holds nothing.
+    others : see `ShardBuild`.
 
     Raises
     ------
@@ -60,14 +65,17 @@ def lay_out(
     DamagedShard
         Rows shall be added to a set of which a shard cannot be read.
     """
-    shards = {path.name: _ids_of(path) for path in sorted(out.glob("shard-*.h5"))}
+    index, damaged = _index(out)
+    paths = sorted(out.glob("shard-*.h5"))
+    broken = breaking([path for path in paths if not _vouched(path, index)], features=True)
+    shards = {path.name: None if path in broken else _ids_of(path) for path in paths}
     layouts = [found[1] for found in shards.values() if found]
     compress = layouts[0] if layouts else compress
-    index, damaged = _index(out)
     if index is None:
-        plan, order = plan_rows(len(ids), rows_per_shard, header.row_bytes), list(ids)
+        plan, order = fresh, list(ids)
     else:
-        _require_same_features(out, index.header, header)
+        if unlike := header.difference(index.header.facts()):
+            raise OtherShard(f"{out} {unlike}{_remedy(out)}")
         plan, order = _fit(out, index, shards, ids, rows_per_shard, add)
     names = {plan.file_name(shard) for shard in range(plan.shards)}
     if strangers := sorted(shards.keys() - names):
@@ -77,7 +85,14 @@ def lay_out(
             "left by an unfinished run on other rows, or the index was lost: finish that run, make "
             "the index again, or give another output folder"
         )
-    return Layout(plan, order, compress, index, damaged)
+    return Layout(plan, order, compress, index, damaged, broken)
+
+
+def _vouched(path: Path, index: FeatureIndex | None) -> bool:
+    """Return whether every byte of a shard is what the index says."""
+    known = {entry.sha256 for entry in index.shards if entry.file == path.name} if index else set()
+    # A file that may not be read is none that the index speaks for: opening it tells why.
+    return bool(known) and os.access(path, os.R_OK) and sha256_of_file(path) in known
 
 
 def _ids_of(path: Path) -> tuple[list[str], bool] | None:
@@ -100,15 +115,6 @@ def _index(out: Path) -> tuple[FeatureIndex | None, list[str]]:
     return index, []
 
 
-def _require_same_features(out: Path, found: FeatureHeader, wanted: FeatureHeader) -> None:
-    theirs, ours = (
-        {**h.attributes(), "row_shape": h.row_shape, "dtype": h.dtype} for h in (found, wanted)
-    )
-    for name in ours:
-        if name not in ("created_by", "recipe_hash") and theirs[name] != ours[name]:
-            raise OtherShard(f"{difference(out, name, theirs[name], ours[name])}{_remedy(out)}")
-
-
 def _remedy(out: Path) -> str:
     return f"; give another output folder, or remove {out} if those features may go"
 
@@ -119,7 +125,7 @@ def _fit(
     shards: dict[str, tuple[list[str], bool] | None],
     ids: Sequence[str],
     rows_per_shard: int | None,
-    add: bool,
+    add: bool | None,
 ) -> tuple[ShardPlan, list[str]]:
     """Return the plan and the order of a finished set's rows, with those to be added last."""
     plan = index.plan()
@@ -141,9 +147,10 @@ def _fit(
     if len(order) != index.rows or repeated(order):
         raise OtherShard(f"{holds}, and not the {len(ids)} asked for{_remedy(out)}")
     if rest and not add:
+        adding = "" if add is None else "ask to add them (--add, or add=True), or "
         raise OtherShard(
             f"{holds}; {len(rest)} of the {len(ids)} rows asked for are not among them, first "
-            f"{rest[:5]}; ask to add them (--add, or add=True), or give another output folder"
+            f"{rest[:5]}; {adding}give another output folder"
         )
     if rest and None in found:
         raise DamagedShard(

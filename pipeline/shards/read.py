@@ -51,8 +51,8 @@ class FeatureSet:
             if not path.is_file():
                 raise ShardError(f"{path} is named in the index but missing; copy it again")
             shard = ShardFile(path)
-            if shard.attributes["recipe_hash"] != self.index.header.recipe_hash:
-                raise OtherShard(f"{path} is a shard of another feature set than its index")
+            if unlike := self.index.header.difference(shard.facts()):
+                raise OtherShard(f"{path} is of another feature set than its index: it {unlike}")
             if shard.rows != entry.rows:
                 raise OtherShard(f"{path} has {shard.rows} rows; its index says {entry.rows}")
             self._shards.append(shard)

@@ -1,21 +1,19 @@
 """Making `index.json` again from the shards alone."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 from pipeline.shards.file import ShardFile
 from pipeline.shards.format import FeatureHeader, ShardError
 from pipeline.shards.index import FeatureIndex, index_of
 from pipeline.shards.plan import PlanError, ShardPlan, default_rows_per_shard, plan_of
-
-Progress = Callable[[int, int, int], None]
+from pipeline.shards.progress import Progress, silent
 
 
 def rebuild_index(
     folder: Path,
     rows_per_shard: int | None = None,
-    progress: Progress = lambda done, total, failed: None,
+    progress: Progress = silent,
 ) -> FeatureIndex:
     """Check every byte that has a checksum of all shards, and write their index.
 

@@ -11,7 +11,8 @@ from pipeline.shards.index import FeatureIndex
 from pipeline.software import created_by
 from pipeline.text.encoders import CaptionEncoder
 
-_ROWS_AT_ONCE = 8192
+# Bytes of rows that are encoded together.
+_BYTES_AT_ONCE = 1 << 26
 
 
 def caption_header(encoder: CaptionEncoder, dataset: str) -> FeatureHeader:
@@ -64,8 +65,9 @@ def encode_captions(
     progress : called with rows done, rows in all, and 0.
     """
     progress(build.rows_done, len(texts), 0)
+    at_once = max(1, _BYTES_AT_ONCE // (4 * encoder.dim))
     for span in build.pending():
-        for rows in span.batches(_ROWS_AT_ONCE):
+        for rows in span.batches(at_once):
             features = encoder.encode(texts[rows.start : rows.stop])
             status = np.zeros(len(rows), np.uint8)
             source = text_crc32(texts[rows.start : rows.stop])

@@ -9,7 +9,8 @@ stocking swimming-trunks tights trousers wedding
 _NOUNS = """
 cacti cactus; children child; feet foot; geese goose; grandchildren grandchild; hooves hoof;
 leaves leaf; mice mouse; oxen ox; schoolchildren schoolchild; skies sky; skis ski; taxis taxi;
-teeth tooth; bikinis bikini; policewomen policewoman; axes axe; buses bus; gases gas; pies pie; ties tie
+teeth tooth; bikinis bikini; policewomen policewoman; axes axe; buses bus; gases gas;
+pies pie; ties tie
 """
 
 _VERBS = """

@@ -181,9 +181,10 @@ def load_wordnet(folder: Path) -> WordNetLemmatizer:
 def _lines(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError as error:
+    except OSError as error:
         raise LemmatizerError(
-            f"{path}: no such file; give the folder of a WordNet, which has index.noun and noun.exc"
+            f"{path} cannot be read ({error.strerror}); give the folder of a WordNet, which has "
+            "index.noun and noun.exc"
         ) from error
     except UnicodeDecodeError as error:
         raise LemmatizerError(f"{path} is not UTF-8; is this WordNet's file?") from error

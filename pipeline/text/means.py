@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.text.encoders import VocabularyReport, report_on
-from pipeline.text.tokens import TOKENIZER, tokenize
+from pipeline.text.policies import POLICIES
 from pipeline.text.vectors import WordVectors
 
+_POLICY = POLICIES["treebank"]
 _CHUNK = 1024  # captions summed at once, which bounds the float64 rows in memory
 
 
@@ -46,7 +47,7 @@ class MeanVectors:
         return {
             "name": self.name,
             "encoder": "mean",
-            "tokenizer": TOKENIZER,
+            "tokens": _POLICY.to_json(),
             "vectors": self.vectors.name,
             "oov": "ignored, also in the denominator; zero vector if no token is known",
             "dim": self.dim,
@@ -67,11 +68,11 @@ class MeanVectors:
 
     def report(self, texts: Sequence[str]) -> VocabularyReport:
         """Count which words have no vector."""
-        return report_on([tokenize(text) for text in texts], self.vectors.index)
+        return report_on([_POLICY.tokenize(text) for text in texts], self.vectors.index)
 
     def _encode_into(self, rows: npt.NDArray[np.float32], texts: Sequence[str]) -> None:
         index = self.vectors.index
-        found = [[index[t] for t in tokenize(text) if t in index] for text in texts]
+        found = [[index[t] for t in _POLICY.tokenize(text) if t in index] for text in texts]
         counts = np.array([len(f) for f in found], dtype=np.int64)
         some = np.flatnonzero(counts)
         if not len(some):

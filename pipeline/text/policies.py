@@ -26,7 +26,7 @@ _KLEIN_MARKS = re.compile(r'[\s.,;:?!"&()\[\]{}<>=/\\]')
 
 def _treebank(text: str) -> list[str]:
     text = _INNER_STOP.sub(" .", text)
-    # Most captions have nothing for nltk to do, and its rules take a hundred times as long.
+    # Most captions have nothing for nltk to do, and its rules take many times as long.
     words = _LAST_STOP.sub(" .", text.replace(", ", " , ")).split()
     return words if all(map(_PLAIN_WORD.fullmatch, words)) else _TREEBANK.tokenize(text)
 

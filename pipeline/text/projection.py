@@ -1,4 +1,4 @@
-"""Caption features on their principal components, fitted and applied in chunks of captions."""
+"""Principal components of the rows of an encoder: fitted out of core, kept in one file."""
 
 import hashlib
 import json
@@ -8,13 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
-from scipy.linalg import eigh
 
 from pipeline.canonical import (
     appearing_whole,
@@ -24,13 +22,14 @@ from pipeline.canonical import (
     sha256_of_json,
 )
 from pipeline.errors import PipelineError
+from pipeline.shards.output import only_writer
 from pipeline.software import created_by
 from pipeline.text.covariance import Covariance
-from pipeline.text.encoders import CaptionEncoder, VocabularyReport
+from pipeline.text.eigenvectors import eigenvectors_memory, largest_eigenvectors
+from pipeline.text.encoders import CaptionEncoder
 
-_FIT_CHUNK = 2048  # captions multiplied at once
-_CHUNK = 256  # captions projected at once: never fewer, see `Projected.encode`
-_COLUMNS = 256  # components turned and rounded at once
+_CHUNK = 2048  # captions multiplied at once
+_LOCK = "fit.lock"  # beside the unfinished work
 _KEY = "projection"  # one key of metadata: safetensors writes several in no fixed order
 
 
@@ -160,11 +159,9 @@ def fit_memory(width: int, dim: int) -> int:
 
     However many captions there are; the encoder's own memory is not counted.
     """
-    sums = Covariance.memory(width) + 4 * width * _FIT_CHUNK
+    sums = Covariance.memory(width) + 4 * width * _CHUNK
     unpacking = 8 * width * width + Covariance.disk(width)
-    eigenvectors = 8 * width * (width + dim + 32)
-    rounding = 12 * width * dim + 20 * width * min(dim, _COLUMNS)
-    return max(sums, unpacking, eigenvectors, rounding)
+    return max(sums, unpacking, eigenvectors_memory(width, dim))
 
 
 def fit_disk(width: int) -> int:
@@ -194,7 +191,7 @@ def fit_projection(
     encoder : of rows of D numbers.
     texts : the training captions; more than `dim`.
     dim : how many components, 1 to D.
-    work : the folder of unfinished work; made if it is missing.
+    work : the folder of unfinished work; made if it is missing. An empty lock file stays in it.
     device : where the products are taken: "cpu", or a device of torch such as "cuda". The last
         bits differ between devices.
     checkpoint_seconds : how often the sums are put down; they are too once the pass is done.
@@ -211,7 +208,9 @@ def fit_projection(
     OutputError
         The work folder cannot be written to.
     CovarianceError
-        The work file is damaged.
+        The work file is damaged, or a row is not finite.
+    ShardError
+        Another process is fitting in the same work folder.
     """
     if not 1 <= dim <= encoder.dim:
         raise ProjectionError(
@@ -230,101 +229,32 @@ def fit_projection(
         "device": device,
         "created_by": created_by("numpy", "scipy", "safetensors"),
     }
-    fingerprint = sha256_of_json({**facts, "chunk": _FIT_CHUNK})
+    fingerprint = sha256_of_json({**facts, "chunk": _CHUNK})
     checkpoint = work / f"covariance-{fingerprint[:16]}"
-    sums = Covariance(encoder.dim, device)
-    if checkpoint.exists():
-        sums.load(checkpoint, fingerprint)
-    progress(sums.rows, len(texts), 0)
-    last = time.monotonic()
-    while sums.rows < len(texts):
-        sums.add(encoder.encode(texts[sums.rows : sums.rows + _FIT_CHUNK]))
-        if sums.rows == len(texts) or time.monotonic() - last >= checkpoint_seconds:
-            sums.save(checkpoint, fingerprint)
-            last = time.monotonic()
+    with only_writer(work / _LOCK, work):
+        for leftover in work.glob(f"{checkpoint.name}.*.part"):
+            leftover.unlink()
+        sums = Covariance(encoder.dim, device)
+        if checkpoint.exists():
+            sums.load(checkpoint, fingerprint)
         progress(sums.rows, len(texts), 0)
-    mean, total, eigenvalues, components = _finished(sums, dim)
-    checkpoint.unlink()
+        last = time.monotonic()
+        while sums.rows < len(texts):
+            sums.add(encoder.encode(texts[sums.rows : sums.rows + _CHUNK]))
+            if sums.rows == len(texts) or time.monotonic() - last >= checkpoint_seconds:
+                sums.save(checkpoint, fingerprint)
+                last = time.monotonic()
+            progress(sums.rows, len(texts), 0)
+        mean, covariance = sums.finish()
+        total = float(np.trace(covariance))
+        eigenvalues, components = largest_eigenvectors(covariance, dim)
+        checkpoint.unlink()
     return Projection(
         ProjectionFacts(encoder=encoder.name, captions=len(texts), total_variance=total, **facts),
         mean.astype(np.float32),
         components,
-        eigenvalues,
+        np.maximum(eigenvalues, 0),  # without variance, rounding can leave some below
     )
-
-
-@dataclass(frozen=True, eq=False)
-class Projected:
-    """The rows of an encoder on their principal components, not whitened, not normalised.
-
-    Attributes
-    ----------
-    encoder : the encoder that the projection was fitted to.
-    projection : the components.
-
-    Raises
-    ------
-    ProjectionError
-        The projection was fitted to another encoder.
-    """
-
-    encoder: CaptionEncoder
-    projection: Projection
-
-    def __post_init__(self) -> None:
-        self.projection.check(self.encoder)
-
-    @property
-    def name(self) -> str:
-        """`<encoder>-pca<dim>`."""
-        return f"{self.encoder.name}-pca{self.dim}"
-
-    @property
-    def dim(self) -> int:
-        """Length of each row."""
-        return self.projection.dim
-
-    @property
-    def weights(self) -> tuple[str, str]:
-        """The encoder's and the projection."""
-        name, sha256 = self.encoder.weights
-        both = {"encoder": sha256, "projection": self.projection.sha256}
-        return f"{name}, PCA", sha256_of_json(both)
-
-    def recipe(self) -> dict[str, Any]:
-        """Return what makes the rows."""
-        facts = self.projection.facts
-        return {
-            "name": self.name,
-            "encoder": "principal components",
-            "of": self.encoder.recipe(),
-            "captions": facts.captions,
-            "captions_sha256": facts.captions_sha256,
-            "dim": self.dim,
-        }
-
-    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Encode captions.
-
-        Every product is of 256 rows, filled up with zeros: products of other sizes are summed in
-        another order, so that a caption's row would depend on its company in its last bits.
-
-        Returns
-        -------
-        (texts, dim) float32
-        """
-        rows = np.empty((len(texts), self.dim), dtype=np.float32)
-        padded = np.zeros((_CHUNK, self.encoder.dim), dtype=np.float32)
-        for start in range(0, len(texts), _CHUNK):
-            chunk = self.encoder.encode(texts[start : start + _CHUNK])
-            np.subtract(chunk, self.projection.mean, out=padded[: len(chunk)])
-            product = padded @ self.projection.components
-            rows[start : start + _CHUNK] = product[: len(chunk)]
-        return rows
-
-    def report(self, texts: Sequence[str]) -> VocabularyReport:
-        """Count what the encoder does not know."""
-        return self.encoder.report(texts)
 
 
 def _hash_of(encoder: CaptionEncoder) -> str:
@@ -341,32 +271,3 @@ def _require_room(work: Path, width: int) -> None:
             f"{fit_disk(width) / 1e6:.1f} MB in {work}, and {free / 1e6:.1f} MB are free; make "
             "room or give another folder"
         )
-
-
-def _finished(
-    sums: Covariance, dim: int
-) -> tuple[npt.NDArray[np.float64], float, npt.NDArray[np.float64], npt.NDArray[np.float32]]:
-    """Return the mean (D,), the variance in all, and eigenvalues and components; uses up `sums`.
-
-    Of scipy's drivers that find some of the eigenvalues only, "evr" needs the least memory:
-    the vectors asked for beside the covariance.
-    """
-    mean, covariance = sums.finish()
-    width, total = len(mean), float(np.trace(covariance))
-    values, vectors = eigh(
-        covariance,
-        lower=True,
-        overwrite_a=True,
-        check_finite=False,
-        subset_by_index=(width - dim, width - 1),
-        driver="evr",
-    )
-    del covariance
-    components = np.empty((width, dim), dtype=np.float32)
-    for start in range(0, dim, _COLUMNS):
-        block = vectors[:, ::-1][:, start : start + _COLUMNS]
-        largest = np.abs(block).argmax(axis=0)
-        signs = np.where(block[largest, np.arange(block.shape[1])] < 0, -1, 1)
-        components[:, start : start + _COLUMNS] = block * signs
-    # Where there is no variance, rounding can leave some a little below zero.
-    return mean, total, np.maximum(values[::-1], 0), components

@@ -158,10 +158,10 @@ def build_vocabulary(texts: Sequence[str], policy: TokenPolicy, rule: Vocabulary
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     taken = [item for item in ordered if item[1] >= rule.minimum_count][: rule.most_frequent]
     if not taken:
-        most = f"; the most frequent, {ordered[0][0]!r}, occurs {ordered[0][1]} times"
+        most = "".join(f"; the most frequent, {w!r}, occurs {c} times" for w, c in ordered[:1])
         raise VocabularyError(
             f"no word is left for a vocabulary: {len(texts)} captions have {len(counts)} words by "
-            f"the token policy {policy.name!r}{most if ordered else ''}, and the rule "
+            f"the token policy {policy.name!r}{most}, and the rule "
             f"{rule.name!r} asks for a minimum count of {rule.minimum_count}; lower the minimum "
             "count, give more captions, or choose a policy that removes fewer words"
         )
@@ -187,12 +187,14 @@ def load_vocabulary(path: Path) -> Vocabulary:
     Raises
     ------
     VocabularyError
-        There is no such file, it is no vocabulary of this format version, or it was changed.
+        The file cannot be read, is no vocabulary of this format version, or it was changed.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise VocabularyError(f"{path}: no such file; build the vocabulary first") from error
+    except OSError as error:
+        raise VocabularyError(
+            f"{path} cannot be read ({error.strerror}); build the vocabulary first"
+        ) from error
     except ValueError as error:
         raise VocabularyError(
             f"{path} is not JSON ({error}); build the vocabulary again"

@@ -65,6 +65,55 @@ class Net(nn.Module):
         return self.dense[:3](x.mean((2, 3)))
 
 
+class Hazards(nn.Module):
+    """Steps that a careless rewriting would reorder, overwrite or misfit."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.a, self.b = nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
+        self.inplace, self.relu6 = nn.ReLU(inplace=True), nn.ReLU6()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return maps."""
+        x = x + 0.5
+        if self.kind == "overwritten input":
+            y = self.a(x)
+            x = self.inplace(x)
+            return y + self.b(x)
+        if self.kind == "overwritten by a function":
+            y = self.a(x)
+            x.mul_(2)
+            return y + self.b(x)
+        if self.kind == "view of the addend":
+            y = self.a(x)
+            v = y.flatten(2)
+            z = y + self.b(x)
+            return z * v.view_as(z)
+        if self.kind == "alias of the addend":
+            y = self.a(x)
+            r = self.inplace(y)
+            z = y + self.b(r)
+            return z * r
+        if self.kind == "broadcast branch":
+            return self.inplace(x + self.b(x.mean((2, 3), keepdim=True)))
+        if self.kind == "broadcast addend":
+            return self.a(x.mean((2, 3), keepdim=True)) + self.b(x)
+        if self.kind == "ReLU6 of a sum":
+            return self.relu6(self.a(x) + self.b(x))
+        if self.kind == "keyword":
+            return self.b(input=self.a(x))
+        y = self.a(x)
+        z = y + self.b(x)
+        return z + y
+
+
+HAZARDS = (
+    "overwritten input", "overwritten by a function", "view of the addend", "alias of the addend",
+    "broadcast branch", "broadcast addend", "ReLU6 of a sum", "keyword", "addend read later",
+)  # fmt: skip
+
+
 class Undecided(nn.Module):
     """A network whose steps depend on its input."""
 
@@ -96,6 +145,18 @@ def test_a_rewritten_network_computes_the_same(size: int, batch: int) -> None:
     for _ in range(2):
         torch.testing.assert_close(fused(x), expected, rtol=1e-5, atol=1e-6)
     assert torch.equal(net(x.contiguous()), expected), "the given network is not changed"
+
+
+@pytest.mark.parametrize("kind", HAZARDS)
+@torch.inference_mode()
+def test_a_rewriting_keeps_the_order_of_what_is_overwritten(kind: str) -> None:
+    net = seeded(Hazards(kind))
+    x = torch.randn(2, 8, 6, 6, generator=torch.Generator().manual_seed(0))
+    x = x.contiguous(memory_format=torch.channels_last)
+    expected = net(x)
+    for layers in (PlainLayers(), OneDnnLayers(torch.float32)):
+        rewritten = rewrite(net, layers).float()
+        torch.testing.assert_close(rewritten(x), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_what_cannot_be_traced_runs_as_it_is() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
+from pipeline.canonical import OutputError
 from pipeline.shards import read
 from pipeline.shards.build import ShardBuild
 from pipeline.shards.export import (
@@ -22,7 +23,7 @@ from pipeline.shards.file import ShardFile
 from pipeline.shards.foreign.arrays import NpyFeatures
 from pipeline.shards.foreign.source import import_features
 from pipeline.shards.format import OK, DamagedShard, RowBlock, ShardError
-from pipeline.shards.ids import read_ids
+from pipeline.shards.id_files import read_ids
 from pipeline.shards.read import FailedRows, FeatureSet, MissingRows
 from pipeline.shards.verify import verify
 from tests.shards.sample import build, header, ids
@@ -194,3 +195,36 @@ def test_lists_of_ids_name_their_faults(tmp_path: Path) -> None:
     split = tmp_path / "dataset.json"
     split.write_text(json.dumps({"images": [{"cocoid": 7, "filename": "x"}, {"filename": "y"}]}))
     assert read_ids(split) == ["7", "y"]
+
+
+def test_places_swapped_in_the_index_give_no_id_the_features_of_another(
+    features: FeatureSet, tmp_path: Path
+) -> None:
+    path = tmp_path / "out" / "index.json"
+    facts = json.loads(path.read_text())
+    first, second = facts["shards"][:2]
+    first["first_row"], second["first_row"] = second["first_row"], first["first_row"]
+    path.write_text(json.dumps(facts))
+    with pytest.raises(ShardError, match="said to start at row 10; it is row 0"):
+        export_h5_view(FeatureSet(tmp_path / "out"), tmp_path / "all.h5")
+
+
+def test_a_folder_or_what_lies_below_a_file_is_no_file_to_write(
+    features: FeatureSet, tmp_path: Path
+) -> None:
+    (tmp_path / "dir_ims.npy").mkdir()
+    (tmp_path / "file").touch()
+    for out, text in (
+        (tmp_path / "dir_ims.npy", "dir_ims.npy is a folder"),
+        (Path(), "is a folder"),
+        (Path("/"), "is a folder"),
+        (tmp_path / "file" / "x_ims.npy", "file is a file"),
+    ):
+        for export in (export_npy, export_h5_copy, export_safetensors):
+            if export is export_npy and not out.name.endswith("_ims.npy"):
+                continue
+            with pytest.raises(OutputError, match=text):
+                export(features, out, SOME)
+        with pytest.raises(OutputError, match=text):
+            export_h5_view(features, out)
+    assert not list(tmp_path.rglob("*.part"))

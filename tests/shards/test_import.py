@@ -1,6 +1,7 @@
 """Foreign layouts, written here as their authors' programs do, become feature sets."""
 
 import base64
+import zipfile
 from pathlib import Path
 
 import h5py
@@ -253,3 +254,69 @@ def test_different_rows_of_one_id_are_not_merged(tmp_path: Path) -> None:
         file["crc32"][0] = 1
     with pytest.raises(RepeatedRows, match=r"row 1 of .*a and row 0 of .*b, with another crc32"):
         merge([first, FeatureSet(tmp_path / "b")], tmp_path / "out")
+
+
+def test_merging_into_a_set_that_is_there_offers_nothing_that_merge_has_not(
+    tmp_path: Path,
+) -> None:
+    sets = [part(tmp_path / "a", [0, 1]), part(tmp_path / "b", [2])]
+    part(tmp_path / "out", [0])
+    with pytest.raises(OtherShard, match="give another output folder") as caught:
+        merge(sets, tmp_path / "out")
+    assert "add" not in str(caught.value)
+
+
+def test_damaged_npy_files_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.ones((3, 4), np.float32))
+    sound = path.read_bytes()
+    damaged = [b"PK\x03\x04", b"PK\x03\x04" + sound, b"", sound[:9], sound[:-1]]
+    damaged += [sound.replace(b"'descr'", b'"""(scr')]
+    damaged += [sound.replace(b"(3, 4)", size) for size in (b"(-3,4)", b"(3,4.)", b"(9**9)")]
+    damaged += [sound[:10] + byte * 54 + sound[64:] for byte in (b"(", b"\x00", b"[", b"\\")]
+    for data in damaged:
+        path.write_bytes(data)
+        with pytest.raises(ForeignError, match=r"x\.npy is no readable \.npy file of numbers"):
+            NpyFeatures(path, NAMES)
+
+
+def test_damaged_npz_files_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, features=np.arange(64, dtype=np.float32).reshape(4, 16))
+    sound = path.read_bytes()
+    method = sound.index(b"PK\x01\x02") + 10
+    changes = [sound[:60] + b"\xff" * 20 + sound[80:], sound[:-30], b"PK\x03\x04", b"x"]
+    changes += [sound[:method] + bytes([value]) + sound[method + 1 :] for value in (1, 99)]
+    changes += [sound[: method - 2] + b"\x01" + sound[method - 1 :]]
+    with zipfile.ZipFile(tmp_path / "text.zip", "w") as file:
+        file.writestr("features", "no array")
+    changes += [(tmp_path / "text.zip").read_bytes()]
+    np.save(tmp_path / "x.npy", np.ones(3, np.float32))
+    changes += [(tmp_path / "x.npy").read_bytes()]
+    for data in changes:
+        path.write_bytes(data)
+        with pytest.raises(ForeignError, match=r"a\.npz is no readable \.npz file of numbers"):
+            NpzFolderFeatures(tmp_path)
+
+
+def test_a_number_of_boxes_that_python_cannot_convert_names_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    write_tsv(path, np.ones((2, 1, 2), np.float32), ["a", "b"])
+    first, second = path.read_text().splitlines()
+    fields = second.split("\t")
+    path.write_text("\n".join([first, "\t".join([*fields[:3], "9" * 5000, *fields[4:]])]) + "\n")
+    with pytest.raises(ForeignError, match=r"x\.tsv, line 2: .* number of boxes"):
+        TsvFeatures(path)
+
+
+def test_a_mat_file_that_crashes_scipy_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.mat"
+    savemat(path, {"feats": np.ones((6, 3), np.float32)})
+    data = bytearray(path.read_bytes())
+    # The type of the numbers: 15 is none of them, and an access outside a table of scipy's.
+    data[184] = 15
+    path.write_bytes(data)
+    with pytest.raises(ForeignError, match=r"x\.mat .*the download is whole"):
+        MatFeatures(path, NAMES)
+    with pytest.raises(ForeignError, match=r"no\.mat not found"):
+        MatFeatures(tmp_path / "no.mat", NAMES)

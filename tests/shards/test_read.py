@@ -257,3 +257,46 @@ def test_a_column_in_another_file_is_refused(folder: Path, tmp_path: Path) -> No
         )
     with pytest.raises(DamagedShard, match="lies in other files"):
         ShardFile(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"row_shape": ["x"]}, {"row_shape": []}, {"row_shape": [2, True]}, {"row_shape": [2, 4]},
+        {"shards": []}, {"shards": None}, {"shards": [None]}, {"rows_per_shard": None},
+        {"rows_per_shard": True}, {"dtype": 0}, {"dtype": "float64"}, {"weights": None},
+        {"dataset": None}, {"axes": 1}, {"created_by": []}, {"recipe": []}, {"rows": 24},
+        {"rows": 23.0}, {"weights_sha256": "x"}, {"dataset": "other"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_index_of_wrong_types_or_sums_is_refused(
+    folder: Path, change: dict[str, object]
+) -> None:
+    path = folder / "index.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(
+        ShardError, match=r"index\.json is damaged or of another kind|than its index"
+    ):
+        FeatureSet(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sha256": None}, {"sha256": "A" * 64}, {"content_sha256": 1}, {"file": ".."},
+        {"file": "shard-00000-of-00003.h5"}, {"file": 3}, {"rows": -10}, {"rows": 10.0},
+        {"rows": True}, {"failed_rows": -1}, {"failed_rows": 11}, {"first_row": 0},
+        {"first_row": 20}, {"first_row": 10.0}, {"first_row": None}, {"created_by": 1}, {"x": 1},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_line_of_the_index_of_wrong_types_or_place_is_refused(
+    folder: Path, change: dict[str, object]
+) -> None:
+    path = folder / "index.json"
+    facts = json.loads(path.read_text())
+    facts["shards"][1] |= change
+    path.write_text(json.dumps(facts))
+    with pytest.raises(ShardError, match=r"index\.json is damaged or of another kind"):
+        FeatureSet(folder)

@@ -157,7 +157,7 @@ def test_strangers_leftovers_gaps_and_repeats(folder: Path, tmp_path: Path) -> N
         ({"created_by": "x"}, "created_by is 'tests'"),
         ({"shards": []}, "shard"),
         ({"shards": [{"file": 3}]}, "damaged"),
-        ({"row_shape": "ab"}, "row shape"),
+        ({"row_shape": "ab"}, "row_shape is 'ab'"),
     ],
 )
 def test_an_index_that_disagrees_is_a_fault(
@@ -278,3 +278,12 @@ def test_growing_sets_verify_and_rebuild(folder: Path) -> None:
 def _rows(count: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     one = block(0, count)
     return one.features, one.status, one.errors
+
+
+def test_a_plan_without_end_does_not_hang(folder: Path) -> None:
+    path = folder / "index.json"
+    facts = json.loads(path.read_text())
+    facts["shards"] = facts["shards"][:1]
+    facts["shards"][0] |= {"file": "shard-00000-of-00001.h5", "rows": 10**12, "failed_rows": 0}
+    path.write_text(json.dumps(facts | {"rows": 10**12, "failed_rows": 0, "rows_per_shard": 1}))
+    assert any("belong" in one for one in faults(folder, quick=True))

@@ -114,6 +114,26 @@ def test_a_finished_output_is_brought_up_to_date(project: Path, pipeline: Call) 
         assert FeatureSet(out).failures()[0][0] == "scene-00012"
 
 
+def test_pictures_that_have_gone_cost_no_finished_row(project: Path, pipeline: Call) -> None:
+    out = project / "out"
+    assert extract(pipeline, out) == 0
+    before = files(out)
+    shutil.move("data/scenes/images", project / "unmounted")
+    Path("data/scenes/images").mkdir()
+    assert extract(pipeline, out) == 0
+    assert files(out) == before
+
+
+def test_a_row_does_not_depend_on_its_neighbours(project: Path, pipeline: Call) -> None:
+    assert extract(pipeline, project / "whole") == 0
+    for number in range(1, 8):
+        Path(f"data/scenes/images/scene-{number:05d}.png").write_bytes(b"damaged")
+    assert extract(pipeline, project / "damaged") == 3
+    whole, damaged = FeatureSet(project / "whole"), FeatureSet(project / "damaged")
+    good = [one for one, code in zip(damaged.ids, damaged.status, strict=True) if code == OK]
+    np.testing.assert_array_equal(damaged.read(good), whole.read(good))
+
+
 def test_new_images_go_into_new_shards(project: Path, pipeline: Call) -> None:
     out, options = project / "out", ("--rows-per-shard", 16)
     assert extract(pipeline, out, *options, "--limit", 20) == 0

@@ -131,6 +131,12 @@ def test_exported_imported_and_merged(features: FeatureSet, pipeline: Call) -> N
         ("import no.tsv --format bottom-up --out x --dataset-name x --every 5", 2, "--every"),
         ("merge set nowhere --out x", 1, "nowhere"),
         ("card nowhere", 1, "nowhere"),
+        ("export set --to h5 --allow-failed --out set", 1, "is a folder"),
+        ("export set --to safetensors --allow-failed --out /", 1, "is a folder"),
+        ("export set --to h5 --out=", 2, "an empty path"),
+        ("merge set --out=", 2, "an empty path"),
+        ("merge set --out /", 1, "the root"),
+        ("import x --format groups --dataset-name x --out=", 2, "an empty path"),
     ],
 )
 def test_mistakes_get_one_paragraph_and_leave_nothing(
@@ -144,6 +150,19 @@ def test_mistakes_get_one_paragraph_and_leave_nothing(
     assert message in paragraph[0]
     assert ended.stdout == ""
     assert sorted(Path().rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", ["info set", "verify set", "card set", "merge set --out x"])
+@pytest.mark.parametrize("change", [{"shards": []}, {"row_shape": ["x"]}, {"dtype": 0}], ids=str)
+def test_a_damaged_index_gives_no_traceback(
+    features: FeatureSet, pipeline: Call, command: str, change: dict[str, object]
+) -> None:
+    path = Path("set/index.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    ended = pipeline("shards", *command.split())
+    assert ended.status == 1
+    assert "damaged or of another kind" in ended.stderr + ended.stdout
+    assert "Traceback" not in ended.stderr
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

@@ -30,7 +30,7 @@ def captions(number: int, seed: int) -> list[str]:
 
 TRAINING = captions(60, seed=1)
 KNOWN = build_vocabulary(TRAINING, POLICY, VocabularyRule("few", most_frequent=9))
-ENCODERS = [BagOfWords(KNOWN, POLICY), TfIdf(KNOWN, POLICY)]
+ENCODERS: list[CaptionEncoder] = [BagOfWords(KNOWN, POLICY), TfIdf(KNOWN, POLICY)]
 
 
 @pytest.mark.parametrize("number", [0, 1, 7, 40])
@@ -76,12 +76,12 @@ def norms(rows: npt.NDArray[np.float32]) -> list[float]:
 
 
 def test_no_known_word_gives_zeros() -> None:
-    texts = ["", "unheard", "the!", KNOWN.words[0]]
+    texts = ["", "unseen", "the!", KNOWN.words[0]]
     assert norms(ENCODERS[1].encode(texts)) == [0, 0, 0, 1]
     assert ENCODERS[0].encode(texts).sum(axis=1).tolist() == [0, 0, 0, 1]
     for encoder in ENCODERS:
         report = encoder.report(texts)
-        assert report.oov_words == (("unheard", 1),)
+        assert report.oov_words == (("unseen", 1),)
         assert report.unknown_captions == (0, 1, 2)
 
 

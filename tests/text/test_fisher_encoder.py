@@ -58,7 +58,7 @@ def one(codebook: Codebook, vectors: WordVectors, text: str) -> npt.NDArray[np.f
 
 
 @pytest.mark.parametrize("number", [0, 1, 5, 64])
-@pytest.mark.parametrize("chunk", [1, 7, 1024])
+@pytest.mark.parametrize("chunk", [1, 7, 256])
 def test_equals_fisher_vectors_of_one_caption_at_a_time(
     both: FisherEncoder, number: int, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

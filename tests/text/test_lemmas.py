@@ -67,7 +67,8 @@ def test_name_and_hash_say_what_it_is_made_of() -> None:
     assert one.sha256 == RuleLemmatizer("toy", ("a", "b")).sha256
 
 
-NOUNS = "dog us u wolf goose glass glasses running box axis axe ax church bush fly man city".split()
+NOUNS = ["dog", "us", "u", "wolf", "goose", "glass", "glasses", "running", "box", "axis", "axe"]
+NOUNS += ["ax", "church", "bush", "fly", "man", "city"]
 EXCEPTIONS = {"geese": ["goose"], "axes": ["ax", "axis"], "oxen": ["ox"]}
 
 
@@ -117,5 +118,6 @@ def test_wordnet_that_is_none(wordnet: Path) -> None:
     (wordnet / "index.noun").write_bytes(b"\xff\xfe")
     with pytest.raises(LemmatizerError, match=r"index\.noun is not UTF-8"):
         load_wordnet(wordnet)
-    with pytest.raises(LemmatizerError, match="no such file; give the folder of a WordNet"):
-        load_wordnet(wordnet / "missing")
+    for folder in (wordnet / "missing", wordnet / "noun.exc"):
+        with pytest.raises(LemmatizerError, match=r"cannot be read.*give the folder of a WordNet"):
+            load_wordnet(folder)

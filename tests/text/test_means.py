@@ -8,7 +8,7 @@ from pipeline.canonical import canonical_json
 from pipeline.text import means
 from pipeline.text.encoders import CaptionEncoder
 from pipeline.text.means import MeanVectors
-from pipeline.text.tokens import tokenize
+from pipeline.text.policies import POLICIES
 from pipeline.text.vectors import WordVectors
 
 WORDS = tuple("abcdefgh")
@@ -22,7 +22,7 @@ def encoder() -> MeanVectors:
 
 def naive(encoder: MeanVectors, caption: str) -> npt.NDArray[np.float32]:
     total, count = np.zeros(encoder.dim), 0
-    for token in tokenize(caption):
+    for token in POLICIES["treebank"].tokenize(caption):
         if token in WORDS:
             total += encoder.vectors.matrix[WORDS.index(token)]
             count += 1
@@ -96,4 +96,4 @@ def test_recipe_is_json_and_names_everything(encoder: MeanVectors) -> None:
     assert shared.weights == ("toy", "0" * 64)
     recipe = shared.recipe()
     assert canonical_json(recipe)
-    assert set(recipe) == {"name", "encoder", "tokenizer", "vectors", "oov", "dim"}
+    assert set(recipe) == {"name", "encoder", "tokens", "vectors", "oov", "dim"}

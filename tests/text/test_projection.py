@@ -13,11 +13,12 @@ from safetensors.numpy import load_file, save_file
 from sklearn.decomposition import PCA
 
 from pipeline.canonical import canonical_json
-from pipeline.text import covariance, projection
+from pipeline.shards.format import ShardError
+from pipeline.text import covariance, eigenvectors, projection
 from pipeline.text.covariance import CovarianceError
 from pipeline.text.encoders import CaptionEncoder, VocabularyReport, report_on
+from pipeline.text.projected import Projected
 from pipeline.text.projection import (
-    Projected,
     Projection,
     ProjectionError,
     fit_disk,
@@ -29,7 +30,7 @@ from pipeline.text.projection import (
 
 @dataclass(eq=False)
 class Table:
-    """An encoder whose texts are row numbers; it can be told to fail at one."""
+    """An encoder whose texts are row numbers, round and round; it can be told to fail at one."""
 
     rows: npt.NDArray[np.float32]
     sha256: str = "0" * 64
@@ -50,7 +51,7 @@ class Table:
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         if self.fails_at in texts:
             raise KeyboardInterrupt
-        return self.rows[[int(text) for text in texts]]
+        return self.rows[[int(text) % len(self.rows) for text in texts]]
 
     def report(self, texts: Sequence[str]) -> VocabularyReport:
         return report_on([[text] for text in texts], {"0"})
@@ -75,7 +76,7 @@ def fitted(encoder: CaptionEncoder, texts: Sequence[str], dim: int, work: Path) 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(projection, "_FIT_CHUNK", 64)
+    monkeypatch.setattr(projection, "_CHUNK", 64)
     monkeypatch.setattr(covariance, "_PANEL", 16)
 
 
@@ -83,9 +84,9 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_agrees_with_a_full_decomposition_in_float64(
     chunk: int, panel: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(projection, "_FIT_CHUNK", chunk)
+    monkeypatch.setattr(projection, "_CHUNK", chunk)
     monkeypatch.setattr(covariance, "_PANEL", panel)
-    monkeypatch.setattr(projection, "_COLUMNS", 3)
+    monkeypatch.setattr(eigenvectors, "_COLUMNS", 3)
     encoder = table()
     found = fitted(encoder, texts_of(encoder), 13, tmp_path)
     oracle = PCA(svd_solver="full").fit(encoder.rows.astype(np.float64))
@@ -148,7 +149,36 @@ def test_an_interrupted_fit_goes_on_to_the_same_bytes(failing: str, tmp_path: Pa
     assert first == second
     assert seen[0] == (int(failing) // 64 * 64, 300, 0)
     assert seen[-1] == (300, 300, 0)
-    assert list((tmp_path / "work").iterdir()) == []
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["fit.lock"]
+
+
+def test_products_of_torch_agree(tmp_path: Path) -> None:
+    encoder = table()
+    texts = texts_of(encoder)
+    expected = fitted(encoder, texts, 9, tmp_path)
+    # torch's name for the same device: the way that "cuda" goes, on any machine.
+    found = fit_projection(encoder, texts, 9, tmp_path, device="cpu:0")
+    np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=1e-5)
+    np.testing.assert_allclose(found.components, expected.components, atol=1e-4)
+    assert found.facts.device == "cpu:0"
+
+
+def test_two_fits_in_one_folder_and_what_a_killed_one_left(tmp_path: Path) -> None:
+    encoder = table()
+    texts = texts_of(encoder)
+
+    def again(done: int, total: int, failed: int) -> None:
+        with pytest.raises(ShardError, match="another process is writing"):
+            fitted(encoder, texts, 9, tmp_path)
+
+    fit_projection(encoder, texts, 9, tmp_path, progress=again)
+    with pytest.raises(KeyboardInterrupt):
+        fit_projection(replace(encoder, fails_at="200"), texts, 9, tmp_path, checkpoint_seconds=0)
+    (work_file,) = tmp_path.glob("covariance-*")
+    half = work_file.with_name(f"{work_file.name}.0123456789ab.part")
+    half.write_bytes(work_file.read_bytes()[:1000])
+    fitted(encoder, texts, 9, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["fit.lock"]
 
 
 def test_unfinished_sums_are_continued_for_these_captions_and_this_encoder_only(
@@ -158,7 +188,7 @@ def test_unfinished_sums_are_continued_for_these_captions_and_this_encoder_only(
     texts = texts_of(encoder)
     with pytest.raises(KeyboardInterrupt):
         fit_projection(replace(encoder, fails_at="200"), texts, 9, tmp_path, checkpoint_seconds=0)
-    (work_file,) = tmp_path.iterdir()
+    (work_file,) = tmp_path.glob("covariance-*")
     starts: list[int] = []
     others = [(replace(encoder, sha256="1" * 64), texts), (encoder, texts[::-1])]
     for other, in_order in others:
@@ -172,7 +202,7 @@ def test_unfinished_sums_are_continued_for_these_captions_and_this_encoder_only(
         )
         starts.append(seen[0])
     assert starts == [0, 0]
-    assert list(tmp_path.iterdir()) == [work_file]
+    assert list(tmp_path.glob("covariance-*")) == [work_file]
     content = work_file.read_bytes()
     flipped = content[:500] + bytes([content[500] ^ 1]) + content[501:]
     for damaged in (flipped, content[:-1], content + b"x", b"", content[: content.index(b"\n")]):
@@ -271,12 +301,7 @@ def test_memory_and_disk_are_as_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(covariance, "_PANEL", 128)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(64, 600)).astype(np.float32)
-
-    class Repeated(Table):
-        def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-            return self.rows[[int(text) % 64 for text in texts]]
-
-    encoder = Repeated(rows)
+    encoder = Table(rows)
     peaks = []
     for number in (500, 2000):
         texts = [str(row) for row in range(number)]
@@ -287,6 +312,6 @@ def test_memory_and_disk_are_as_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert 0.5 * fit_memory(600, 200) < peaks[-1] < 1.05 * fit_memory(600, 200)
     assert peaks[1] < 1.05 * peaks[0]
     with pytest.raises(KeyboardInterrupt):
-        fit_projection(Repeated(rows, fails_at="100"), texts, 3, tmp_path, checkpoint_seconds=0)
-    (work_file,) = tmp_path.iterdir()
+        fit_projection(Table(rows, fails_at="100"), texts, 3, tmp_path, checkpoint_seconds=0)
+    (work_file,) = tmp_path.glob("covariance-*")
     assert 2 * work_file.stat().st_size == pytest.approx(fit_disk(600), abs=1000)

@@ -106,7 +106,7 @@ def test_recipe_names_everything() -> None:
 
 
 def test_no_place_for_a_word() -> None:
-    with pytest.raises(SequenceError, match="a row of 2 numbers.*takes 2 for marks; give 3"):
+    with pytest.raises(SequenceError, match=r"a row of 2 numbers.*takes 2 for marks; give 3"):
         WordSequence(KNOWN, POLICY, 2)
     with pytest.raises(SequenceError, match="a row of 0 numbers"):
         WordSequence(KNOWN, POLICY, 0, SEQUENCE_LAYOUTS["w2vv"])

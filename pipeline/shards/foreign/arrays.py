@@ -1,14 +1,19 @@
 """Features in one array whose rows go by position: NumPy files of VSE++ and SCAN, and MATLAB's."""
 
-import zlib
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-from scipy.io import loadmat, matlab
+from scipy.io import loadmat
 
 from pipeline.canonical import sha256_of_file
-from pipeline.shards.foreign.source import ForeignError, require_floats
+from pipeline.shards.apart import bad_end
+from pipeline.shards.foreign.source import ForeignError, named_fault, require_floats
+
+_SECONDS = 60.0
+_DOWNLOAD = "check that the download is whole"
 
 
 class NpyFeatures:
@@ -33,14 +38,12 @@ class NpyFeatures:
         ------
         ForeignError
         """
-        try:
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise ForeignError(
-                f"{path} is no readable .npy file of numbers ({error}); pickled objects are not "
-                "read"
-            ) from error
-        if not isinstance(array, np.ndarray) or array.ndim < 2:
+        # Not np.load: it goes by the first bytes, and takes some files for zip or pickle.
+        with named_fault(
+            f"{path} is no readable .npy file of numbers", "pickled objects are not read"
+        ):
+            array = np.lib.format.open_memmap(path, mode="r")
+        if array.ndim < 2:
             raise ForeignError(f"{path} holds no array of rows; (rows, dim) or more was expected")
         self.file, self._path, self._every = path.name, path, every
         self._array = array
@@ -108,21 +111,7 @@ class MatFeatures:
         ForeignError
             The file is not of this kind, or has another number of columns.
         """
-        try:
-            variables = loadmat(path, variable_names=[variable])
-        except (
-            OSError,
-            ValueError,
-            TypeError,
-            NotImplementedError,
-            zlib.error,
-            matlab.MatReadError,
-        ) as error:
-            raise ForeignError(
-                f"{path} cannot be read as a MATLAB file of version 4 to 7.2 ({error}); check "
-                "that the download is whole"
-            ) from error
-        array = variables.get(variable)
+        array = _read_apart_first(path, variable)
         if not isinstance(array, np.ndarray) or array.ndim != 2:
             raise ForeignError(f"{path} has no variable {variable!r} of (dim, images); see --array")
         self.file, self._path = path.name, path
@@ -146,6 +135,21 @@ class MatFeatures:
         return f"{self._path}, column {row}"
 
 
+def _read_apart_first(path: Path, variable: str) -> object:
+    """Read a MATLAB file, unless that brings down a process of its own: scipy's C code may."""
+    if not path.is_file():
+        raise ForeignError(f"{path} not found; name a MATLAB file")
+    arguments = [str(path.absolute()), variable]
+    if fault := bad_end(__name__, arguments, _SECONDS, path.stat().st_size):
+        raise ForeignError(f"{path} is damaged: scipy {fault}; {_DOWNLOAD}")
+    return _read(path, variable)
+
+
+def _read(path: Path, variable: str) -> object:
+    with named_fault(f"{path} cannot be read as a MATLAB file of version 4 to 7.2", _DOWNLOAD):
+        return loadmat(path, variable_names=[variable]).get(variable)
+
+
 def _without_repeats(ids: Sequence[str], every: int, where: str) -> list[str]:
     for start in range(0, len(ids), every):
         if len(set(ids[start : start + every])) != 1:
@@ -154,3 +158,8 @@ def _without_repeats(ids: Sequence[str], every: int, where: str) -> list[str]:
                 f"{list(ids[start : start + every])}, not one id {every} times; check --every"
             )
     return list(ids[::every])
+
+
+if __name__ == "__main__":
+    with suppress(ForeignError):
+        _read(Path(sys.argv[1]), sys.argv[2])

@@ -4,15 +4,21 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 
-from pipeline.shards.foreign.source import ForeignError, require_floats, sha256_of_files
+from pipeline.shards.foreign.source import (
+    ForeignError,
+    named_fault,
+    require_floats,
+    sha256_of_files,
+)
 
 # Columns of github.com/peteanderson80/bottom-up-attention: image_id, image_w, image_h,
 # num_boxes, boxes, features; the last two are base64 of little-endian float32.
 _COLUMNS, _ID, _BOXES = 6, 0, 3
+# No image has more boxes; Python converts no more than 4,300 digits.
+_BOXES_DIGITS = 9
 _COLUMN = {"boxes": 4, "features": 5}
 
 
@@ -46,10 +52,10 @@ class TsvFeatures:
                     where = f"{path}, line {number}"
                     digest.update(line)
                     fields = line.rstrip(b"\r\n").split(b"\t")
-                    if len(fields) != _COLUMNS or not fields[_BOXES].isdigit():
+                    if len(fields) != _COLUMNS or not _is_count(fields[_BOXES]):
                         raise ForeignError(
                             f"{where}: {len(fields)} columns; {_COLUMNS} were expected, separated "
-                            "by tabs, with a whole number in the fourth"
+                            "by tabs, with a number of boxes in the fourth"
                         )
                     one = fields[_ID].decode("utf-8", "backslashreplace")
                     size = int(fields[_BOXES]), len(fields[self._column])
@@ -154,17 +160,22 @@ class NpzFolderFeatures:
         return str(self._files[row])
 
     def _load(self, row: int) -> np.ndarray:
-        try:
-            with np.load(self._files[row], allow_pickle=False) as arrays:
-                if self._array not in arrays.files:
-                    raise ForeignError(
-                        f"{self.where(row)} has no array {self._array!r} but {arrays.files}; "
-                        "name one with --array"
-                    )
-                found: np.ndarray = arrays[self._array]
-                return found
-        except (OSError, ValueError, EOFError, BadZipFile) as error:
-            raise ForeignError(
-                f"{self.where(row)} is no readable .npz file of numbers ({error}); pickled "
-                "objects are not read"
-            ) from error
+        what = f"{self.where(row)} is no readable .npz file of numbers"
+        with (
+            named_fault(what, "pickled objects are not read"),
+            self._files[row].open("rb") as stream,
+            np.load(stream, allow_pickle=False) as arrays,
+        ):
+            if self._array not in arrays.files:
+                raise ForeignError(
+                    f"{self.where(row)} has no array {self._array!r} but {arrays.files}; "
+                    "name one with --array"
+                )
+            found = arrays[self._array]
+            if not isinstance(found, np.ndarray):
+                raise TypeError(f"{self._array!r} is no array")
+            return found
+
+
+def _is_count(field: bytes) -> bool:
+    return field.isdigit() and len(field) <= _BOXES_DIGITS

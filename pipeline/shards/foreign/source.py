@@ -1,6 +1,7 @@
 """What every foreign layout gives, and how it becomes a feature set that says where it is from."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,9 +12,8 @@ from pipeline.shards.assemble import assemble
 from pipeline.shards.format import OK, FeatureHeader, RowBlock, ShardError
 from pipeline.shards.ids import require_usable_ids
 from pipeline.shards.index import FeatureIndex
+from pipeline.shards.progress import Progress, silent
 from pipeline.software import created_by
-
-Progress = Callable[[int, int, int], None]
 
 # An image's row by the number of its axes, as the field's files have them.
 _AXES = {1: "row, channel", 2: "row, region, channel", 3: "row, cell_y, cell_x, channel"}
@@ -21,6 +21,26 @@ _AXES = {1: "row, channel", 2: "row, region, channel", 3: "row, cell_y, cell_x, 
 
 class ForeignError(ShardError):
     """A foreign file is not as its layout says."""
+
+
+@contextmanager
+def named_fault(what: str, remedy: str) -> Iterator[None]:
+    """Turn what a library raises on a damaged file into a `ForeignError`.
+
+    NumPy, zipfile and scipy raise anything on damaged bytes: TokenError, zlib.error,
+    UnboundLocalError. So no list of them is kept.
+
+    Parameters
+    ----------
+    what : the file, and what it is not, as "x.npy is no readable .npy file".
+    remedy : what to do, or what to know.
+    """
+    try:
+        yield
+    except ForeignError:
+        raise
+    except Exception as error:
+        raise ForeignError(f"{what} ({str(error) or type(error).__name__}); {remedy}") from error
 
 
 class ForeignFeatures(Protocol):
@@ -56,7 +76,7 @@ def import_features(
     axes: str | None = None,
     rows_per_shard: int | None = None,
     compress: bool = False,
-    progress: Progress = lambda done, total, failed: None,
+    progress: Progress = silent,
 ) -> FeatureIndex:
     """Write foreign features as a feature set.
 

@@ -1,0 +1,90 @@
+"""Seconds and peak memory of Fisher vectors and their PCA, for a number of captions of a file.
+
+Run as `python bench/text_memory.py FILE CAPTIONS WIDTH DIM`: FILE has a caption a line, what lies
+before a tab is left out; WIDTH is 50 (GloVe) or another number of dimensions (synthetic vectors
+for the same words); DIM is how many components are fitted. Codebooks have 30 components. The file
+is gone through again where it has fewer captions. Rows are projected and let go, as when they are
+written to shards.
+"""
+
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.text.codebook import fit_codebook
+from pipeline.text.fisher_encoder import FisherEncoder
+from pipeline.text.policies import POLICIES
+from pipeline.text.projected import Projected
+from pipeline.text.projection import fit_memory, fit_projection
+from pipeline.text.vectors import WordVectors, load_vectors
+
+POLICY = POLICIES["treebank"]
+ROWS = 2048  # captions written at once
+
+
+def main(file: Path, number: int, width: int, dim: int) -> None:
+    """Print what each step took."""
+    start = time.perf_counter()
+    lines = file.read_text(encoding="utf-8").splitlines()
+    every = [line.rpartition("\t")[2] for line in lines]
+    texts = (every * -(-number // len(every)))[:number]
+    wanted = {token for text in every for token in POLICY.tokenize(text)}
+    vectors = load_vectors("glove-6b-50d", wanted)
+    if width != 50:
+        vectors = synthetic(vectors, width)
+    tell("words and vectors", start)
+    start = time.perf_counter()
+    codebook = fit_codebook(vectors, "hglmm", seed=0, ica=width == 50)
+    tell("codebook", start)
+    encoder = FisherEncoder((codebook,), vectors, POLICY)
+    start = time.perf_counter()
+    encoder.encode(texts[:1])
+    tell(f"table of {len(vectors.words)} words, told {encoder.table_bytes / 1e6:.0f} MB", start)
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as work:
+        projection = fit_projection(encoder, texts, dim, Path(work), progress=passed(start))
+    told = fit_memory(encoder.dim, dim) / 1e6
+    tell(f"PCA {encoder.dim} to {dim} on {number} captions, told {told:.0f} MB more", start)
+    projected = Projected(encoder, projection)
+    start = time.perf_counter()
+    for row in range(0, number, ROWS):
+        projected.encode(texts[row : row + ROWS])
+    tell(f"{number} captions projected; explained variance {projection.explained:.4f}", start)
+
+
+def passed(start: float) -> Callable[[int, int, int], None]:
+    """Return a function that tells when all captions were gone through."""
+
+    def show(done: int, total: int, failed: int) -> None:
+        if done == total:
+            tell("pass over the captions", start)
+
+    return show
+
+
+def tell(step: str, start: float) -> None:
+    """Print seconds since `start`, CPU seconds and peak memory so far."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    print(
+        f"{step}: {time.perf_counter() - start:.1f} s; so far {usage.ru_utime:.0f} CPU s, peak "
+        f"{usage.ru_maxrss / 1e3:.0f} MB",
+        flush=True,
+    )
+
+
+def synthetic(vectors: WordVectors, dim: int) -> WordVectors:
+    """Return vectors of heavy tails around 50 centres for the same words."""
+    rng = np.random.default_rng(1)
+    shape = (len(vectors.words), dim)
+    centres = rng.normal(size=(50, dim))[rng.integers(0, 50, shape[0])]
+    matrix = (centres + rng.laplace(size=shape)).astype(np.float32)
+    return WordVectors("synthetic", vectors.words, matrix, "0" * 64)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *(int(argument) for argument in sys.argv[2:]))

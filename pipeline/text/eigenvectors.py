@@ -1,0 +1,83 @@
+"""The largest eigenvalues of a large symmetric matrix, and their eigenvectors."""
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import eigh_tridiagonal
+from scipy.linalg.lapack import dormqr, dsytrd, dsytrd_lwork
+
+_COLUMNS = 256  # eigenvectors turned and rounded at once
+_BLOCK = 64  # columns that LAPACK works on at once, at most
+
+
+def largest_eigenvectors(
+    matrix: npt.NDArray[np.float64], number: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32]]:
+    """Return the largest eigenvalues of a symmetric matrix and their eigenvectors.
+
+    Reduced to tridiagonal form, decomposed by relatively robust representations (Dhillon and
+    Parlett 2004, LAPACK's `dstemr`) and turned back. `scipy.linalg.eigh` does not offer that for
+    some of the eigenvalues. For a third of 6,500 of them, its "evr" took 1.9 times the time and
+    three quarters of the memory, its "evd", which finds all, 1.5 times of both.
+
+    Parameters
+    ----------
+    matrix : (n, n) float64 in Fortran order, finite; its lower triangle is read. Used up.
+    number : how many, 1 to n.
+
+    Returns
+    -------
+    (number,) float64
+        Eigenvalues, falling.
+    (n, number) float32
+        Eigenvectors in columns, at norm 1, the number of largest absolute value positive.
+    """
+    n = len(matrix)
+    if n == 1:
+        return matrix[0].copy(), np.ones((1, 1), dtype=np.float32)
+    lwork = int(dsytrd_lwork(n, lower=1)[0])
+    reflectors, diagonal, beside, tau, _ = dsytrd(matrix, lower=1, lwork=lwork, overwrite_a=1)
+    values, vectors = eigh_tridiagonal(
+        diagonal,
+        beside,
+        select="i",
+        select_range=(n - number, n - 1),
+        check_finite=False,
+        lapack_driver="stemr",
+    )
+    first = vectors[:1].copy()  # which the reflectors do not change
+    others, *_ = dormqr(
+        "L",
+        "N",
+        _without_first_row(reflectors)[:, :-1],
+        tau,
+        _without_first_row(vectors),
+        _BLOCK * (number + _BLOCK + 1),
+        overwrite_c=1,
+    )
+    rounded = np.empty((n, number), dtype=np.float32)
+    for start in range(0, number, _COLUMNS):
+        columns = slice(start, start + _COLUMNS)
+        block = np.concatenate((first[:, ::-1][:, columns], others[:, ::-1][:, columns]))
+        largest = np.abs(block).argmax(axis=0)
+        block *= np.where(block[largest, np.arange(block.shape[1])] < 0, -1, 1)
+        rounded[:, columns] = block
+    return values[::-1], rounded
+
+
+def eigenvectors_memory(n: int, number: int) -> int:
+    """Return the bytes that `largest_eigenvectors` needs at most, the matrix counted."""
+    decomposing = 8 * n * (2 * n + _BLOCK + 32) + 8 * _BLOCK * (number + _BLOCK + 1)
+    rounding = 16 * n * n + 4 * n * number + 24 * n * min(number, _COLUMNS)
+    return max(decomposing, rounding)
+
+
+def _without_first_row(columns: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return (n, m) in Fortran order as (n - 1, m), moved together in the same memory.
+
+    LAPACK's wrapper would make a copy of a part of a matrix, which can be gigabytes.
+    """
+    n, m = columns.shape
+    flat = columns.reshape(-1, order="F")
+    for column in range(m):
+        flat[column * (n - 1) : (column + 1) * (n - 1)] = flat[column * n + 1 : (column + 1) * n]
+    return flat[: (n - 1) * m].reshape((n - 1, m), order="F")

@@ -1,0 +1,89 @@
+"""Caption features on the principal components of another encoder's."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.canonical import sha256_of_json
+from pipeline.text.encoders import CaptionEncoder, VocabularyReport
+from pipeline.text.projection import Projection
+
+_CHUNK = 256  # captions projected at once: never fewer, see `Projected.encode`
+
+
+@dataclass(frozen=True, eq=False)
+class Projected:
+    """The rows of an encoder on their principal components, not whitened, not normalised.
+
+    Attributes
+    ----------
+    encoder : the encoder that the projection was fitted to.
+    projection : the components.
+
+    Raises
+    ------
+    ProjectionError
+        The projection was fitted to another encoder.
+    """
+
+    encoder: CaptionEncoder
+    projection: Projection
+
+    def __post_init__(self) -> None:
+        self.projection.check(self.encoder)
+
+    @property
+    def name(self) -> str:
+        """`<encoder>-pca<dim>`."""
+        return f"{self.encoder.name}-pca{self.dim}"
+
+    @property
+    def dim(self) -> int:
+        """Length of each row."""
+        return self.projection.dim
+
+    @property
+    def weights(self) -> tuple[str, str]:
+        """The encoder's and the projection."""
+        name, sha256 = self.encoder.weights
+        both = {"encoder": sha256, "projection": self.projection.sha256}
+        return f"{name}, PCA", sha256_of_json(both)
+
+    def recipe(self) -> dict[str, Any]:
+        """Return what makes the rows."""
+        facts = self.projection.facts
+        return {
+            "name": self.name,
+            "encoder": "principal components",
+            "of": self.encoder.recipe(),
+            "captions": facts.captions,
+            "captions_sha256": facts.captions_sha256,
+            "dim": self.dim,
+        }
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Encode captions.
+
+        Every product is of 256 rows, also where fewer are asked for: products of other sizes are
+        summed in another order, so that a caption's row would depend on its company in its last
+        bits. One caption therefore takes as long as 256.
+
+        Returns
+        -------
+        (texts, dim) float32
+        """
+        rows = np.empty((len(texts), self.dim), dtype=np.float32)
+        padded = np.zeros((_CHUNK, self.encoder.dim), dtype=np.float32)
+        for start in range(0, len(texts), _CHUNK):
+            chunk = self.encoder.encode(texts[start : start + _CHUNK])
+            np.subtract(chunk, self.projection.mean, out=padded[: len(chunk)])
+            product = padded @ self.projection.components
+            rows[start : start + _CHUNK] = product[: len(chunk)]
+        return rows
+
+    def report(self, texts: Sequence[str]) -> VocabularyReport:
+        """Count what the encoder does not know."""
+        return self.encoder.report(texts)
