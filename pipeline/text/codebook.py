@@ -11,6 +11,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from sklearn.decomposition import FastICA
+from threadpoolctl import threadpool_limits
 
 from pipeline.canonical import appearing_whole, canonical_json
 from pipeline.errors import PipelineError
@@ -111,6 +112,8 @@ class Codebook:
         return {"whitening": self.whitening, **vars(self.mixture)}
 
 
+# Sums in another order move the ICA's last bits, and those that do not converge much further.
+@threadpool_limits.wrap(limits=1)
 def fit_codebook(
     vectors: WordVectors,
     kind: Kind = "hglmm",
