@@ -112,8 +112,6 @@ class Codebook:
         return {"whitening": self.whitening, **vars(self.mixture)}
 
 
-# Sums in another order move the ICA's last bits, and those that do not converge much further.
-@threadpool_limits.wrap(limits=1)
 def fit_codebook(
     vectors: WordVectors,
     kind: Kind = "hglmm",
@@ -167,13 +165,15 @@ def fit_codebook(
     words = vectors.matrix[usable]
     whitening = np.eye(vectors.dim, dtype=np.float32)
     ica_iterations = ica_converged = None
-    if ica:
-        progress(f"ICA of {len(words)} words in {vectors.dim} dimensions")
-        whitening, ica_iterations = _fit_ica(_by_blocks(words, _unit), seed)
-        ica_converged = ica_iterations < _ICA_ITERATIONS
-    words = _prepared(words, whitening, kind)
-    progress(f"EM of {components} components ({kind})")
-    mixture, em_converged = _fit_mixture(words, kind, components, seed, progress)
+    # Sums in another order change last bits, and what does not converge much more.
+    with threadpool_limits(limits=1):
+        if ica:
+            progress(f"ICA of {len(words)} words in {vectors.dim} dimensions")
+            whitening, ica_iterations = _fit_ica(_by_blocks(words, _unit), seed)
+            ica_converged = ica_iterations < _ICA_ITERATIONS
+        words = _prepared(words, whitening, kind)
+        progress(f"EM of {components} components ({kind})")
+        mixture, em_converged = _fit_mixture(words, kind, components, seed, progress)
     facts = CodebookFacts(
         kind=kind,
         vectors=vectors.name,

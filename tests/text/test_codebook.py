@@ -139,7 +139,7 @@ def test_damaged_and_foreign_files_are_refused(saved: Path, vectors: WordVectors
 
 def test_wrong_requests_are_refused(vectors: WordVectors) -> None:
     with pytest.raises(CodebookError, match="'vlad', expected one of"):
-        fit_codebook(vectors, "vlad", seed=0)
+        fit_codebook(vectors, "vlad", seed=0)  # type: ignore[arg-type]
     few = replace(vectors, words=vectors.words[:5], matrix=vectors.matrix[:5])
     with pytest.raises(CodebookError, match="4 of the 5 words of 'tiny' are not zero"):
         fit_codebook(few, "lmm", 5, seed=0, ica=False)
