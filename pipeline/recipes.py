@@ -169,7 +169,8 @@ def _resnet(
 def _v2(recipe: Recipe) -> Recipe:
     """The same picture and layer with torchvision's second training, of other statistics."""
     name = recipe.name.replace("resnet152-", "resnet152-v2-")
-    return replace(recipe, name=name, weights=_RESNET_V2)
+    source = f"as {recipe.name}, other weights"
+    return replace(recipe, name=name, weights=_RESNET_V2, source=source)
 
 
 def _vgg(

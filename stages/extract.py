@@ -45,7 +45,7 @@ warnings.filterwarnings("ignore", module=r"PIL\.")
     "--weights",
     default="imagenet",
     show_default=True,
-    help="imagenet, PATH of a .pth or .safetensors state dict, or random:SEED.",
+    help="imagenet, PATH of a .pth, .pt, .safetensors or .caffemodel file, or random:SEED.",
 )
 @click.option(
     "--rows-per-shard", type=click.IntRange(1), help="[default: what fits in 1 GiB, at most 65536]"
@@ -94,7 +94,8 @@ warnings.filterwarnings("ignore", module=r"PIL\.")
 @click.option(
     "--add",
     is_flag=True,
-    help="Add the images that a finished output lacks, in new shards; those it has stay.",
+    help="Add images that the dataset, prepared again, has and a finished output lacks, in new "
+    "shards; those it has stay.",
 )
 @click.pass_context
 def extract(
@@ -186,7 +187,7 @@ def extract(
     if index.failed_rows:
         for image_id, status, reason in FeatureSet(out).failures()[:_REASONS_SHOWN]:
             log_done(f"failed: {image_id}: {status}: {reason}")
-        log_done(f"{index.failed_rows} of {index.rows} rows failed; they keep their ids as NaN")
+        log_done(f"{index.failed_rows} of {index.rows} rows failed; they keep their rows, as NaN")
         ctx.exit(SOME_ROWS_FAILED)
 
 
@@ -199,10 +200,12 @@ def _find_rows(
     for folder in build.other_work():
         log_done(f"unfinished work of {out}, other settings: {folder}; remove it if not wanted")
     with progress_of("checking", "image") as progress:
-        changed = changed_rows(build, paths, crew.readers, progress)
+        changed, gone = changed_rows(build, paths, crew.readers, progress)
     failed = sorted({*failed_rows(build)} - {*changed})
     if changed:
-        log_done(f"{len(changed)} pictures have changed; their rows are made again")
+        log_done(f"pictures changed or newly found: {len(changed)}; their rows are made again")
+    if gone:
+        log_done(f"pictures no longer there: {len(gone)}; their rows stay as they are")
     if failed and not retry_failed:
         log_done(f"{len(failed)} rows failed before; --retry-failed computes them again")
     build.redo([*changed, *failed] if retry_failed else changed)

@@ -293,12 +293,14 @@ def card(path: Path, licence: str | None, dataset: Path | None) -> None:
     Example:
       pipeline shards card data/features/scenes/efficientnet-lite0-pool --dataset data/scenes
     """
-    log_settings("shards card", path=path, dataset=dataset)
+    log_settings("shards card", path=path, dataset=dataset, licence=licence)
     manifest = read_manifest(dataset) if dataset else None
     if manifest:
         licence = licence or manifest.licence
     write_card(path, licence, manifest.source if manifest else None)
     log_done(f"{path / CARD_FILE} written")
+    if licence is None:
+        log_done("no licence is stated in it; give --dataset or --licence")
 
 
 def _open_foreign(

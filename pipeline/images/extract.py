@@ -97,12 +97,12 @@ def changed_rows(
     paths: Sequence[Path],
     readers: int,
     progress: Progress = lambda done, total, failed: None,
-) -> list[int]:
-    """Return the finished rows whose files are not those that the rows were made from.
+) -> tuple[list[int], list[int]]:
+    """Return the finished rows whose files have changed since, and those whose files have gone.
 
     Every file of a finished row is read, which takes seconds where making the features took
-    hours. Rows of unknown origin, such as imported ones, count as unchanged, and so do those
-    whose file has gone: a disk that is not there must not cost features.
+    hours. Rows of unknown origin, such as imported ones, count as unchanged. Rows whose file has
+    gone are no reason to make anything again: a disk that is not there must not cost features.
 
     Parameters
     ----------
@@ -112,6 +112,7 @@ def changed_rows(
     progress : called now and then.
     """
     changed: list[int] = []
+    gone: list[int] = []
     with ThreadPoolExecutor(readers, thread_name_prefix="read") as pool:
         for span, status, known in build.finished():
             found = pool.map(source_crc32, paths[span.start : span.stop])
@@ -120,8 +121,10 @@ def changed_rows(
             ):
                 if new and int(old) != new and (old or code != OK):
                     changed.append(row)
+                elif old and not new:
+                    gone.append(row)
             progress(span.stop, len(paths), 0)
-    return changed
+    return changed, gone
 
 
 def failed_rows(build: ShardBuild) -> list[int]:

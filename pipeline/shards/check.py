@@ -145,7 +145,7 @@ def faults_of_sources(shard: ShardFile, source_crc: SourceCrc) -> tuple[list[Fau
     for row in known:
         now = source_crc(shard.ids[row])
         if now is None:
-            faults.append(of_row(shard, row, "its image or caption is no longer in the dataset"))
+            faults.append(of_row(shard, row, "its image file or caption is no longer there"))
         elif now != shard.source_crc32[row]:
-            faults.append(of_row(shard, row, "its image or caption is another one now"))
+            faults.append(of_row(shard, row, "its image or caption has changed since"))
     return faults, len(known)

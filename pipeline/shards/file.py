@@ -246,7 +246,9 @@ def _require_own_bytes(file: h5py.File, name: str) -> None:
     # The link comes first: to look at what it leads to would open it.
     own = isinstance(file.get(name, getlink=True), h5py.HardLink)
     if not own or file[name].is_virtual or file[name].external:
-        raise ValueError(f"{name!r} lies in other files; check and read those")
+        raise ValueError(
+            f"{name!r} lies in other files, as in a view of shards; check and read those"
+        )
 
 
 def _refuse_unreadable(path: Path, error: Exception) -> None:

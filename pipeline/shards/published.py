@@ -131,7 +131,7 @@ def _fit(
     plan = index.plan()
     found = [shards.get(entry.file) for entry in index.shards]
     held = {one for shard in found if shard for one in shard[0]}
-    holds = f"{out} holds {index.rows} rows in shards of {index.rows_per_shard}"
+    holds = f"{out} holds {index.rows} rows"
     asked = set(ids)
     if other := [one for shard in found if shard for one in shard[0] if one not in asked]:
         raise OtherShard(
@@ -147,7 +147,7 @@ def _fit(
     if len(order) != index.rows or repeated(order):
         raise OtherShard(f"{holds}, and not the {len(ids)} asked for{_remedy(out)}")
     if rest and not add:
-        adding = "" if add is None else "ask to add them (--add, or add=True), or "
+        adding = "" if add is None else "add them with --add, or "
         raise OtherShard(
             f"{holds}; {len(rest)} of the {len(ids)} rows asked for are not among them, first "
             f"{rest[:5]}; {adding}give another output folder"
@@ -162,7 +162,9 @@ def _fit(
         return ShardPlan(len(ids), size, plan), order + rest
     if not add and not plan.older:
         if rows_per_shard not in (None, index.rows_per_shard):
-            raise OtherShard(f"{holds}, not in shards of {rows_per_shard}{_remedy(out)}")
+            raise OtherShard(
+                f"{holds} in shards of {index.rows_per_shard}, not {rows_per_shard}{_remedy(out)}"
+            )
         if order != list(ids):
             raise OtherShard(f"{holds} in another order than that asked for{_remedy(out)}")
     return plan, order

@@ -398,7 +398,7 @@ def test_what_does_not_fit_is_not_added(tmp_path: Path) -> None:
     build(out, ids(ROWS)[:13])
     before = contents(tmp_path)
     for asked, add, found in (
-        (ids(ROWS), False, "ask to add"),
+        (ids(ROWS), False, "add them with --add"),
         (ids(ROWS)[1:], True, "not among the 22 asked for"),
         (ids(ROWS)[1:13], False, "not among the 12 asked for"),
     ):

@@ -186,8 +186,8 @@ def test_sources_are_compared_with_files_and_captions(tmp_path: Path) -> None:
     assert found.sources == 4
     texts = [str(fault) for fault in found.faults]
     assert len(texts) == 2
-    assert "row 1, id 'b.png': its image or caption is another one now" in texts[0]
-    assert "'gone.png': its image or caption is no longer" in texts[1]
+    assert "row 1, id 'b.png': its image or caption has changed since" in texts[0]
+    assert "'gone.png': its image file or caption is no longer" in texts[1]
 
 
 @pytest.mark.parametrize("rows", [1, 10, 11, 23])
