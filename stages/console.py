@@ -5,6 +5,7 @@ Logs go to stderr, results to stdout.
 
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,10 @@ from pipeline.errors import PipelineError
 DONE, FAILED, WRONG_USAGE, SOME_ROWS_FAILED = 0, 1, 2, 3
 
 _SECONDS_BETWEEN_LINES = 30.0
+
+# Python drops an exception that is raised while it runs a destructor or a weak reference's
+# callback, so whether somebody asked to stop is kept here too.
+_INTERRUPTED = threading.Event()
 
 
 class OutputPath(click.Path):
@@ -56,13 +61,14 @@ def progress_of(what: str, unit: str) -> Iterator[Callable[[int, int, int], None
     """Give a function (done, total, failed) that shows a bar, or a line now and then.
 
     On a terminal it is a bar with rate and remaining time; elsewhere a plain line every half
-    minute, so that short runs are quiet.
+    minute, so that short runs are quiet. It raises KeyboardInterrupt if one was lost.
     """
     if sys.stderr.isatty():
         bar: tqdm | None = None
 
         def show(done: int, total: int, failed: int) -> None:
             nonlocal bar
+            _stop_if_interrupted()
             if bar is None:
                 bar = tqdm(desc=what, unit=unit, total=total, initial=done, dynamic_ncols=True)
             bar.set_postfix_str(f"failed {failed}" if failed else "", refresh=False)
@@ -80,6 +86,7 @@ def progress_of(what: str, unit: str) -> Iterator[Callable[[int, int, int], None
 
     def line(done: int, total: int, failed: int) -> None:
         nonlocal last, first
+        _stop_if_interrupted()
         first = done if first is None else first
         now = time.monotonic()
         if now - last >= _SECONDS_BETWEEN_LINES and done > first:
@@ -96,7 +103,9 @@ def progress_of(what: str, unit: str) -> Iterator[Callable[[int, int, int], None
 
 def run(command: click.Command) -> None:
     """Run a command line to its exit status, with no traceback for a mistake of the user's."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    _INTERRUPTED.clear()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
         status = command.main(standalone_mode=False)
     except click.ClickException as error:
@@ -121,4 +130,10 @@ def _end_with(text: str) -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    _INTERRUPTED.set()
     raise KeyboardInterrupt
+
+
+def _stop_if_interrupted() -> None:
+    if _INTERRUPTED.is_set():
+        raise KeyboardInterrupt

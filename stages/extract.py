@@ -1,6 +1,5 @@
 """`pipeline extract`: the images of a dataset become feature shards."""
 
-import resource
 import time
 import warnings
 from dataclasses import replace
@@ -18,7 +17,7 @@ from pipeline.images.extract import (
     file_stamps,
     usual_crew,
 )
-from pipeline.images.memory import expected_memory
+from pipeline.images.memory import expected_memory, resident_memory
 from pipeline.images.network import ENGINES, FeatureNetwork, usable_device
 from pipeline.images.weights import Weights, load_weights
 from pipeline.recipes import PRECISIONS, STORAGES, Recipe, resolve_recipe
@@ -229,11 +228,8 @@ def _compute(
     if not build.pending():
         return build.publish()
     network = FeatureNetwork(recipe, weights.state, device, engine)
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     sharing = "; the ten crops share their work" if network.shares_crops else ""
-    log_done(
-        f"memory: {held / 1e9:.1f} GB now, at most {expected_memory(network, crew) / 1e9:.1f} GB "
-        f"more{sharing}"
-    )
+    held, more = (size / 1e9 for size in (resident_memory(), expected_memory(network, crew)))
+    log_done(f"memory: {held:.1f} GB now, at most {more:.1f} GB more{sharing}")
     with progress_of(recipe.name, "image") as progress:
         return extract_features(build, paths, network, crew, progress)

@@ -1,5 +1,8 @@
 """How much memory an extraction will take, worked out before it starts."""
 
+import resource
+from pathlib import Path
+
 import torch
 from torch import Tensor, nn
 
@@ -30,6 +33,15 @@ def expected_memory(network: FeatureNetwork, crew: Crew) -> int:
     weights = sum(tensor.numel() for tensor in network.tensors()) * width
     reading = crew.readers * _PHOTO * _BYTES_A_PIXEL
     return weights + crew.mappers * activations + waiting + 2 * PIECE_BYTES + reading
+
+
+def resident_memory() -> int:
+    """Return the bytes that this process holds in memory now; where unknown, the most it held."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return pages * resource.getpagesize()
 
 
 def _largest_activation(network: FeatureNetwork) -> int:

@@ -1,0 +1,47 @@
+"""Ctrl-C stops a command also when Python drops its exception."""
+
+import signal
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from stages.console import FAILED, progress_of, run
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+class Unlucky:
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("terminal", [True, False])
+def test_an_interrupt_during_a_destructor_is_not_lost(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    steps = []
+
+    @click.command()
+    def work() -> None:
+        with progress_of("work", "step") as progress:
+            progress(0, 3, 0)
+            Unlucky()
+            steps.append("the exception was dropped")
+            progress(1, 3, 0)
+            steps.append("this is too far")
+
+    monkeypatch.setattr("sys.argv", ["work"])
+    with pytest.raises(SystemExit) as ended:
+        run(work)
+    assert ended.value.code == FAILED
+    assert steps == ["the exception was dropped"]
+    assert "interrupted" in capsys.readouterr().err
