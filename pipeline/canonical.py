@@ -1,17 +1,24 @@
 """What "the same" means: canonical JSON and SHA-256, and files that appear whole or not at all."""
 
+import fcntl
 import hashlib
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from pipeline.errors import PipelineError
 
 _BLOCK = 1 << 20
+_PART = re.compile(r"(.+)\.[0-9a-f]{12}\.part", re.DOTALL)
+
+# By folder: the parts that dead writers had left in it. No name comes twice,
+# so one list a process is enough; one a file would be slow in folders of many thousand files.
+_leftovers: dict[Path, list[str]] = {}
 
 
 def canonical_json(value: Any) -> str:
@@ -59,9 +66,9 @@ def require_folder(path: Path) -> None:
     """
     existing = next(p for p in (path, *path.absolute().parents) if p.exists())
     if not existing.is_dir():
-        raise OutputError(f"{existing} is a file, so {path} cannot be a folder; give another --out")
+        raise OutputError(f"{existing} is a file, so {path} is no folder; give another output")
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise OutputError(f"{existing} may not be written to; change that or give another --out")
+        raise OutputError(f"{existing} may not be written to; change that or give another output")
 
 
 @contextmanager
@@ -70,18 +77,23 @@ def appearing_whole(path: Path) -> Iterator[Path]:
 
     The part's name is unique, so two writers of one file never mix; the last rename wins. A
     writer that fails leaves nothing; one that is killed leaves a `*.part` file, never a half
-    file under the final name.
+    file under the final name. A later process that writes `path` removes it, unless others are
+    just writing into the folder.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.part")
-    try:
-        yield part
-        with part.open("rb+") as stream:
-            os.fsync(stream.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    with _writing_into(path.parent) as (folder, leftovers):
+        for name in leftovers:
+            if (found := _PART.fullmatch(name)) and found[1] == path.name:
+                path.with_name(name).unlink(missing_ok=True)
+        try:
+            yield part
+            with part.open("rb+") as stream:
+                os.fsync(stream.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+        os.fsync(folder)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -96,9 +108,22 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, text + "\n")
 
 
-def _sync_folder(folder: Path) -> None:
+@contextmanager
+def _writing_into(folder: Path) -> Iterator[tuple[int, list[str]]]:
+    """Give the descriptor of a folder and the parts that dead writers have left in it.
+
+    Whoever writes shares a lock on the folder, which ends with its process. Who gets it alone
+    knows that all parts that are there are nobody's.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        key = folder.absolute()
+        with suppress(OSError):  # others are writing, or the file system has no locks
+            if key not in _leftovers:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _leftovers[key] = [p.name for p in folder.iterdir() if _PART.fullmatch(p.name)]
+        with suppress(OSError):  # without locks nobody gets it alone either
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield descriptor, _leftovers.get(key, [])
     finally:
         os.close(descriptor)

@@ -78,7 +78,7 @@ class Recipe:
     Attributes
     ----------
     name, backbone : as on the command line.
-    weights : the weights that `--weights imagenet` means.
+    weights : the weights that 'imagenet' means.
     decode : rule from file to 8-bit RGB; see `pipeline.images.decode`.
     resize, crop, normalise : from 8-bit RGB to the network's input.
     tap : the layer read, in torchvision's (or the package's) own naming.

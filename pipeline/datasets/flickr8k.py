@@ -96,7 +96,7 @@ def _token_file(folder: Path) -> Path:
     if len(found) != 1:
         raise DatasetError(
             f"{folder} has {len(found)} files named *token* ({[p.name for p in found]}), one was "
-            "expected; name the token file with --captions FILE"
+            "expected; give the path of the token file"
         )
     return found[0]
 
@@ -105,7 +105,7 @@ def _split_files(folder: Path) -> dict[str, Path]:
     found = {path.stem: path for path in sorted(folder.glob("*.txt"))}
     if not found:
         raise DatasetError(
-            f"{folder} has no split file <split>.txt; name them with --split NAME=FILE"
+            f"{folder} has no split file <split>.txt; give names and paths of the split files"
         )
     return found
 

@@ -148,7 +148,7 @@ def read_manifest(folder: Path) -> Manifest:
     for path in (described, manifest):
         if not path.is_file():
             raise DatasetError(
-                f"{path} not found: {folder} is no prepared dataset; run `pipeline prepare` first"
+                f"{path} not found: {folder} is no prepared dataset; `pipeline prepare` makes one"
             )
     try:
         facts = json.loads(described.read_text(encoding="utf-8"))
@@ -156,8 +156,8 @@ def read_manifest(folder: Path) -> Manifest:
         if sha256_of_file(manifest) != digest:
             raise DatasetError(
                 f"{manifest} is not the file that {described} describes (its SHA-256 is not "
-                f"{digest[:16]}...): it was changed, or its preparation was interrupted; run "
-                "`pipeline prepare` again"
+                f"{digest[:16]}...): it was changed, or its preparation was interrupted; "
+                "prepare it again"
             )
         lines = manifest.read_text(encoding="utf-8").removesuffix("\n").split("\n")
         rows = [json.loads(line) for line in lines]
@@ -173,7 +173,7 @@ def read_manifest(folder: Path) -> Manifest:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DatasetError(
-            f"{described} or {manifest} is damaged ({error!r}); run `pipeline prepare` again"
+            f"{described} or {manifest} is damaged ({error!r}); prepare it again"
         ) from error
 
 
@@ -227,7 +227,7 @@ def check_counts(name: str, counts: dict[str, int], expected: dict[str, int]) ->
     if wrong:
         raise DatasetError(
             f"dataset {name!r} has other counts than expected ({'; '.join(wrong)}); check that the "
-            "download is whole, or state the counts that you mean with --expect SPLIT=COUNT"
+            "download is whole, or state the counts that you mean"
         )
 
 

@@ -106,7 +106,7 @@ def image_file(root: Path, file: str, where: str) -> str:
         raise DatasetError(f"{where}: image path {file!r} {fault}; paths must stay below {root}")
     if not (root / file).is_file():
         raise DatasetError(
-            f"{where}: image {file!r} not found below {root}; check --root, or remove the entry"
+            f"{where}: image {file!r} not found below {root}; check the folder, or remove the entry"
         )
     return PurePosixPath(file).as_posix()
 

@@ -176,7 +176,7 @@ def usable_device(name: str, recipe: Recipe) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise RecipeError(
             f"device {name!r} cannot be used here ({str(error).splitlines()[0]}); "
-            f"CUDA devices found: {torch.cuda.device_count()}; try --device cpu"
+            f"CUDA devices found: {torch.cuda.device_count()}; try device 'cpu'"
         ) from error
     if recipe.precision == "tf32" and device.type != "cuda":
         raise RecipeError(f"precision tf32 needs a CUDA device, not {name!r}; use float32")

@@ -97,7 +97,7 @@ def timm_pretrained(name: str) -> tuple[str, dict[str, Tensor]]:
         raise WeightsError(
             f"the pretrained weights of {name} are not in the cache of huggingface_hub and cannot "
             f"be downloaded ({str(error).partition(chr(10))[0]}); fetch them on a machine that "
-            "can and give --weights PATH, or --weights random:SEED for a trial without meaning"
+            "can and give them as a file, or take random:SEED for a trial without meaning"
         ) from error
     return state_sha256(state), state
 

@@ -104,8 +104,8 @@ def _fetched(recipe: Recipe) -> Path:
     url = _address(recipe.weights)
     remedy = (
         f"fetch {url}{_CAFFENET_SHA1 if url.startswith(_CAFFENET) else ''} on a machine that can "
-        f"and put it at {path}, or give --weights PATH, or --weights random:SEED for a trial "
-        "without meaning"
+        f"and put it at {path}, or give the path of such a file, or take random:SEED for a "
+        "trial without meaning"
     )
     if url.startswith(_CAFFENET):
         raise WeightsError(f"{recipe.weights} are not in torch's cache; {remedy}")
@@ -124,7 +124,7 @@ def _check_name(path: Path, sha256: str) -> None:
     if not sha256.startswith(_digits(path)):
         raise WeightsError(
             f"{path} is not the published file: its SHA-256 starts with {sha256[:8]}, not "
-            f"{_digits(path)}; remove it, or give it as --weights PATH if it is meant"
+            f"{_digits(path)}; remove it, or give its path as the weights if it is meant"
         )
 
 

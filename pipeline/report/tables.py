@@ -68,7 +68,7 @@ def read_recall(path: Path) -> dict[str, float | int]:
     except FileNotFoundError as error:
         raise TableError(f"{path}: no such recall table; `pipeline evaluate` writes it") from error
     except ValueError as error:
-        raise TableError(f"{path}: is no JSON ({error}); run `pipeline evaluate` again") from error
+        raise TableError(f"{path}: is no JSON ({error}); evaluate again") from error
     if not isinstance(value, dict):
         raise TableError(f"{path}: expected a JSON object, found {type(value).__name__}")
     _check_recall(str(path), value)

@@ -11,6 +11,7 @@ import numpy as np
 from pipeline.canonical import canonical_json
 from pipeline.shards.file import ShardFile
 from pipeline.shards.format import OK, STATUS_NAMES, ShardError
+from pipeline.shards.probe import require_unbroken
 from pipeline.shards.read import FeatureSet
 
 _REASONS_SHOWN = 5
@@ -44,6 +45,7 @@ def describe(path: Path) -> list[str]:
     """
     if not path.exists():
         raise ShardError(f"{path} not found; name a folder of shards, or one shard")
+    require_unbroken([path] if path.is_file() else sorted(path.glob("shard-*.h5")), features=False)
     facts = _of_file(path) if path.is_file() else _of_folder(path)
     about, rows = facts.attributes, len(facts.status)
     values = int(np.prod(facts.row_shape))

@@ -57,7 +57,7 @@ def export_npy(
     MissingRows, FailedRows, DamagedShard
     """
     if not out.name.endswith(_IMS) or out.name == _IMS:
-        raise ShardError(f"--out {out} does not end in {_IMS}, such as test{_IMS}")
+        raise ShardError(f"{out} does not end in {_IMS}, such as test{_IMS}")
     ids_file = out.with_name(out.name.removesuffix(_IMS) + _IDS)
     for file in (out, ids_file):
         require_output_file(file)
@@ -118,7 +118,7 @@ def export_h5_view(features: FeatureSet, out: Path) -> None:
                 shard = ShardFile(features.folder / entry.file)
                 if seen.tobytes() != shard.read_rows(np.array([0]))[0].tobytes():
                     raise ShardError(
-                        f"{entry.file} cannot be seen through {out}; write a copy with --copy"
+                        f"{entry.file} cannot be seen through {out}; copy the rows instead"
                     )
 
 
@@ -196,7 +196,7 @@ def export_safetensors(
     if len(text) > _SAFETENSORS_HEADER_BYTES:
         raise ShardError(
             f"{len(ids)} ids and the recipe are {len(text)} bytes; a safetensors header holds "
-            f"{_SAFETENSORS_HEADER_BYTES}: export fewer rows with --ids, or another format"
+            f"{_SAFETENSORS_HEADER_BYTES}: export fewer rows, or another format"
         )
     blocks = _counted(features.blocks(ids, allow_failed), len(ids), progress)
     with appearing_whole(out) as part, part.open("wb") as stream:
@@ -262,7 +262,7 @@ def _require_output(features: FeatureSet, out: Path) -> None:
     require_output_file(out)
     own = {INDEX_FILE, *(entry.file for entry in features.index.shards)}
     if out.resolve() in {(features.folder / name).resolve() for name in own}:
-        raise ShardError(f"{out} is a file of {features.folder} itself; give another --out")
+        raise ShardError(f"{out} is a file of {features.folder} itself; give another output")
 
 
 def _number(one: str) -> int:

@@ -12,8 +12,8 @@ def read_ids(path: Path) -> list[str]:
     Parameters
     ----------
     path : UTF-8 text with one id a line, or, ending in `.json`, a Karpathy `dataset.json`: the
-        ids of its `images` as `pipeline prepare karpathy` gives them, which are `cocoid` or else
-        `filename`.
+        ids of its `images` as `pipeline.datasets.karpathy` gives them, which are `cocoid` or
+        else `filename`.
 
     Raises
     ------

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.canonical import write_json
+from pipeline.canonical import canonical_json, write_json
 from pipeline.shards.format import FORMAT, FORMAT_VERSION, FeatureHeader, ShardEntry, ShardError
 from pipeline.shards.plan import ShardPlan, plan_of
+from pipeline.shards.write import explained
 
 INDEX_FILE = "index.json"
 _FILE = re.compile(r"shard-[0-9]+-of-[0-9]+\.h5")
@@ -53,21 +54,26 @@ class FeatureIndex:
         return plan_of([(s.file, s.rows) for s in self.shards], self.rows_per_shard)
 
     def write(self, folder: Path) -> None:
-        """Write `index.json`, the done record of the whole set, into `folder`."""
-        header = self.header
-        write_json(
-            folder / INDEX_FILE,
-            {
-                **header.attributes(),
-                "recipe": header.recipe,
-                "row_shape": list(header.row_shape),
-                "dtype": header.dtype,
-                "rows": self.rows,
-                "failed_rows": self.failed_rows,
-                "rows_per_shard": self.rows_per_shard,
-                "shards": [_line(s) for s in self.shards],
-            },
-        )
+        """Write `index.json`, the done record of the whole set, into `folder`.
+
+        Raises
+        ------
+        ShardError
+            It cannot be written, as on a full disk.
+        """
+        header, path = self.header, folder / INDEX_FILE
+        facts = {
+            **header.attributes(),
+            "recipe": header.recipe,
+            "row_shape": list(header.row_shape),
+            "dtype": header.dtype,
+            "rows": self.rows,
+            "failed_rows": self.failed_rows,
+            "rows_per_shard": self.rows_per_shard,
+            "shards": [_line(s) for s in self.shards],
+        }
+        with explained(path, len(canonical_json(facts))):
+            write_json(path, facts)
 
 
 def index_of(
@@ -104,8 +110,8 @@ def read_index(folder: Path) -> FeatureIndex:
     path = folder / INDEX_FILE
     if not path.is_file():
         raise ShardError(
-            f"{path} not found: {folder} is no finished feature folder; run `pipeline extract` or "
-            "`pipeline text` (again: it goes on where it stopped)"
+            f"{path} not found: {folder} is no finished feature folder; `pipeline extract` or "
+            "`pipeline text` makes one (run again, it goes on where it stopped)"
         )
     try:
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

@@ -47,7 +47,7 @@ def require_output_file(out: Path) -> None:
         `out` is a folder, or the folder that it shall lie in cannot be written to.
     """
     if out.is_dir():
-        raise OutputError(f"{out.absolute()} is a folder; give the name of a file as --out")
+        raise OutputError(f"{out.absolute()} is a folder; give the name of a file")
     require_folder(out.parent)
 
 

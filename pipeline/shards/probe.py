@@ -38,6 +38,23 @@ def breaking(paths: Sequence[Path], features: bool) -> dict[Path, str]:
     return {path: text for one in paths for path, text in breaking([one], features).items()}
 
 
+def require_unbroken(paths: Sequence[Path], features: bool) -> None:
+    """Check that files can be opened in this process.
+
+    Parameters
+    ----------
+    paths, features : see `breaking`.
+
+    Raises
+    ------
+    DamagedShard
+        One hangs or crashes HDF5.
+    """
+    if broken := breaking(paths, features):
+        path, text = next(iter(broken.items()))
+        raise DamagedShard(f"{path} is {text}; copy it again, or have it made again")
+
+
 def _main() -> None:
     features = sys.argv[-1] == "features"
     for path in sys.argv[1 : len(sys.argv) - features]:

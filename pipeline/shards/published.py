@@ -147,7 +147,7 @@ def _fit(
     if len(order) != index.rows or repeated(order):
         raise OtherShard(f"{holds}, and not the {len(ids)} asked for{_remedy(out)}")
     if rest and not add:
-        adding = "" if add is None else "add them with --add, or "
+        adding = "" if add is None else "have them added, or "
         raise OtherShard(
             f"{holds}; {len(rest)} of the {len(ids)} rows asked for are not among them, first "
             f"{rest[:5]}; {adding}give another output folder"

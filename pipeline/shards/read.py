@@ -175,7 +175,7 @@ class FeatureSet:
             first = [f"{ids[i]}: {self.error(int(rows[i]))}" for i in failed[:5]]
             raise FailedRows(
                 f"{self.folder}: {failed.size} of {len(ids)} asked rows have no features, first "
-                f"{first}; mend the files and extract again, or go on with --leave-out-failed "
-                "(train, embed) or --allow-failed (shards export)"
+                f"{first}; mend the files and extract again, leave the failed rows "
+                "out, or allow them as NaN"
             )
         return rows

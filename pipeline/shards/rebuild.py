@@ -7,6 +7,7 @@ from pipeline.shards.file import ShardFile
 from pipeline.shards.format import FeatureHeader, ShardError
 from pipeline.shards.index import FeatureIndex, index_of
 from pipeline.shards.plan import PlanError, ShardPlan, default_rows_per_shard, plan_of
+from pipeline.shards.probe import require_unbroken
 from pipeline.shards.progress import Progress, silent
 
 
@@ -39,6 +40,7 @@ def rebuild_index(
     paths = sorted(folder.glob("shard-*.h5"))
     if not paths:
         raise ShardError(f"{folder} holds no shard-*.h5; name a folder of feature shards")
+    require_unbroken(paths, features=True)
     shards = [ShardFile(path) for path in paths]
     header = _header(shards[0])
     for shard in shards:

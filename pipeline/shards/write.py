@@ -90,7 +90,7 @@ def write_shard(
             "fletcher32": True,
         }
     with (
-        _explained(path, rows * header.row_bytes),
+        explained(path, rows * header.row_bytes),
         appearing_whole(path) as part,
         _PatientFile(part, "w+") as stream,
         h5py.File(stream, "w", libver="earliest") as file,
@@ -171,15 +171,20 @@ class _PatientFile(io.FileIO):
 
 
 @contextmanager
-def _explained(path: Path, needed: int) -> Iterator[None]:
-    """Turn what a full disk or h5py raises into a ShardError."""
+def explained(path: Path, needed: int) -> Iterator[None]:
+    """Turn what a full disk or h5py raises while `path`, of `needed` bytes, is written.
+
+    Raises
+    ------
+    ShardError
+    """
     try:
         yield
     except (OSError, RuntimeError) as error:
         free = shutil.disk_usage(path.parent).free if path.parent.is_dir() else 0
         raise ShardError(
-            f"{path.name} of {needed / 1e6:.1f} MB could not be written in {path.parent} "
-            f"({str(error).splitlines()[0]}); {free / 1e6:.1f} MB are free there. Rows that were "
+            f"{path.name} of {needed:,} bytes could not be written in {path.parent} "
+            f"({str(error).splitlines()[0]}); {free:,} are free there. Rows that were "
             "put down before are kept: make room, or raise the limit on the size of files, and "
             "the same command goes on"
         ) from error

@@ -249,10 +249,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("resnet152-grid", r"resnet152-394f9c45\.pth.*--weights PATH"),
-        ("resnet152-v2-pool", r"resnet152-f82ba261\.pth.*--weights PATH"),
-        ("vgg19-caffe-fc7", r"umich\.edu/~justincj/models/vgg19-d01eb7cb\.pth.*--weights PATH"),
-        ("caffenet-fc7", r"bvlc_reference_caffenet\.caffemodel \(SHA-1 4c8d.*--weights PATH"),
+        ("resnet152-grid", r"resnet152-394f9c45\.pth.*give the path"),
+        ("resnet152-v2-pool", r"resnet152-f82ba261\.pth.*give the path"),
+        ("vgg19-caffe-fc7", r"umich\.edu/~justincj/models/vgg19-d01eb7cb\.pth.*give the path"),
+        ("caffenet-fc7", r"bvlc_reference_caffenet\.caffemodel \(SHA-1 4c8d.*give the path"),
     ],
 )
 @pytest.mark.usefixtures("cache")

@@ -76,7 +76,7 @@ def test_npy_with_five_rows_an_image(tmp_path: Path) -> None:
         features = imported(NpyFeatures(path, given, 5), tmp_path / f"out{number}")
         np.testing.assert_array_equal(features.read(NAMES), values)
         assert features.index.header.axes == "row, region, channel"
-    with pytest.raises(ForeignError, match="--every 5"):
+    with pytest.raises(ForeignError, match="read every 5 rows as one"):
         NpyFeatures(path, NAMES)
     with pytest.raises(ForeignError, match="not one id 5 times"):
         NpyFeatures(path, repeated[::-1][:7] + repeated[:8], 5)
@@ -115,7 +115,7 @@ def test_arrays_that_are_not_rows_of_floats_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ShardError, match=text):
             imported(NpyFeatures(path, names), tmp_path / "out")
-    with pytest.raises(ShardError, match="--axes"):
+    with pytest.raises(ShardError, match="name for the rows and for each axis"):
         imported(NpyFeatures(path, NAMES), tmp_path / "out", axes="row")
     assert not (tmp_path / "out").exists()
 
@@ -176,7 +176,7 @@ def test_a_folder_of_npz_files(tmp_path: Path) -> None:
     features = imported(NpzFolderFeatures(folder), tmp_path / "out")
     assert features.ids == ["a", "b", "c"]
     np.testing.assert_array_equal(features.row("b"), values["b"])
-    with pytest.raises(ForeignError, match="--array"):
+    with pytest.raises(ForeignError, match="name one of those"):
         NpzFolderFeatures(folder, "x")
     np.savez(folder / "b.npz", features=values["b"][:3])
     with pytest.raises(ForeignError, match=r"b\.npz: .* fixed number"):
@@ -198,7 +198,7 @@ def test_hdf5_groups(tmp_path: Path) -> None:
     features = imported(GroupFeatures(path), tmp_path / "out")
     assert sorted(features.ids) == sorted(NAMES)
     np.testing.assert_array_equal(features.read(NAMES), [values[name] for name in NAMES])
-    with pytest.raises(ForeignError, match="--array"):
+    with pytest.raises(ForeignError, match="name the one that they have"):
         GroupFeatures(path, "keypoints")
     with h5py.File(path, "r+") as file:
         file.create_group("d.jpg")["global_descriptor"] = np.zeros(6, np.float32)

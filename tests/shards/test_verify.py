@@ -88,15 +88,20 @@ def test_a_flipped_byte_anywhere_is_found_and_its_file_named(
     assert any("SHA-256 of the file" in text for text in faults(folder)), "padding at the end"
 
 
-def test_a_file_that_hangs_hdf5_does_not_hang_verify(
+def test_a_file_that_hangs_hdf5_hangs_nobody_who_looks_into_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One bit of the length that stands before a text in HDF5's heap: an endless loop in 2.0."""
     monkeypatch.setattr(probe, "SECONDS", 1.0)
     path = folder / NAMES[1]
-    flip(path, path.read_bytes().index(ids(ROWS)[15].encode()) - 7, bits=1)
+    flip(path, path.read_bytes().index(ids(ROWS)[15].encode()) - 7, bits=2)
     for quick in (True, False):
         assert any(one.startswith(f"{NAMES[1]}: ") for one in faults(folder, quick))
+    before = (folder / "index.json").read_bytes()
+    for look, what in ((describe, path), (rebuild_index, folder)):
+        with pytest.raises(DamagedShard):
+            look(what)
+    assert (folder / "index.json").read_bytes() == before
 
 
 def test_all_faults_of_rows_are_listed_with_file_row_and_id(folder: Path) -> None:

@@ -50,7 +50,8 @@ class NpyFeatures:
         self.row_shape, self.dtype = array.shape[1:], require_floats(array.dtype, str(path))
         if len(array) % every:
             raise ForeignError(
-                f"{path} has {len(array)} rows, not {every} for every image; check --every"
+                f"{path} has {len(array)} rows, not {every} for every image; check "
+                "how many each image has"
             )
         images = len(array) // every
         if len(ids) == len(array) and every > 1:
@@ -60,7 +61,7 @@ class NpyFeatures:
                 f"{path} has {len(array)} rows, {every} for every image, so {images} images, and "
                 f"there are {len(ids)} ids"
                 + (
-                    "; VSE++ repeats each image 5 times: --every 5"
+                    "; VSE++ repeats each image 5 times: read every 5 rows as one"
                     if len(array) == 5 * len(ids)
                     else ""
                 )
@@ -79,7 +80,7 @@ class NpyFeatures:
         for image in (start + np.flatnonzero(~same)).tolist():
             raise ForeignError(
                 f"{self.where(image)}, id {self.ids[image]!r}: the {every} rows differ; "
-                "they are not one image repeated: check --every"
+                "they are not one image repeated: check how many each image has"
             )
         return rows[:, 0]
 
@@ -113,7 +114,9 @@ class MatFeatures:
         """
         array = _read_apart_first(path, variable)
         if not isinstance(array, np.ndarray) or array.ndim != 2:
-            raise ForeignError(f"{path} has no variable {variable!r} of (dim, images); see --array")
+            raise ForeignError(
+                f"{path} has no variable {variable!r} of (dim, images); name the one that has them"
+            )
         self.file, self._path = path.name, path
         self.dtype = require_floats(array.dtype, str(path))
         if array.shape[1] != len(ids):
@@ -155,7 +158,8 @@ def _without_repeats(ids: Sequence[str], every: int, where: str) -> list[str]:
         if len(set(ids[start : start + every])) != 1:
             raise ForeignError(
                 f"{where}: the ids of rows {start} to {start + every - 1} are "
-                f"{list(ids[start : start + every])}, not one id {every} times; check --every"
+                f"{list(ids[start : start + every])}, not one id {every} times; check "
+                "how many rows each image has"
             )
     return list(ids[::every])
 

@@ -41,7 +41,7 @@ class TsvFeatures:
             A line is not of this kind; its number and id are named.
         """
         if column not in _COLUMN:
-            raise ForeignError(f"{path} has columns {sorted(_COLUMN)}, not {column!r}; see --array")
+            raise ForeignError(f"{path} has columns {sorted(_COLUMN)}, not {column!r}; name one")
         self.file, self._path, self._column = path.name, path, _COLUMN[column]
         ids: list[str] = []
         self._offsets: list[int] = []
@@ -169,7 +169,7 @@ class NpzFolderFeatures:
             if self._array not in arrays.files:
                 raise ForeignError(
                     f"{self.where(row)} has no array {self._array!r} but {arrays.files}; "
-                    "name one with --array"
+                    "name one of those"
                 )
             found = arrays[self._array]
             if not isinstance(found, np.ndarray):

@@ -48,7 +48,7 @@ class GroupFeatures:
             raise ForeignError(f"{path} is no readable HDF5 file ({error})") from error
         if not found:
             raise ForeignError(
-                f"{path} has no group with a dataset {dataset!r}; name one with --array"
+                f"{path} has no group with a dataset {dataset!r}; name the one that they have"
             )
         self.ids: Sequence[str] = list(found)
         self.row_shape, self.dtype = found[self.ids[0]]

@@ -133,7 +133,7 @@ def _header(source: ForeignFeatures, dataset: str, note: str, axes: str | None) 
     if names is None or len(names.split(",")) != len(source.row_shape) + 1:
         raise ShardError(
             f"rows of {source.file} have shape {source.row_shape}, which axes {names!r} do not "
-            "fit; give --axes with a name for the rows and for each axis, separated by commas"
+            "fit; give a name for the rows and for each axis, separated by commas"
         )
     recipe: dict[str, Any] = {
         "name": "imported",
