@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from gensim.models import KeyedVectors
-from scipy.special import softmax
+from skimage.feature import fisher_vector
 from sklearn.decomposition import IncrementalPCA
+from sklearn.mixture import GaussianMixture
 
 from pipeline.canonical import recipe_hash
 from pipeline.text.codebook import Codebook, fit_codebook
@@ -54,7 +55,7 @@ def main(number: int) -> None:
     wide = WordVectors("synthetic", words, laplace.astype(np.float32), "0" * 64)
     for of in (vectors, wide):
         gmm, hglmm = (fit_codebook(of, kind, seed=0) for kind in ("gmm", "hglmm"))
-        what = "scikit-image's formula, numpy"
+        what = "scikit-image's fisher_vector"
         one = FisherEncoder((gmm,), of, POLICY)
         compare(f"fv-gmm, {of.dim}-d", one, texts, what, loop_of_gaussians(gmm, of))
         one = FisherEncoder((hglmm,), of, POLICY)
@@ -167,22 +168,20 @@ def gensim_means(vectors: WordVectors) -> Encode:
 
 
 def loop_of_gaussians(codebook: Codebook, vectors: WordVectors) -> Encode:
-    """Gaussian Fisher vectors by scikit-image's formula, two products for each caption.
+    """Gaussian Fisher vectors by scikit-image, without its gradients of the weights.
 
-    It is not among the packages of this project: this is the arithmetic of its
-    `fisher_vector(improved=True)`, float64, without its checks and the gradients of the weights.
+    The scales' gradients have the opposite sign there.
     """
     mixture = codebook.mixture
-    means, variances, weights = mixture.means, mixture.variances, mixture.weights
-    constant = np.log(weights) - 0.5 * (np.log(2 * np.pi * variances) + means**2 / variances).sum(1)
-    linear, square = (means / variances).T, (-0.5 / variances).T
+    model = GaussianMixture(mixture.components, covariance_type="diag")
+    model.weights_, model.means_ = mixture.weights, mixture.means
+    model.covariances_ = mixture.variances
+    model.precisions_cholesky_ = 1 / np.sqrt(mixture.variances)
 
     def one(x: Rows) -> Rows:
-        q = softmax(x**2 @ square + x @ linear + constant, axis=1)
-        n, sums, squares = q.sum(axis=0)[:, None], q.T @ x, q.T @ x**2
-        location = (sums - n * means) / np.sqrt(variances)
-        scale = ((squares - 2 * means * sums + n * means**2) / variances - n) / np.sqrt(2)
-        return improved(location, scale, weights)
+        location, scale = np.split(fisher_vector(x, model)[mixture.components :], 2)
+        plain = np.concatenate((location, -scale))
+        return rooted(plain)
 
     return caption_by_caption(codebook, vectors, one)
 
@@ -222,9 +221,13 @@ def caption_by_caption(
 def improved(location: Rows, scale: Rows, weights: Rows) -> Rows:
     """Return gradients (K, D) over the root of the priors, signed square root, norm 1."""
     root = np.sqrt(weights)[:, None]
-    plain = np.concatenate(((location / root).ravel(), (scale / root).ravel()))
-    rooted = np.sign(plain) * np.sqrt(np.abs(plain))
-    return rooted / np.linalg.norm(rooted)
+    return rooted(np.concatenate(((location / root).ravel(), (scale / root).ravel())))
+
+
+def rooted(plain: Rows) -> Rows:
+    """Return the signed square root of every number, all at norm 1."""
+    roots = np.sign(plain) * np.sqrt(np.abs(plain))
+    return roots / np.linalg.norm(roots)
 
 
 if __name__ == "__main__":

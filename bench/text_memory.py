@@ -44,7 +44,7 @@ def main(file: Path, number: int, width: int, dim: int) -> None:
     encoder = FisherEncoder((codebook,), vectors, POLICY)
     start = time.perf_counter()
     encoder.encode(texts[:1])
-    tell(f"table of {len(vectors.words)} words, told {encoder.table_bytes / 1e6:.0f} MB", start)
+    tell(f"table of {len(vectors.words)} words, told {encoder.memory / 1e6:.0f} MB", start)
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as work:
         projection = fit_projection(encoder, texts, dim, Path(work), progress=passed(start))

@@ -46,20 +46,28 @@ class Extract(_Section):
     device: str = "cpu"
 
 
-class CaptionFeatures(_Section):
-    """A sentence encoder and its word vectors."""
+class CaptionFeatures(BaseModel):
+    """A sentence encoder and further options of `pipeline text`, by their long names."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
     encoder: str
-    vectors: str
 
 
 class Experiment(_Section):
-    """Features of both sides, a head and what differs from its defaults."""
+    """Features of both sides, a head and what differs from its defaults.
+
+    `word_vectors` names the vectors that the words of a head that reads words start from, as
+    `pipeline text --vectors` takes them. `average_captions` embeds the mean of the features of an
+    image's captions in place of each.
+    """
 
     images: str
     captions: str
     head: str
     settings: dict[str, Any] = {}
+    word_vectors: str | None = None
+    average_captions: bool = False
 
 
 class Params(_Section):
@@ -70,6 +78,7 @@ class Params(_Section):
     splits: Splits
     image_features: list[str]
     extract: Extract
+    word_vectors: dict[str, dict[str, Any]] = {}
     caption_features: dict[str, CaptionFeatures]
     seed: int
     experiments: dict[str, Experiment]

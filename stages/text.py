@@ -1,83 +1,198 @@
 """`pipeline text`: the captions of a dataset become feature shards."""
 
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
-from pipeline.datasets.manifest import read_manifest
-from pipeline.shards.build import ShardBuild
+from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.shards.build import WORK_FOLDER, ShardBuild
+from pipeline.shards.index import FeatureIndex
+from pipeline.text.catalogue import ENCODERS, LEMMAS, EncoderPlan, plan_encoder
+from pipeline.text.encoders import CaptionEncoder
 from pipeline.text.features import caption_header, changed_rows, encode_captions
-from pipeline.text.means import MeanVectors
+from pipeline.text.fitted import PROJECTION_FILE, Fitting, fit_components, fit_parts
 from pipeline.text.policies import POLICIES
-from pipeline.text.vectors import load_vectors
+from pipeline.text.projection import fit_disk, fit_memory
+from pipeline.text.sequences import SEQUENCE_LAYOUTS
+from pipeline.text.vocabulary import VOCABULARY_RULES
 from stages.console import OUTPUT, log_done, log_settings, progress_of
+
+_MB = 1e6
+
+
+def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--pca", type=click.IntRange(1), help="Keep N principal components."),
+        click.option(
+            "--codebook-words",
+            type=click.Choice(["source", "training"]),
+            help="Codebooks: fit to all words of the vectors, or to those of the training "
+            "captions.  [default: source; training with vectors of `pipeline vectors`]",
+        ),
+        click.option("--seed", type=click.IntRange(0), help="Of codebooks.  [default: 0]"),
+        click.option(
+            "--sample", type=click.IntRange(1), help="Words of a codebook.  [default: 300000]"
+        ),
+        click.option(
+            "--components", type=click.IntRange(1), help="Of each mixture.  [default: 30]"
+        ),
+        click.option(
+            "--wordnet",
+            type=click.Path(path_type=str),
+            help="Lemmas: folder of a WordNet.  [default: rules and GloVe's words]",
+        ),
+        click.option("--max-length", type=click.IntRange(1), help="Of a sequence, with its marks."),
+        click.option(
+            "--layout", type=click.Choice(list(SEQUENCE_LAYOUTS)), help="Marks of a sequence."
+        ),
+        click.option(
+            "--vocabulary",
+            help=f"Words that count: {', '.join(VOCABULARY_RULES)}, min-N or top-N.",
+        ),
+        click.option(
+            "--policy",
+            type=click.Choice([*POLICIES, LEMMAS]),
+            help="How captions are split into words.  [default: the encoder's]",
+        ),
+        click.option(
+            "--vectors",
+            help="Word vectors: glove-6b-50d (packaged), a .txt, .vec or .bin, or a .safetensors "
+            "of `pipeline vectors`.  [default: glove-6b-50d, where the encoder takes any]",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 @click.command()
-@click.option("--encoder", type=click.Choice(["mean"]), required=True, help="Sentence encoder.")
 @click.option(
-    "--vectors",
-    default="glove-6b-50d",
-    show_default=True,
-    help="Word vectors: glove-6b-50d (packaged), a .txt in GloVe's or a .bin in word2vec's format.",
+    "--encoder",
+    required=True,
+    metavar="NAME[+NAME...]",
+    help=f"Sentence encoder, or several side by side: {', '.join(ENCODERS)}.",
 )
+@_plan_options
 @click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
 @click.option("--out", required=True, type=OUTPUT, help="Folder of the shards.")
 @click.option("--split", help="Only the captions of this split.  [default: all]")
+@click.option(
+    "--fit-split",
+    default="train",
+    show_default=True,
+    help="Split whose captions vocabularies, codebooks and components are fitted to.",
+)
+@click.option(
+    "--fitted", type=OUTPUT, help="Folder of what is fitted.  [default: OUT with .encoder added]"
+)
+@click.option(
+    "--codebooks",
+    type=OUTPUT,
+    help="Folder of codebooks to share: taken from there, or put there once fitted.",
+)
+@click.option(
+    "--device", default="cpu", show_default=True, help="Where --pca multiplies, such as cuda."
+)
 @click.option(
     "--rows-per-shard", type=click.IntRange(1), help="[default: what fits in 1 GiB, at most 65536]"
 )
 def text(
     encoder: str,
-    vectors: str,
     dataset: Path,
     out: Path,
     split: str | None,
+    fit_split: str,
+    fitted: Path | None,
+    codebooks: Path | None,
+    device: str,
     rows_per_shard: int | None,
+    **options: Any,
 ) -> None:
     """Turn the captions of a prepared dataset into feature shards.
 
-    Words without a vector are left out of a caption's mean, counted and reported; a caption
-    with no known word gets a zero vector.
+    What an encoder is fitted to are captions of the training split alone; the fitted parts stay
+    in a folder beside the shards, so that new sentences can be encoded alike. Words that the
+    encoder does not know are counted and reported.
 
     \b
-    Example:
-      pipeline text --encoder mean --vectors glove-6b-50d --dataset data/scenes \\
-          --out data/text/scenes/mean-glove-6b-50d
+    Examples:
+      pipeline text --encoder mean --dataset data/scenes --out data/text/scenes/mean
+      pipeline text --encoder fv-hglmm --pca 1000 --dataset data/flickr8k \\
+          --out data/text/flickr8k/fv-hglmm-pca1000
     """
-    log_settings("text", encoder=encoder, vectors=vectors, dataset=dataset, out=out, split=split)
+    plan = plan_encoder(encoder, **options)
+    fitted = fitted or out.with_name(f"{out.name}.encoder")
+    log_settings(
+        "text", encoder=encoder, dataset=dataset, out=out, split=split, fit_split=fit_split,
+        fitted=fitted, codebooks=codebooks, **{k: v for k, v in options.items() if v is not None},
+    )  # fmt: skip
     manifest = read_manifest(dataset)
-    entries = manifest.select(split)
-    text_of = {
-        one: caption
-        for entry in entries
-        for one, caption in zip(entry.caption_ids, entry.captions, strict=True)
-    }
-    wanted = {
-        word for caption in text_of.values() for word in POLICIES["treebank"].tokenize(caption)
-    }
-    mean = MeanVectors(load_vectors(vectors, wanted))
-    header = caption_header(mean, manifest.name)
+    text_of = _texts(manifest, split)
+    training = list(_texts(manifest, fit_split).values())
     started = time.monotonic()
+    fitting = Fitting(training, manifest.name, fit_split, codebooks, log_done)
+    made = fit_parts(plan, fitted, fitting, list(text_of.values()))
+    made = _with_components(plan, fitted, made, training, device)
+    header = caption_header(made, manifest.name)
     inputs = list(text_of.values())
     with ShardBuild(out, header, list(text_of), rows_per_shard, inputs=inputs) as build:
         texts = [text_of[one] for one in build.ids]
-        for found in build.damaged:
-            log_done(f"will be made again: {found}")
-        for folder in build.other_work():
-            log_done(f"unfinished work of {out}, other settings: {folder}; remove it if not wanted")
-        if changed := changed_rows(build, texts):
-            log_done(f"{len(changed)} captions have changed; their rows are made again")
-        build.redo(changed)
-        with progress_of(mean.name, "caption") as progress:
-            index = encode_captions(build, mean, texts, progress)
+        index = _encode(build, out, made, texts)
         ids = build.ids
-    report = mean.report(texts)
-    log_done(report.text())
-    for position in report.unknown_captions[:5]:
-        log_done(f"no known word: {ids[position]}")
+    _report(made, texts, ids)
     log_done(
-        f"{index.rows} rows ({mean.dim},) in {len(index.shards)} shards in {out}, recipe "
+        f"{index.rows} rows ({made.dim},) in {len(index.shards)} shards in {out}, recipe "
         f"{header.recipe_hash}, {time.monotonic() - started:.1f} s"
     )
+
+
+def _texts(manifest: Manifest, split: str | None) -> dict[str, str]:
+    return {
+        one: caption
+        for entry in manifest.select(split)
+        for one, caption in zip(entry.caption_ids, entry.captions, strict=True)
+    }
+
+
+def _with_components(
+    plan: EncoderPlan, fitted: Path, encoder: CaptionEncoder, training: list[str], device: str
+) -> CaptionEncoder:
+    """Announce sizes, then fit the principal components that are asked for."""
+    if plan.pca is not None and not (fitted / PROJECTION_FILE).exists():
+        log_done(
+            f"{plan.pca} principal components of {len(training)} rows of {encoder.dim} numbers: "
+            f"at most {fit_memory(encoder.dim, plan.pca) / _MB:.0f} MB of memory and "
+            f"{fit_disk(encoder.dim) / _MB:.0f} MB on the disk, however many captions"
+        )
+    work = fitted.absolute().parent / WORK_FOLDER / f"{fitted.name}-pca"
+    with progress_of("principal components", "caption") as progress:
+        return fit_components(plan, fitted, encoder, training, work, device, progress)
+
+
+def _encode(
+    build: ShardBuild, out: Path, encoder: CaptionEncoder, texts: list[str]
+) -> FeatureIndex:
+    """Say what is there and what is needed, then encode the pending rows and publish."""
+    for found in build.damaged:
+        log_done(f"will be made again: {found}")
+    for folder in build.other_work():
+        log_done(f"unfinished work of {out}, other settings: {folder}; remove it if not wanted")
+    if changed := changed_rows(build, texts):
+        log_done(f"{len(changed)} captions have changed; their rows are made again")
+    build.redo(changed)
+    log_done(
+        f"{len(texts)} rows of {encoder.name}, ({encoder.dim},) float32: "
+        f"{len(texts) * encoder.dim * 4 / _MB:.1f} MB in {build.plan.shards} shards and "
+        f"{encoder.memory / _MB:.0f} MB of memory; {build.rows_done} rows are done"
+    )
+    with progress_of(encoder.name, "caption") as progress:
+        return encode_captions(build, encoder, texts, progress)
+
+
+def _report(encoder: CaptionEncoder, texts: list[str], ids: Sequence[str]) -> None:
+    for name, report in encoder.reports(texts).items():
+        log_done(f"{name}: {report.text()}")
+        for position in report.unknown_captions[:5]:
+            log_done(f"no known word: {ids[position]}")

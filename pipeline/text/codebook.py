@@ -16,7 +16,9 @@ from threadpoolctl import threadpool_limits
 from pipeline.canonical import appearing_whole, canonical_json
 from pipeline.errors import PipelineError
 from pipeline.software import created_by
-from pipeline.text.mixtures import Mixture, MixtureError, fit_gaussian, fit_hybrid
+from pipeline.text.gaussian import fit_gaussian
+from pipeline.text.hybrid import fit_hybrid
+from pipeline.text.mixtures import Mixture, MixtureError
 from pipeline.text.vectors import WordVectors
 
 Kind = Literal["gmm", "hglmm", "lmm"]
@@ -41,7 +43,8 @@ class CodebookFacts:
     Attributes
     ----------
     kind : "gmm", "hglmm" or "lmm".
-    vectors, vectors_sha256 : name and SHA-256 of the word vectors that it was fitted to.
+    vectors : name of the word vectors that it was fitted to.
+    source_sha256 : of what those come from; a codebook goes with all vectors that come from it.
     sample : how many of their words it was fitted to.
     seed : of the sample, of the ICA and of EM.
     ica_iterations : the most that any component of the ICA took; None without ICA.
@@ -52,7 +55,7 @@ class CodebookFacts:
 
     kind: str
     vectors: str
-    vectors_sha256: str
+    source_sha256: str
     sample: int
     seed: int
     ica_iterations: int | None
@@ -101,6 +104,26 @@ class Codebook:
                 "codebook was fitted to"
             )
         return _prepared(words, self.whitening, self.facts.kind)
+
+    def require_vectors(self, vectors: WordVectors, what: str) -> None:
+        """Check that word vectors come from the source of those that it was fitted to.
+
+        Parameters
+        ----------
+        vectors : the word vectors.
+        what : how a message names this codebook.
+
+        Raises
+        ------
+        CodebookError
+        """
+        if self.facts.source_sha256 != vectors.source_sha256:
+            raise CodebookError(
+                f"{what} was fitted to the word vectors {self.facts.vectors!r} (SHA-256 of their "
+                f"source {self.facts.source_sha256}), but {vectors.name!r} (SHA-256 of their "
+                f"source {vectors.source_sha256}) are given; give those, or fit a codebook to "
+                "these"
+            )
 
     def save(self, path: Path) -> None:
         """Write one `.safetensors` file, whole or not at all; equal codebooks give equal bytes."""
@@ -177,7 +200,7 @@ def fit_codebook(
     facts = CodebookFacts(
         kind=kind,
         vectors=vectors.name,
-        vectors_sha256=vectors.sha256,
+        source_sha256=vectors.source_sha256,
         sample=len(words),
         seed=seed,
         ica_iterations=ica_iterations,
@@ -194,7 +217,8 @@ def load_codebook(path: Path, vectors: WordVectors) -> Codebook:
     Parameters
     ----------
     path : the `.safetensors` file.
-    vectors : the word vectors that it will be used with; any selection of their words.
+    vectors : the word vectors that it will be used with: any selection of the words of the same
+        source, stored or not.
 
     Raises
     ------
@@ -212,12 +236,7 @@ def load_codebook(path: Path, vectors: WordVectors) -> Codebook:
         raise CodebookError(
             f"{path} is no codebook or is damaged ({error}); fit it again"
         ) from error
-    if facts.vectors_sha256 != vectors.sha256:
-        raise CodebookError(
-            f"{path} was fitted to the word vectors {facts.vectors!r} (SHA-256 "
-            f"{facts.vectors_sha256}), but {vectors.name!r} (SHA-256 {vectors.sha256}) are given; "
-            "give those vectors, or fit a codebook to these"
-        )
+    codebook.require_vectors(vectors, str(path))
     return codebook
 
 

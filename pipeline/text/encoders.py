@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from pipeline.text.policies import TokenPolicy
 
 
 class CaptionEncoder(Protocol):
@@ -27,19 +29,25 @@ class CaptionEncoder(Protocol):
     def weights(self) -> tuple[str, str]:
         """Name and SHA-256 of all that was loaded or fitted: vectors, vocabulary, codebook."""
 
+    @property
+    def memory(self) -> int:
+        """Bytes that it holds beside the rows while it encodes, at most."""
+
     def recipe(self) -> dict[str, Any]:
-        """Return, as JSON values, everything else that changes the rows."""
+        """Return, as JSON values, everything else that changes the rows, and their `dim`."""
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return (texts, dim) float32, finite; it splits the texts into words itself."""
 
-    def report(self, texts: Sequence[str]) -> "VocabularyReport":
-        """Count what of the texts it does not know."""
+    def reports(self, texts: Sequence[str]) -> dict[str, "VocabularyReport"]:
+        """Count what of the texts each of its parts does not know, by the part's name."""
 
 
 @dataclass(frozen=True)
 class VocabularyReport:
     """How much of some captions an encoder's vocabulary covers.
+
+    Words that were cut off a caption are not counted.
 
     Attributes
     ----------
@@ -47,6 +55,8 @@ class VocabularyReport:
     oov_tokens : how many of the tokens are out of vocabulary.
     oov_words : those words with their counts, most frequent first, then by the alphabet.
     unknown_captions : positions of the captions that have no known word.
+    unknown_row : what such a caption gets, such as "a zero vector".
+    cut : positions of the captions whose last words were cut off.
     """
 
     captions: int
@@ -55,6 +65,8 @@ class VocabularyReport:
     oov_tokens: int
     oov_words: tuple[tuple[str, int], ...]
     unknown_captions: tuple[int, ...]
+    unknown_row: str
+    cut: tuple[int, ...]
 
     def text(self) -> str:
         """Return one paragraph for a person."""
@@ -69,13 +81,27 @@ class VocabularyReport:
             parts.append(f", most often {most}")
         parts.append(f". {len(self.unknown_captions)} captions have no known word")
         if self.unknown_captions:
-            first = ", ".join(map(str, self.unknown_captions[:5]))
-            parts.append(f" and get a zero vector (first positions: {first})")
+            parts.append(f" and get {self.unknown_row}{_first(self.unknown_captions)}")
+        if self.cut:
+            parts.append(f". {len(self.cut)} captions lose their last words{_first(self.cut)}")
         return "".join(parts) + "."
 
 
-def report_on(captions: Sequence[Sequence[str]], known: Container[str]) -> VocabularyReport:
-    """Count which tokens of some captions are not among the known words."""
+def report_on(
+    captions: Sequence[Sequence[str]],
+    known: Container[str],
+    *,
+    unknown_row: str = "a zero vector",
+    cut: Sequence[int] = (),
+) -> VocabularyReport:
+    """Count which tokens of some captions are not among the known words.
+
+    Parameters
+    ----------
+    captions : the tokens of each, without those that were cut off.
+    known : the words of the vocabulary.
+    unknown_row, cut : as in `VocabularyReport`.
+    """
     counts: Counter[str] = Counter()
     unknown = []
     for position, tokens in enumerate(captions):
@@ -90,4 +116,23 @@ def report_on(captions: Sequence[Sequence[str]], known: Container[str]) -> Vocab
         oov_tokens=sum(count for _, count in oov),
         oov_words=tuple(sorted(oov, key=lambda item: (-item[1], item[0]))),
         unknown_captions=tuple(unknown),
+        unknown_row=unknown_row,
+        cut=tuple(cut),
     )
+
+
+def split_captions(
+    texts: Sequence[str], policy: TokenPolicy
+) -> tuple[list[list[str]], tuple[int, ...]]:
+    """Return the tokens of captions, and the positions of those that the policy cuts."""
+    whole = replace(policy, max_length=None)
+    captions = [whole.tokenize(text) for text in texts]
+    most = policy.max_length
+    if most is None:
+        return captions, ()
+    cut = tuple(at for at, tokens in enumerate(captions) if len(tokens) > most)
+    return [tokens[:most] for tokens in captions], cut
+
+
+def _first(positions: Sequence[int]) -> str:
+    return f" (first positions: {', '.join(map(str, positions[:5]))})"

@@ -11,8 +11,8 @@ from pipeline.shards.index import FeatureIndex
 from pipeline.software import created_by
 from pipeline.text.encoders import CaptionEncoder
 
-# Bytes of rows that are encoded together.
-_BYTES_AT_ONCE = 1 << 26
+# Bytes of rows that are encoded together: more of them would be freshly mapped memory each time.
+_BYTES_AT_ONCE = 1 << 24
 
 
 def caption_header(encoder: CaptionEncoder, dataset: str) -> FeatureHeader:

@@ -10,7 +10,8 @@ from pipeline.errors import PipelineError
 from pipeline.text.mixtures import Mixture
 
 _NEGLIGIBLE = 1e-15  # a posterior that is below float32's resolution even after a square root
-_NUMBERS_AT_ONCE = 1 << 19  # of the result, in work at one time: 2 MiB was fastest
+_NUMBERS_AT_ONCE = 1 << 17  # normalised together: five passes over 512 KiB stay in the cache
+_SIGN = np.uint32(1 << 31)  # of a float32
 _WORDS_AT_ONCE = 1024
 
 
@@ -42,17 +43,22 @@ class WordGradients:
     gradients: npt.NDArray[np.float32]
 
     def fisher_vectors(
-        self, words: npt.NDArray[np.integer], lengths: npt.NDArray[np.integer]
+        self,
+        words: npt.NDArray[np.integer],
+        lengths: npt.NDArray[np.integer],
+        out: npt.NDArray[np.float32] | None = None,
     ) -> npt.NDArray[np.float32]:
         """Return the Fisher vectors of captions, before `power_and_l2`.
 
-        A caption's row depends on its own words only, to the last bit.
+        A caption's row depends on its own words only, to the last bit. As much memory again as
+        the result is in work.
 
         Parameters
         ----------
         words : (sum of T,) the captions' words, one caption after the other, as positions in
             the vocabulary. Repeats count as often as they stand there.
         lengths : (captions,) how many words each caption has, T; 0 gives a row of zeros.
+        out : where to write the result, if it is to have a place already.
 
         Returns
         -------
@@ -72,16 +78,11 @@ class WordGradients:
                 f"words run from {words.min()} to {words.max()}, expected positions in a "
                 f"vocabulary of {vocabulary}"
             )
-        half = self.components * self.dim
-        vectors = np.empty((len(lengths), 2 * half), dtype=np.float32)
-        ends = np.concatenate(([0], np.cumsum(lengths)))
-        step = max(1, _NUMBERS_AT_ONCE // (2 * half))
-        for start in range(0, len(lengths), step):
-            counts = lengths[start : start + step]
-            sums = self._sums(words[ends[start] : ends[start + len(counts)]], counts)
-            target = vectors[start : start + step].reshape(-1, 2, self.components, self.dim)
-            target[:] = sums.transpose(0, 2, 1, 3)
-        return vectors
+        if out is None:
+            out = np.empty((len(lengths), 2 * self.components * self.dim), dtype=np.float32)
+        sums = self._sums(words, lengths)
+        out.reshape(-1, 2, self.components, self.dim)[:] = sums.transpose(0, 2, 1, 3)
+        return out
 
     def _sums(
         self, words: npt.NDArray[np.integer], lengths: npt.NDArray[np.integer]
@@ -182,31 +183,28 @@ def fisher_vectors(
     return word_gradients(mixture, vectors[first]).fisher_vectors(words, lengths)
 
 
-def power_and_l2(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return the signed square root of every number, then each row at Euclidean norm 1.
+def power_and_l2(vectors: npt.NDArray[np.float32]) -> None:
+    """Take the signed square root of every number, then bring each row to Euclidean norm 1.
 
     Perronnin et al. 2010, section 3. A row of zeros stays zero.
 
     Parameters
     ----------
-    vectors : (captions, dim) float32, finite.
-
-    Returns
-    -------
-    (captions, dim) float32
-        Norms are 1 within 1e-6, or 0.
+    vectors : (captions, dim) float32, finite; changed in place. Norms are then 1 within 1e-6,
+        or 0.
     """
-    normalised = np.empty_like(vectors)
     step = max(1, _NUMBERS_AT_ONCE // max(vectors.shape[1], 1))
     for start in range(0, len(vectors), step):
         block = vectors[start : start + step]
-        root = np.abs(block, out=normalised[start : start + step])
+        # Signs as bits take a third of the time of `np.copysign`.
+        bits = block.view(np.uint32)
+        signs = bits & _SIGN
+        np.abs(block, out=block)
         # The squares of the roots are the absolute values, so their sum is the squared norm.
-        norms = np.sqrt(root.sum(axis=1, keepdims=True))
-        np.sqrt(root, out=root)
-        root /= np.where(norms > 0, norms, 1)
-        np.copysign(root, block, out=root)
-    return normalised
+        squared_norms = block.sum(axis=1, keepdims=True)
+        block /= np.where(squared_norms > 0, squared_norms, 1)
+        np.sqrt(block, out=block)
+        bits |= signs
 
 
 def _gradients(

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from pipeline.canonical import sha256_of_json
 from pipeline.text.codebook import Codebook, CodebookError
-from pipeline.text.encoders import VocabularyReport, report_on
+from pipeline.text.encoders import VocabularyReport, report_on, split_captions
 from pipeline.text.fisher import WordGradients, power_and_l2, word_gradients
 from pipeline.text.policies import TokenPolicy
 from pipeline.text.vectors import WordVectors
 
-_CHUNK = 256  # captions at once: at 18,000 numbers a row, more of them leave the caches
+_NUMBERS_AT_ONCE = 1 << 21  # of the rows: at 8 MiB they are in the caches and calls are few
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,18 +30,18 @@ class FisherEncoder:
     ignored, also in the number of words T; a caption without a known token gets zeros.
 
     What a word adds is computed once for every word of `vectors` when the first caption is
-    encoded, so load vectors for the words that captions have, not all: see `table_bytes`.
+    encoded, so load vectors for the words that captions have, not all: see `memory`.
 
     Attributes
     ----------
-    codebooks : fitted to these word vectors.
+    codebooks : fitted to these word vectors, or to others of the same source.
     vectors : the word vectors.
     policy : how captions become words.
 
     Raises
     ------
     CodebookError
-        No codebook, or one that was fitted to other word vectors.
+        No codebook, or one that was fitted to word vectors of another source.
     """
 
     codebooks: tuple[Codebook, ...]
@@ -52,13 +52,7 @@ class FisherEncoder:
         if not self.codebooks:
             raise CodebookError("a Fisher vector needs a codebook, none was given; fit one")
         for codebook in self.codebooks:
-            facts = codebook.facts
-            if facts.vectors_sha256 != self.vectors.sha256:
-                raise CodebookError(
-                    f"the {facts.kind} codebook was fitted to the word vectors {facts.vectors!r} "
-                    f"(SHA-256 {facts.vectors_sha256}), but {self.vectors.name!r} (SHA-256 "
-                    f"{self.vectors.sha256}) are given; give those, or fit a codebook to these"
-                )
+            codebook.require_vectors(self.vectors, f"the {codebook.facts.kind} codebook")
 
     @property
     def name(self) -> str:
@@ -78,8 +72,8 @@ class FisherEncoder:
         return f"{self.vectors.name}, {kinds}", self._sha256
 
     @property
-    def table_bytes(self) -> int:
-        """How much memory what the words add can take at most, in bytes."""
+    def memory(self) -> int:
+        """Bytes that what the words add takes at most."""
         return 4 * len(self.vectors.words) * self.dim
 
     def recipe(self) -> dict[str, Any]:
@@ -104,13 +98,15 @@ class FisherEncoder:
             Of norm 1 for each codebook, or 0. A caption's row is the same in any company.
         """
         rows = np.empty((len(texts), self.dim), dtype=np.float32)
-        for start in range(0, len(texts), _CHUNK):
-            self._encode_into(rows[start : start + _CHUNK], texts[start : start + _CHUNK])
+        step = max(1, _NUMBERS_AT_ONCE // self.dim)
+        for start in range(0, len(texts), step):
+            self._encode_into(rows[start : start + step], texts[start : start + step])
         return rows
 
-    def report(self, texts: Sequence[str]) -> VocabularyReport:
+    def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
         """Count which words have no vector."""
-        return report_on([self.policy.tokenize(text) for text in texts], self.vectors.index)
+        captions, cut = split_captions(texts, self.policy)
+        return {self.name: report_on(captions, self.vectors.index, cut=cut)}
 
     def _encode_into(self, rows: npt.NDArray[np.float32], texts: Sequence[str]) -> None:
         index, tokenize = self.vectors.index, self.policy.tokenize
@@ -119,9 +115,9 @@ class FisherEncoder:
         words = np.array([word for f in found for word in f], dtype=np.int64)
         column = 0
         for gradients in self._gradients:
-            vectors = power_and_l2(gradients.fisher_vectors(words, lengths))
-            rows[:, column : column + vectors.shape[1]] = vectors
-            column += vectors.shape[1]
+            part = rows[:, column : column + 2 * gradients.components * gradients.dim]
+            power_and_l2(gradients.fisher_vectors(words, lengths, part))
+            column += part.shape[1]
 
     @cached_property
     def _gradients(self) -> tuple[WordGradients, ...]:

@@ -52,6 +52,12 @@ class Projected:
         both = {"encoder": sha256, "projection": self.projection.sha256}
         return f"{name}, PCA", sha256_of_json(both)
 
+    @property
+    def memory(self) -> int:
+        """Bytes of the encoder, the components and the rows that are multiplied at once."""
+        at_once = 4 * _CHUNK * (2 * self.encoder.dim + self.dim)
+        return self.encoder.memory + self.projection.components.nbytes + at_once
+
     def recipe(self) -> dict[str, Any]:
         """Return what makes the rows."""
         facts = self.projection.facts
@@ -84,6 +90,6 @@ class Projected:
             rows[start : start + _CHUNK] = product[: len(chunk)]
         return rows
 
-    def report(self, texts: Sequence[str]) -> VocabularyReport:
-        """Count what the encoder does not know."""
-        return self.encoder.report(texts)
+    def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
+        """Count what the parts of the encoder do not know."""
+        return self.encoder.reports(texts)

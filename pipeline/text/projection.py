@@ -154,6 +154,20 @@ def load_projection(path: Path, encoder: CaptionEncoder) -> Projection:
     return projection
 
 
+def require_enough(captions: int, dim: int) -> None:
+    """Check that there are enough captions for `dim` components.
+
+    Raises
+    ------
+    ProjectionError
+    """
+    if captions <= dim:
+        raise ProjectionError(
+            f"{captions} captions have at most {max(captions - 1, 0)} principal components, "
+            f"{dim} were asked for; ask for fewer or give more captions"
+        )
+
+
 def fit_memory(width: int, dim: int) -> int:
     """Return the bytes that fitting `dim` components to rows of `width` numbers needs at most.
 
@@ -217,11 +231,7 @@ def fit_projection(
             f"{dim} components were asked for, expected 1 to {encoder.dim}, the numbers in a row "
             f"of {encoder.name!r}"
         )
-    if len(texts) <= dim:
-        raise ProjectionError(
-            f"{len(texts)} captions have at most {max(len(texts) - 1, 0)} principal components, "
-            f"{dim} were asked for; ask for fewer or give more captions"
-        )
+    require_enough(len(texts), dim)
     _require_room(work, encoder.dim)
     facts = {
         "encoder_hash": _hash_of(encoder),

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import PipelineError
-from pipeline.text.encoders import VocabularyReport, report_on
+from pipeline.text.encoders import VocabularyReport, report_on, split_captions
 from pipeline.text.policies import TokenPolicy
 from pipeline.text.vocabulary import Vocabulary
 
@@ -46,6 +46,13 @@ class SequenceLayout:
         """How many numbers of a row the start and the end take."""
         return self.start + self.end
 
+    @property
+    def unknown_row(self) -> str:
+        """What a caption without a known word gets, for people."""
+        marks = ["marks"] if self.marks else []
+        numbers = ["unknown numbers"] if self.unknown == "number" else []
+        return f"only {', '.join([*marks, *numbers, 'padding'])}"
+
 
 SEQUENCE_LAYOUTS: dict[str, SequenceLayout] = {
     layout.name: layout
@@ -77,7 +84,7 @@ class WordSequence:
     """The numbers of a caption's words in order, as float32 rows of one length.
 
     Numbers are exact: float32 holds every integer up to 2^24. A caption with too many words
-    loses its last ones, never the end mark; `cut` counts these captions.
+    loses its last ones, never the end mark; `reports` counts these captions.
 
     Attributes
     ----------
@@ -128,6 +135,11 @@ class WordSequence:
         """The vocabulary."""
         return self.vocabulary.name, self.vocabulary.sha256
 
+    @property
+    def memory(self) -> int:
+        """Nothing to speak of."""
+        return 0
+
     def recipe(self) -> dict[str, Any]:
         """Return what makes the rows."""
         return {
@@ -138,6 +150,7 @@ class WordSequence:
             "layout": asdict(self.layout),
             "ids": {"padding": PADDING, "unknown": UNKNOWN, "start": START, "end": END},
             "first_word": FIRST_WORD,
+            "num_ids": self.num_ids,
             "too long": "last words cut off",
             "dim": self.dim,
         }
@@ -145,30 +158,39 @@ class WordSequence:
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return word numbers, (texts, max_length) float32, integers in [0, num_ids)."""
         rows = np.full((len(texts), self.max_length), PADDING, dtype=np.float32)
-        room = self.max_length - self.layout.marks
         before = [START] * self.layout.start
         after = [END] * self.layout.end
         for row, text in zip(rows, texts, strict=True):
-            ids = [*before, *self._ids(text)[:room], *after]
+            ids = [*before, *self._ids(self.policy.tokenize(text)), *after]
             if ids:
                 row[_place(len(ids), self.layout.padding)] = ids
         return rows
 
-    def cut(self, texts: Sequence[str]) -> tuple[int, ...]:
-        """Return the positions of the captions that have more words than a row holds."""
+    def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
+        """Count which words are not in the vocabulary, and which captions are cut."""
+        captions, cut = split_captions(texts, self.policy)
+        held = [self._held(tokens) for tokens in captions]
+        longer = {at for at, tokens in enumerate(captions) if len(tokens) > len(held[at])}
+        report = report_on(
+            held,
+            self.vocabulary.index,
+            unknown_row=self.layout.unknown_row,
+            cut=sorted(longer.union(cut)),
+        )
+        return {self.name: report}
+
+    def _held(self, tokens: list[str]) -> list[str]:
+        """Return the tokens up to the last that a row has room for."""
         room = self.max_length - self.layout.marks
-        return tuple(at for at, text in enumerate(texts) if len(self._ids(text)) > room)
+        if self.layout.unknown == "number":
+            return tokens[:room]
+        taking = [at for at, token in enumerate(tokens) if token in self.vocabulary.index]
+        return tokens if len(taking) <= room else tokens[: taking[room]]
 
-    def report(self, texts: Sequence[str]) -> VocabularyReport:
-        """Count which words are not in the vocabulary."""
-        return report_on([self.policy.tokenize(text) for text in texts], self.vocabulary.index)
-
-    def _ids(self, text: str) -> list[int]:
-        index = self.vocabulary.index
-        tokens = self.policy.tokenize(text)
-        if self.layout.unknown == "dropped":
-            tokens = [token for token in tokens if token in index]
-        return [index.get(token, UNKNOWN - FIRST_WORD) + FIRST_WORD for token in tokens]
+    def _ids(self, tokens: list[str]) -> list[int]:
+        index, dropped = self.vocabulary.index, self.layout.unknown == "dropped"
+        held = [token for token in self._held(tokens) if not dropped or token in index]
+        return [index.get(token, UNKNOWN - FIRST_WORD) + FIRST_WORD for token in held]
 
 
 def longest_caption(texts: Sequence[str], policy: TokenPolicy, layout: SequenceLayout) -> int:

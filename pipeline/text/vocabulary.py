@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -135,7 +135,12 @@ class Vocabulary:
             )
 
 
-def build_vocabulary(texts: Sequence[str], policy: TokenPolicy, rule: VocabularyRule) -> Vocabulary:
+def build_vocabulary(
+    texts: Sequence[str],
+    policy: TokenPolicy,
+    rule: VocabularyRule,
+    known: Container[str] | None = None,
+) -> Vocabulary:
     """Count the words of some captions and take those that the rule asks for.
 
     Parameters
@@ -143,6 +148,7 @@ def build_vocabulary(texts: Sequence[str], policy: TokenPolicy, rule: Vocabulary
     texts : captions of the training split, and of no other.
     policy : splits them into words.
     rule : which words are taken.
+    known : words that may be taken at all, such as those with a vector; None allows every word.
 
     Raises
     ------
@@ -155,7 +161,8 @@ def build_vocabulary(texts: Sequence[str], policy: TokenPolicy, rule: Vocabulary
         tokens = policy.tokenize(text)
         counts.update(tokens)
         caption_counts.update(set(tokens))
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    allowed = (item for item in counts.items() if known is None or item[0] in known)
+    ordered = sorted(allowed, key=lambda item: (-item[1], item[0]))
     taken = [item for item in ordered if item[1] >= rule.minimum_count][: rule.most_frequent]
     if not taken:
         most = "".join(f"; the most frequent, {w!r}, occurs {c} times" for w, c in ordered[:1])

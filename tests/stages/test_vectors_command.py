@@ -59,7 +59,7 @@ def test_a_source_is_restricted_to_the_words_of_all_splits(dataset: Path, pipeli
         "--out", "again.safetensors",
     )  # fmt: skip
     assert ended.status == 0
-    assert describe_stored(Path("again.safetensors"))["source_sha256"] == digest
+    assert describe_stored(Path("again.safetensors"))["source_sha256"] == glove.sha256
 
 
 @pytest.mark.parametrize("trainer", ["word2vec", "fasttext"])

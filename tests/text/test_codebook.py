@@ -101,7 +101,7 @@ def test_same_seed_same_bytes_and_the_file_gives_all_back(
     assert (tmp_path / "loaded.safetensors").read_bytes() == content
     assert loaded.facts == first.facts
     assert loaded.facts.sample == 300
-    assert loaded.facts.vectors_sha256 == vectors.sha256
+    assert loaded.facts.source_sha256 == vectors.source_sha256
     assert np.array_equal(loaded.transform(vectors.matrix), first.transform(vectors.matrix))
     other = fit_codebook(vectors, "hglmm", 3, seed=5, sample=300)
     assert not np.array_equal(other.mixture.means, first.mixture.means)
@@ -118,6 +118,8 @@ def test_other_vectors_are_refused_by_their_hash(saved: Path, vectors: WordVecto
     other = replace(vectors, name="other", sha256="cd" * 32)
     with pytest.raises(CodebookError, match=f"'tiny' .*{'ab' * 32}.*'other' .*{'cd' * 32}"):
         load_codebook(saved, other)
+    stored = replace(vectors, sha256="cd" * 32, stored_from=vectors.sha256)
+    assert load_codebook(saved, stored).facts.vectors == "tiny"
 
 
 def test_damaged_and_foreign_files_are_refused(saved: Path, vectors: WordVectors) -> None:

@@ -6,7 +6,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from pipeline.canonical import canonical_json
-from pipeline.text.counts import BagOfWords, TfIdf, tfidf_policy
+from pipeline.text.counts import Weighting, WeightingError, WordCounts, tfidf_policy
 from pipeline.text.encoders import CaptionEncoder
 from pipeline.text.lemmas import RuleLemmatizer
 from pipeline.text.policies import POLICIES
@@ -30,7 +30,10 @@ def captions(number: int, seed: int) -> list[str]:
 
 TRAINING = captions(60, seed=1)
 KNOWN = build_vocabulary(TRAINING, POLICY, VocabularyRule("few", most_frequent=9))
-ENCODERS: list[CaptionEncoder] = [BagOfWords(KNOWN, POLICY), TfIdf(KNOWN, POLICY)]
+ENCODERS: list[CaptionEncoder] = [
+    WordCounts(KNOWN, POLICY, "counts"),
+    WordCounts(KNOWN, POLICY, "tfidf"),
+]
 
 
 @pytest.mark.parametrize("number", [0, 1, 7, 40])
@@ -57,7 +60,7 @@ def test_tfidf_equals_scikit_learns(number: int) -> None:
 def test_tfidf_by_hand() -> None:
     policy = POLICIES["treebank"]
     known = build_vocabulary(["dog cat", "dog dog", "dog"], policy, VOCABULARY_RULES["all"])
-    row = TfIdf(known, policy).encode(["dog dog cat bird"])[0]
+    row = WordCounts(known, policy, "tfidf").encode(["dog dog cat bird"])[0]
     raw = np.array([2 * (np.log(4 / 4) + 1), np.log(4 / 2) + 1])
     np.testing.assert_allclose(row, raw / np.linalg.norm(raw), rtol=1e-7)
 
@@ -80,7 +83,7 @@ def test_no_known_word_gives_zeros() -> None:
     assert norms(ENCODERS[1].encode(texts)) == [0, 0, 0, 1]
     assert ENCODERS[0].encode(texts).sum(axis=1).tolist() == [0, 0, 0, 1]
     for encoder in ENCODERS:
-        report = encoder.report(texts)
+        report = encoder.reports(texts)[encoder.name]
         assert report.oov_words == (("unseen", 1),)
         assert report.unknown_captions == (0, 1, 2)
 
@@ -96,10 +99,16 @@ def test_recipe_names_everything(encoder: CaptionEncoder) -> None:
     assert KNOWN.name == "lemmas-rules-toy-few-9"
 
 
-@pytest.mark.parametrize("kind", [BagOfWords, TfIdf])
-def test_a_vocabulary_of_another_policy_is_refused(kind: type[BagOfWords] | type[TfIdf]) -> None:
+def test_names_and_weightings() -> None:
+    assert [encoder.name.split("-")[0] for encoder in ENCODERS] == ["bow", "tfidf"]
+    with pytest.raises(WeightingError, match="'bm25'; there are counts, tfidf"):
+        WordCounts(KNOWN, POLICY, "bm25")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("weighting", ["counts", "tfidf"])
+def test_a_vocabulary_of_another_policy_is_refused(weighting: Weighting) -> None:
     with pytest.raises(VocabularyError, match="differ in name, stop_words, lemmatizer"):
-        kind(KNOWN, POLICIES["treebank"])
+        WordCounts(KNOWN, POLICIES["treebank"], weighting)
     other = tfidf_policy(RuleLemmatizer("toy", ["other"]))
     with pytest.raises(VocabularyError, match="differ in lemmatizer"):
-        kind(KNOWN, other)
+        WordCounts(KNOWN, other, weighting)

@@ -1,6 +1,7 @@
 """The Fisher encoder against Fisher vectors of one caption at a time, and what it refuses."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -8,12 +9,12 @@ import pytest
 
 from pipeline.canonical import canonical_json, recipe_hash
 from pipeline.text import fisher_encoder
-from pipeline.text.codebook import Codebook, CodebookError, fit_codebook
+from pipeline.text.codebook import Codebook, CodebookError, fit_codebook, load_codebook
 from pipeline.text.encoders import CaptionEncoder
 from pipeline.text.fisher import fisher_vectors
 from pipeline.text.fisher_encoder import FisherEncoder
 from pipeline.text.policies import POLICIES
-from pipeline.text.vectors import WordVectors
+from pipeline.text.vectors import WordVectors, load_vectors, save_vectors
 
 DIM, COMPONENTS = 5, 3
 POLICY = POLICIES["treebank"]
@@ -58,11 +59,11 @@ def one(codebook: Codebook, vectors: WordVectors, text: str) -> npt.NDArray[np.f
 
 
 @pytest.mark.parametrize("number", [0, 1, 5, 64])
-@pytest.mark.parametrize("chunk", [1, 7, 256])
+@pytest.mark.parametrize("numbers_at_once", [1, 7 * 4 * COMPONENTS * DIM, 1 << 20])
 def test_equals_fisher_vectors_of_one_caption_at_a_time(
-    both: FisherEncoder, number: int, chunk: int, monkeypatch: pytest.MonkeyPatch
+    both: FisherEncoder, number: int, numbers_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fisher_encoder, "_CHUNK", chunk)
+    monkeypatch.setattr(fisher_encoder, "_NUMBERS_AT_ONCE", numbers_at_once)
     texts = captions(number)
     rows = both.encode(texts)
     assert rows.dtype == np.float32
@@ -93,8 +94,9 @@ def test_each_codebook_has_norm_one_and_its_own_columns(
     for part in (rows[:, :half], rows[:, half:]):
         norms = np.linalg.norm(part.astype(np.float64), axis=1)
         np.testing.assert_allclose(norms, [1, 1, 0, 0], atol=1e-6)
-    assert both.report(texts).unknown_captions == (2, 3)
-    assert both.report(texts).oov_words == (("unheard", 2),)
+    report = both.reports(texts)[both.name]
+    assert report.unknown_captions == (2, 3)
+    assert report.oov_words == (("unheard", 2),)
     assert np.array_equal(rows[1], both.encode(["word3"])[0])
 
 
@@ -118,12 +120,12 @@ def test_name_and_recipe_tell_encoders_apart(
     few = replace(vectors, words=NAMES[:7], matrix=vectors.matrix[:7])
     restricted = FisherEncoder((gmm, hglmm), few, POLICY)
     assert (restricted.recipe(), restricted.weights) == (both.recipe(), both.weights)
-    assert restricted.table_bytes == 7 * 4 * both.dim
+    assert restricted.memory == 7 * 4 * both.dim
 
 
 def test_the_table_of_words_is_within_what_is_told(both: FisherEncoder) -> None:
     held = sum(gradients.gradients.nbytes for gradients in both._gradients)
-    assert 0 < held <= both.table_bytes
+    assert 0 < held <= both.memory
 
 
 def test_other_vectors_and_no_codebook_are_refused(
@@ -134,6 +136,30 @@ def test_other_vectors_and_no_codebook_are_refused(
         FisherEncoder(both.codebooks, other, POLICY)
     with pytest.raises(CodebookError, match="none was given"):
         FisherEncoder((), vectors, POLICY)
+
+
+def test_a_codebook_of_the_full_source_goes_with_a_stored_subset(tmp_path: Path) -> None:
+    full = load_vectors("glove-6b-50d")
+    some = load_vectors("glove-6b-50d", set(full.words[:300]))
+    stored = save_vectors(tmp_path / "some.safetensors", some)
+    again = save_vectors(tmp_path / "again.safetensors", stored)
+    fit_codebook(full, "hglmm", 4, seed=0, ica=False, sample=2000).save(tmp_path / "c.safetensors")
+    texts = ["the man is in the school", "a city by", "zqzq"]
+    encoders = [
+        FisherEncoder((load_codebook(tmp_path / "c.safetensors", one),), one, POLICY)
+        for one in (some, stored, again)
+    ]
+    rows = [encoder.encode(texts) for encoder in encoders]
+    assert rows[0].any(axis=1).tolist() == [True, True, False]
+    assert np.array_equal(rows[0], rows[1])
+    assert np.array_equal(rows[0], rows[2])
+    # Stored numbers may be changed by hand, so their own file is what the weights name.
+    assert encoders[0].weights[1] != encoders[1].weights[1]
+    assert encoders[1].recipe()["vectors"] == "some"
+    assert encoders[1].recipe()["codebooks"][0]["vectors"] == "glove-6b-50d"
+    other = replace(some, name="other", sha256="cd" * 32)
+    with pytest.raises(CodebookError, match=r"'glove-6b-50d' .* but 'o' "):
+        load_codebook(tmp_path / "c.safetensors", save_vectors(tmp_path / "o.safetensors", other))
 
 
 def test_no_known_word_at_all(both: FisherEncoder, vectors: WordVectors) -> None:

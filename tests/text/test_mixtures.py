@@ -11,8 +11,10 @@ from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from pipeline.text import mixtures
-from pipeline.text.mixtures import Mixture, MixtureError, fit_gaussian, fit_hybrid
+from pipeline.text import gaussian, hybrid
+from pipeline.text.gaussian import fit_gaussian
+from pipeline.text.hybrid import fit_hybrid
+from pipeline.text.mixtures import Mixture, MixtureError
 
 Doubles = npt.NDArray[np.float64]
 
@@ -78,7 +80,7 @@ def test_weighted_medians_against_cumulative_sums(n: int) -> None:
                 if reached >= total / 2:
                     expected[k, d] = x[row, d]
                     break
-    found = mixtures._weighted_medians(x, mixtures._sorted_order(x), weights)
+    found = hybrid._weighted_medians(x, hybrid._sorted_order(x), weights)
     assert np.array_equal(found, expected)
 
 
@@ -113,7 +115,7 @@ def assert_close(found: Mixture, expected: Mixture, rtol: float = 1e-9) -> None:
 def test_em_against_a_naive_one() -> None:
     x = samples(300, 4)
     x[:, 3] = np.float32(0.25)  # no spread at all: the floors
-    start = mixtures._initial(x, mixtures._sorted_order(x), 3, np.random.default_rng(5))
+    start = hybrid._initial(x, hybrid._sorted_order(x), 3, np.random.default_rng(5))
     centre = np.median(x, axis=0)
     np.testing.assert_allclose(
         start.scales[0], np.maximum(np.abs(x - centre).mean(axis=0), 1e-3), rtol=1e-6
@@ -132,8 +134,8 @@ def test_em_against_a_naive_one() -> None:
 
 def test_gaussian_switches_give_the_em_of_scikit_learn() -> None:
     x = samples(500, 3)
-    order = mixtures._sorted_order(x)
-    mixture = mixtures._initial(x, order, 4, np.random.default_rng(1))
+    order = hybrid._sorted_order(x)
+    mixture = hybrid._initial(x, order, 4, np.random.default_rng(1))
     mixture = replace(mixture, laplace=np.zeros((4, 3), dtype=np.bool_))
     oracle = GaussianMixture(
         4,
@@ -149,7 +151,7 @@ def test_gaussian_switches_give_the_em_of_scikit_learn() -> None:
         warnings.simplefilter("ignore", ConvergenceWarning)
         oracle.fit(x.astype(np.float64))
     for _ in range(10):
-        mixture = mixtures._m_step(mixture, x, order, mixture.posteriors(x), mixture.laplace)
+        mixture = hybrid._m_step(mixture, x, order, mixture.posteriors(x), mixture.laplace)
     np.testing.assert_allclose(mixture.means, oracle.means_, rtol=1e-7)
     np.testing.assert_allclose(mixture.variances, oracle.covariances_, rtol=1e-7)
     np.testing.assert_allclose(mixture.weights, oracle.weights_, rtol=1e-7)
@@ -158,13 +160,13 @@ def test_gaussian_switches_give_the_em_of_scikit_learn() -> None:
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_likelihood_never_falls_while_the_switches_stay(share: float) -> None:
     x = samples(1000, 6, seed=2)
-    order = mixtures._sorted_order(x)
+    order = hybrid._sorted_order(x)
     rng = np.random.default_rng(3)
     fixed = rng.random((5, 6)) < share
-    mixture = replace(mixtures._initial(x, order, 5, rng), laplace=fixed)
+    mixture = replace(hybrid._initial(x, order, 5, rng), laplace=fixed)
     history = [mean_log_likelihood(mixture, x)]
     for _ in range(15):
-        mixture = mixtures._m_step(mixture, x, order, mixture.posteriors(x), fixed)
+        mixture = hybrid._m_step(mixture, x, order, mixture.posteriors(x), fixed)
         history.append(mean_log_likelihood(mixture, x))
     assert np.array_equal(mixture.laplace, fixed)
     assert np.diff(history).min() > -1e-9
@@ -226,8 +228,8 @@ def test_a_component_without_samples_keeps_its_parameters() -> None:
     x = samples(100, 3)
     before = random_mixture(2, 3)
     posteriors = np.column_stack((np.ones(100), np.zeros(100)))
-    order = mixtures._sorted_order(x)
-    after = mixtures._m_step(before, x, order, posteriors, None)
+    order = hybrid._sorted_order(x)
+    after = hybrid._m_step(before, x, order, posteriors, None)
     for name in ("medians", "scales", "means", "variances", "laplace"):
         assert np.array_equal(getattr(after, name)[1], getattr(before, name)[1])
     assert 0 < after.weights[1] < 1e-9
@@ -247,7 +249,7 @@ def test_gaussian_mixture_that_does_not_converge_is_told(monkeypatch: pytest.Mon
     def two_steps(*args: int, **settings: object) -> GaussianMixture:
         return GaussianMixture(*args, **settings, max_iter=2, tol=0)
 
-    monkeypatch.setattr(mixtures, "GaussianMixture", two_steps)
+    monkeypatch.setattr(gaussian, "GaussianMixture", two_steps)
     assert fit_gaussian(samples(400, 3), 4, seed=3)[1] is False
 
 

@@ -45,16 +45,20 @@ class Table:
     def weights(self) -> tuple[str, str]:
         return "table", self.sha256
 
+    @property
+    def memory(self) -> int:
+        return self.rows.nbytes
+
     def recipe(self) -> dict[str, Any]:
-        return {"name": self.name}
+        return {"name": self.name, "dim": self.dim}
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         if self.fails_at in texts:
             raise KeyboardInterrupt
         return self.rows[[int(text) % len(self.rows) for text in texts]]
 
-    def report(self, texts: Sequence[str]) -> VocabularyReport:
-        return report_on([[text] for text in texts], {"0"})
+    def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
+        return {self.name: report_on([[text] for text in texts], {"0"})}
 
 
 def table(rows: int = 300, width: int = 40) -> Table:
@@ -238,7 +242,9 @@ def test_projected_names_what_it_is(tmp_path: Path) -> None:
     assert shared.dim == 9
     assert shared.weights[0] == "table, PCA"
     assert canonical_json(shared.recipe())
-    assert shared.report(["0", "1"]).unknown_captions == (1,)
+    assert shared.recipe()["dim"] == 9
+    assert shared.reports(["0", "1"]) == encoder.reports(["0", "1"])
+    assert shared.reports(["0", "1"])["table"].unknown_captions == (1,)
     fewer = Projected(encoder, fitted(encoder, texts_of(encoder)[:200], 9, tmp_path))
     assert fewer.weights[1] != shared.weights[1]
     assert fewer.recipe() != shared.recipe()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.canonical import canonical_json
-from pipeline.text.encoders import CaptionEncoder
+from pipeline.text.encoders import CaptionEncoder, VocabularyReport
 from pipeline.text.policies import POLICIES
 from pipeline.text.sequences import (
     END,
@@ -46,7 +46,12 @@ def test_layouts_by_hand(layout: str, rows: list[list[int]]) -> None:
     found = encoder.encode(texts)
     assert found.dtype == np.float32
     assert found.tolist() == rows
-    assert encoder.cut(texts) == (1,)
+    assert report_of(encoder, texts).cut == (1,)
+
+
+def report_of(encoder: WordSequence, texts: list[str]) -> VocabularyReport:
+    (report,) = encoder.reports(texts).values()
+    return report
 
 
 @pytest.mark.parametrize("name", SEQUENCE_LAYOUTS)
@@ -82,15 +87,44 @@ def test_longest_caption_cuts_nothing(name: str) -> None:
     texts = ["dog", "dog cat bird dog", "!"]
     length = longest_caption(texts, POLICY, layout)
     assert length == 4 + layout.start + layout.end
-    assert WordSequence(KNOWN, POLICY, length, layout).cut(texts) == ()
-    assert WordSequence(KNOWN, POLICY, length - 1, layout).cut(texts) == (1,)
+    assert report_of(WordSequence(KNOWN, POLICY, length, layout), texts).cut == ()
+    assert report_of(WordSequence(KNOWN, POLICY, length - 1, layout), texts).cut == (1,)
     WordSequence(KNOWN, POLICY, longest_caption([], POLICY, layout), layout)
 
 
 def test_report_counts_what_is_unknown() -> None:
-    report = WordSequence(KNOWN, POLICY, 5).report(["dog zz", "zz yy"])
+    report = report_of(WordSequence(KNOWN, POLICY, 5), ["dog zz", "zz yy"])
     assert report.oov_words == (("zz", 2), ("yy", 1))
     assert report.unknown_captions == (1,)
+    assert "1 captions have no known word and get only marks, unknown numbers" in report.text()
+
+
+@pytest.mark.parametrize(
+    ("layout", "row"),
+    [
+        ("vsepp", "only marks, unknown numbers, padding"),
+        ("w2vv", "only unknown numbers, padding"),
+        ("yan", "only padding"),
+    ],
+)
+def test_report_is_of_the_words_that_a_row_holds(layout: str, row: str) -> None:
+    texts = ["zz yy dog", "dog zz cat bird xx", "dog cat", ""]
+    chosen = SEQUENCE_LAYOUTS[layout]
+    report = report_of(WordSequence(KNOWN, POLICY, 2 + chosen.marks, chosen), texts)
+    assert report.unknown_row == row
+    if chosen.unknown == "number":
+        assert (report.cut, report.unknown_captions, report.tokens) == ((0, 1), (0, 3), 6)
+    else:
+        assert (report.cut, report.unknown_captions, report.tokens) == ((1,), (3,), 8)
+
+
+def test_captions_that_the_policy_cuts_are_told_too() -> None:
+    policy = replace(POLICY, name="short", max_length=2)
+    known = build_vocabulary(["dog cat"], policy, VOCABULARY_RULES["all"])
+    texts = ["dog cat", "dog cat dog", "dog zz zz"]
+    report = report_of(WordSequence(known, policy, 9), texts)
+    assert (report.cut, report.tokens, report.oov_tokens) == ((1, 2), 6, 1)
+    assert report.text().endswith("2 captions lose their last words (first positions: 1, 2).")
 
 
 def test_recipe_names_everything() -> None:
@@ -98,6 +132,7 @@ def test_recipe_names_everything() -> None:
     shared: CaptionEncoder = encoder
     assert shared.name == "sequence-vsepp-5-treebank-all-3"
     assert shared.weights == (KNOWN.name, KNOWN.sha256)
+    assert (shared.recipe()["num_ids"], shared.recipe()["dim"]) == (7, 5)
     others = [
         replace(encoder, max_length=6),
         *(replace(encoder, layout=layout) for layout in SEQUENCE_LAYOUTS.values()),

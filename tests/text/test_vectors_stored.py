@@ -40,12 +40,15 @@ def test_round_trip(tmp_path: Path, number: int, dim: int) -> None:
         assert np.array_equal(one.matrix, vectors.matrix)
         assert one.matrix.dtype == np.float32
         assert (one.name, one.sha256) == ("some words", sha256_of_file(path))
+        assert one.source_sha256 == vectors.sha256 == vectors.source_sha256
         assert based_on_a_mapping(one.matrix)
         assert not one.matrix.flags.writeable
     described = describe_stored(path)
     assert described["source"] == "source"
     assert described["source_sha256"] == vectors.sha256
     assert described["facts"] == {"policy": "treebank"}
+    again = save_vectors(tmp_path / "again.safetensors", read)
+    assert again.source_sha256 == vectors.sha256 != again.sha256
     # Anybody's safetensors reads it.
     assert np.array_equal(load_file(path)["matrix"], vectors.matrix)
 
@@ -111,16 +114,20 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
 
 def test_files_of_others_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "v.safetensors"
-    metadata = {
-        "vectors": canonical_json({"format": "pipeline-vectors", "format_version": 1, "facts": {}})
-    }
+    described = {"format": "pipeline-vectors", "format_version": 1, "facts": {}}
+    metadata = {"vectors": canonical_json({**described, "source_sha256": "0" * 64})}
 
     def words(values: Any) -> Any:
         return np.frombuffer(json.dumps(values).encode(), dtype=np.uint8)
 
     matrix = np.ones((2, 3), dtype=np.float32)
-    for tensors, described, message in [
+    for tensors, stated, message in [
         ({"matrix": matrix}, metadata, "no whole file"),
+        (
+            {"matrix": matrix, "words": words(["a", "b"])},
+            {"vectors": canonical_json(described)},
+            "no whole file .*source_sha256",
+        ),
         ({"matrix": matrix, "words": words(["a", "b"])}, None, "no whole file"),
         ({"matrix": matrix, "words": words(["a", "b"])}, {"vectors": "[]"}, "no whole file"),
         ({"matrix": matrix, "words": words(["a", 1])}, metadata, "no list of texts"),
@@ -129,6 +136,6 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
         ({"matrix": matrix, "words": words(["a"])}, metadata, "1 words, 1 of them distinct"),
         ({"matrix": matrix, "words": words(["a", "a"])}, metadata, "2 words, 1 of them distinct"),
     ]:
-        save_file(tensors, path, described)
+        save_file(tensors, path, stated)
         with pytest.raises(VectorsError, match=message):
             load_vectors(str(path))

@@ -2,7 +2,15 @@
 
 from pipeline.text.vectors.package import GLOVE_PACKAGE
 from pipeline.text.vectors.sources import load_vectors
+from pipeline.text.vectors.stored import SUFFIX as STORED_SUFFIX
 from pipeline.text.vectors.stored import save_vectors
 from pipeline.text.vectors.table import VectorsError, WordVectors
 
-__all__ = ["GLOVE_PACKAGE", "VectorsError", "WordVectors", "load_vectors", "save_vectors"]
+__all__ = [
+    "GLOVE_PACKAGE",
+    "STORED_SUFFIX",
+    "VectorsError",
+    "WordVectors",
+    "load_vectors",
+    "save_vectors",
+]

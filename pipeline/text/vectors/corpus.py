@@ -108,8 +108,8 @@ def refuse_leaks(path: Path, found: Sequence[tuple[int, str]]) -> None:
         first = "; ".join(f"line {line} is {caption_id}" for line, caption_id in found[:5])
         raise LeakError(
             f"{path}: {len({line for line, _ in found})} lines are captions that are held out, "
-            f"expected none ({first}); remove those lines, or train on them all the same with "
-            "--allow-leaks, which is recorded in the file"
+            f"expected none ({first}); remove those lines, or allow leaks: "
+            "then they are trained on all the same, which is recorded in the file"
         )
 
 

@@ -67,8 +67,8 @@ def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVect
         )
     if not path.is_file():
         raise VectorsError(
-            f"{source}: no such file of word vectors; download it (docs/text.md says from where) "
-            f"or use {GLOVE_PACKAGE!r}, which needs no download"
+            f"{source}: no such file of word vectors; download it (docs/vectors.md says from "
+            f"where) or use {GLOVE_PACKAGE!r}, which needs no download"
         )
     if path.suffix == SUFFIX:
         return read_stored(path, keep)

@@ -30,7 +30,8 @@ def save_vectors(
 
     Equal vectors, sources and facts give equal bytes. The identity of stored vectors is the
     SHA-256 of the file, and so of the words, the numbers, the source's name and SHA-256 and the
-    facts together; it is not the source's own.
+    facts together; it is not the source's own, which they keep as `source_sha256`, also when they
+    are stored again.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ def save_vectors(
         "format": _FORMAT,
         "format_version": _VERSION,
         "source": vectors.name,
-        "source_sha256": vectors.sha256,
+        "source_sha256": vectors.source_sha256,
         "facts": dict(facts or {}),
     }
     words = np.frombuffer(canonical_json(list(vectors.words)).encode(), dtype=np.uint8)
@@ -75,22 +76,21 @@ def read_stored(path: Path, keep: frozenset[str] | None) -> WordVectors:
     """
     try:
         described, words = describe_stored(path), _words(path)
-        matrix = _mapped(path)
+        matrix, stored_from = _mapped(path), str(described["source_sha256"])
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise VectorsError(
-            f"{path} is no whole file of stored word vectors ({error!r}); make it again with "
-            "`pipeline vectors`"
+            f"{path} is no whole file of stored word vectors ({error!r}); store the vectors again"
         ) from error
     if described.get("format_version") != _VERSION or described.get("format") != _FORMAT:
         raise VectorsError(
             f"{path} has the format {described.get('format')!r}, version "
-            f"{described.get('format_version')!r}, expected {_FORMAT!r}, version {_VERSION}; make "
-            "it again with `pipeline vectors`"
+            f"{described.get('format_version')!r}, expected {_FORMAT!r}, version {_VERSION}; store "
+            "the vectors again"
         )
     if not len(words) == len(set(words)) == len(matrix):
         raise VectorsError(
             f"{path} has {len(words)} words, {len(set(words))} of them distinct, and "
-            f"{len(matrix)} vectors; make it again with `pipeline vectors`"
+            f"{len(matrix)} vectors; store the vectors again"
         )
     if keep is not None and not keep.issuperset(words):
         rows = [row for row, word in enumerate(words) if word in keep]
@@ -99,7 +99,7 @@ def read_stored(path: Path, keep: frozenset[str] | None) -> WordVectors:
     if not finite.all():
         bad = words[int(np.argmin(finite))]
         raise VectorsError(f"{path}: the vector of {bad!r} has NaN or infinite numbers")
-    return WordVectors(path.stem, tuple(words), matrix, sha256_of_file(path))
+    return WordVectors(path.stem, tuple(words), matrix, sha256_of_file(path), stored_from)
 
 
 def describe_stored(path: Path) -> dict[str, Any]:

@@ -33,12 +33,19 @@ class WordVectors:
     sha256 : of the whole source file, whichever words were wanted; of the canonical JSON
         `{file name: SHA-256}` where the source has several files; of the canonical JSON of the
         settings and the corpus's SHA-256 where the vectors were trained just now.
+    stored_from : the `source_sha256` that a stored file states; None for all other sources.
     """
 
     name: str
     words: tuple[str, ...]
     matrix: npt.NDArray[np.float32]
     sha256: str
+    stored_from: str | None = None
+
+    @property
+    def source_sha256(self) -> str:
+        """SHA-256 of what the numbers come from: equal for all that is stored of one source."""
+        return self.sha256 if self.stored_from is None else self.stored_from
 
     @property
     def dim(self) -> int:

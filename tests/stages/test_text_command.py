@@ -1,0 +1,111 @@
+"""`pipeline text`: named encoders, the same bytes twice, nothing learnt from other splits."""
+
+import json
+from hashlib import sha256
+from pathlib import Path
+
+import h5py
+import pytest
+
+from pipeline.text.fitted import load_encoder
+from tests.stages.project import Call
+
+# 50-d vectors and few words, so that codebooks are fitted in a moment.
+FISHER = ("--components", 3, "--sample", 500, "--pca", 7)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in sorted(folder.iterdir()) if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("encoder", "options"),
+    [
+        ("mean", ()),
+        ("tfidf", ("--vocabulary", "top-20")),
+        ("fv-hglmm", FISHER),
+        ("bow+mean-w2vv+sequence-w2vv", ()),
+        ("sequence-yan", ()),
+    ],
+)
+def test_two_runs_give_the_same_bytes(
+    encoder: str, options: tuple[object, ...], project: Path, pipeline: Call
+) -> None:
+    for out in ("one", "two"):
+        ended = pipeline(
+            "text", "--encoder", encoder, *options, "--dataset", "data/scenes", "--out", out
+        )
+        assert ended.status == 0, ended.stderr
+        assert "MB of memory" in ended.stderr
+    assert files(Path("one")) == files(Path("two"))
+    assert files(Path("one.encoder")) == files(Path("two.encoder"))
+    with h5py.File("one/shard-00000-of-00001.h5") as file:
+        assert file.attrs["recipe_hash"] in ended.stderr
+        features, ids = file["features"][:], file["ids"].asstr()[:]
+    captions = {
+        f"{entry['id']}#{k}": caption
+        for entry in map(json.loads, Path("data/scenes/manifest.jsonl").read_text().splitlines())
+        for k, caption in enumerate(entry["captions"])
+    }
+    texts = [captions[one] for one in ids[:9]]
+    again = load_encoder(Path("one.encoder"), texts).encode(texts)
+    assert (again == features[:9]).all()
+    ended = pipeline(
+        "text", "--encoder", encoder, *options, "--dataset", "data/scenes", "--out", "one"
+    )
+    assert ended.status == 0
+    assert f"{len(ids)} rows are done" in ended.stderr
+    assert "principal components" not in ended.stderr
+
+
+def test_captions_of_other_splits_do_not_change_what_is_fitted(
+    project: Path, pipeline: Call
+) -> None:
+    manifest = Path("data/scenes/manifest.jsonl")
+    command = (
+        "text", "--encoder", "bow+fv-gmm", *FISHER[:4], "--codebook-words", "training",
+        "--vocabulary", "min-1", "--dataset", "data/scenes",
+    )  # fmt: skip
+    assert pipeline(*command, "--out", "before").status == 0
+    lines = [json.loads(line) for line in manifest.read_text().splitlines()]
+    for line in lines:
+        if line["split"] != "train":
+            line["captions"] = [f"{c} zebra zebra zebra zebra zebra" for c in line["captions"]]
+    manifest.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    facts = json.loads(Path("data/scenes/dataset.json").read_text())
+    facts["manifest_sha256"] = sha256(manifest.read_bytes()).hexdigest()
+    Path("data/scenes/dataset.json").write_text(json.dumps(facts))
+    ended = pipeline(*command, "--out", "after")
+    assert ended.status == 0, ended.stderr
+    assert "most often zebra" in ended.stderr
+    assert files(Path("after.encoder")) == files(Path("before.encoder"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--encoder", "means"), "did you mean mean"),
+        (("--encoder", "bow", "--vectors", "glove-6b-50d"), "takes no vectors"),
+        (("--encoder", "bow", "--vocabulary", "min-1000000"), "no word is left"),
+        (("--encoder", "mean", "--vectors", "nowhere.txt"), "no such file of word vectors"),
+        (("--encoder", "mean", "--pca", 100000), "principal components, 100000 were asked for"),
+        (("--encoder", "tfidf", "--wordnet", "nowhere"), "nowhere"),
+        (("--encoder", "mean", "--fit-split", "trian"), "trian"),
+    ],
+)
+def test_mistakes_end_in_one_paragraph(
+    arguments: tuple[object, ...], expected: str, project: Path, pipeline: Call
+) -> None:
+    ended = pipeline("text", *arguments, "--dataset", "data/scenes", "--out", "out")
+    assert ended.status == 1
+    assert expected in ended.stderr
+    assert not list(Path().glob("out*"))
+
+
+def test_another_encoder_is_not_put_over_a_fitted_one(project: Path, pipeline: Call) -> None:
+    command = ("text", "--dataset", "data/scenes", "--out", "out", "--encoder", "bow")
+    assert pipeline(*command).status == 0
+    ended = pipeline(*command, "--vocabulary", "min-9")
+    assert ended.status == 1
+    assert "min-9" in ended.stderr
+    assert "remove this one" in ended.stderr

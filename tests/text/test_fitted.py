@@ -1,0 +1,147 @@
+"""Encoders by name: planned, fitted to training captions alone, and read again."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.text.catalogue import ENCODERS, EncoderError, EncoderPlan, plan_encoder
+from pipeline.text.codebook import CodebookError
+from pipeline.text.encoders import CaptionEncoder
+from pipeline.text.fitted import Fitting, fit_components, fit_parts, load_encoder
+from pipeline.text.projection import ProjectionError
+from pipeline.text.vectors import load_vectors, save_vectors
+from pipeline.text.vocabulary import VocabularyError
+
+SUBJECTS = ("a man", "two dogs", "the little girl", "some children", "A Woman in red")
+ACTIONS = ("running on", "sitting near", "jumping over", "looks at", "plays with")
+PLACES = ("the green grass.", "a wooden bench", "the ocean", "snow!", "a dirt road , far away")
+CAPTIONS = [f"{s} {a} {p}" for s in SUBJECTS for a in ACTIONS for p in PLACES]
+OTHERS = ["a zebra dances on the moon", "", "xqzzy", "the the the man's dog-like wolf"]
+SMALL = {"sample": 400, "components": 3}
+
+
+def plan_of(name: str, **options: Any) -> EncoderPlan:
+    small = SMALL if "fv-" in name else {}
+    return plan_encoder(name, **{**small, **options})
+
+
+def fit(
+    plan: EncoderPlan, folder: Path, training: list[str] = CAPTIONS, codebooks: Path | None = None
+) -> CaptionEncoder:
+    fitting = Fitting(training, "made", "train", codebooks, lambda line: None)
+    encoder = fit_parts(plan, folder, fitting, [*training, *OTHERS])
+    return fit_components(
+        plan, folder, encoder, training, folder / "work", "cpu", lambda done, total, failed: None
+    )
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, {}) for name in ENCODERS if name not in ("fv-lmm", "fv-gmm", "fv-hglmm")),
+        ("bow+mean+sequence", {"vocabulary": "min-2"}),
+        ("fv-hglmm", {"pca": 5, "codebook_words": "source", "seed": 3}),
+    ],
+)
+def test_a_fitted_encoder_is_read_again_bit_for_bit(
+    name: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    plan = plan_of(name, **options)
+    assert EncoderPlan.from_json(plan.to_json()) == plan
+    fitted = fit(plan, tmp_path / "one")
+    texts = [*CAPTIONS[::7], *OTHERS]
+    rows = fitted.encode(texts)
+    assert rows.shape == (len(texts), fitted.dim)
+    assert rows.dtype == np.float32
+    # Other texts are looked up now, so other words have vectors in memory.
+    read = load_encoder(tmp_path / "one", texts)
+    np.testing.assert_array_equal(read.encode(texts), rows)
+    np.testing.assert_array_equal(read.encode(texts[3:4]), rows[3:4])
+    assert read.recipe() == fitted.recipe()
+    assert read.weights == fitted.weights
+    fit(plan, tmp_path / "two")
+    assert files(tmp_path / "two") == files(tmp_path / "one")
+    before = files(tmp_path / "one")
+    fit(plan, tmp_path / "one")
+    assert files(tmp_path / "one") == before
+
+
+def test_a_folder_is_not_used_for_another_plan_or_other_captions(tmp_path: Path) -> None:
+    fit(plan_of("tfidf"), tmp_path / "f")
+    with pytest.raises(EncoderError, match=r"differs in parts .*top-3"):
+        fit(plan_of("tfidf", vocabulary="top-3"), tmp_path / "f")
+    with pytest.raises(EncoderError, match="differs in captions, captions_sha256"):
+        fit(plan_of("tfidf"), tmp_path / "f", CAPTIONS[1:])
+    # Means of word vectors are fitted to no caption.
+    fit(plan_of("mean"), tmp_path / "m")
+    fit(plan_of("mean"), tmp_path / "m", CAPTIONS[1:])
+
+
+def test_codebooks_are_shared(tmp_path: Path) -> None:
+    told: list[str] = []
+    plan, shared = plan_of("fv-gmm-hglmm"), tmp_path / "books"
+    rows = fit(plan, tmp_path / "one", codebooks=shared).encode(CAPTIONS)
+    assert sorted(p.name for p in shared.iterdir()) == [
+        "gmm-3-glove-6b-50d.safetensors",
+        "hglmm-3-glove-6b-50d.safetensors",
+    ]
+    fitting = Fitting(CAPTIONS[:2], "other", "train", shared, told.append)
+    other = fit_parts(plan, tmp_path / "two", fitting, CAPTIONS)
+    assert all("is taken from" in line for line in told)
+    np.testing.assert_array_equal(other.encode(CAPTIONS), rows)
+
+
+def test_a_codebook_serves_stored_vectors_of_the_same_source_only(tmp_path: Path) -> None:
+    words = {word for caption in CAPTIONS for word in caption.lower().split()}
+    stored = save_vectors(tmp_path / "own.safetensors", load_vectors("glove-6b-50d", words))
+    fit(plan_of("fv-gmm"), tmp_path / "one", codebooks=tmp_path / "books")
+    (tmp_path / "books/gmm-3-glove-6b-50d.safetensors").rename(
+        tmp_path / f"books/gmm-3-{stored.name}.safetensors"
+    )
+    plan = plan_of("fv-gmm", vectors=str(tmp_path / "own.safetensors"))
+    assert plan.codebooks is not None
+    assert plan.codebooks.words == "training"
+    fit(plan, tmp_path / "two", codebooks=tmp_path / "books")
+    doubled = type(stored)("own", stored.words, stored.matrix * 2, "0" * 64, "0" * 64)
+    save_vectors(tmp_path / "own.safetensors", doubled)
+    with pytest.raises(CodebookError, match="was fitted to the word vectors"):
+        fit(plan, tmp_path / "three", codebooks=tmp_path / "books")
+
+
+def test_what_cannot_be_fitted_is_refused_before_work(tmp_path: Path) -> None:
+    with pytest.raises(ProjectionError, match="10 captions have at most 9"):
+        fit(plan_of("fv-hglmm", pca=10), tmp_path / "f", CAPTIONS[:10])
+    assert not (tmp_path / "f").exists()
+    with pytest.raises(VocabularyError, match="no word is left"):
+        fit(plan_of("bow", vocabulary="min-1000"), tmp_path / "g")
+    with pytest.raises(EncoderError, match="holds no fitted encoder"):
+        load_encoder(tmp_path / "nothing", CAPTIONS)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/encoder.json").write_text('{"format": "other"}')
+    with pytest.raises(EncoderError, match=r"expected .'pipeline-encoder', 1"):
+        load_encoder(tmp_path / "other", CAPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("maen", {}, "did you mean mean"),
+        ("mean+", {}, "no encoder is called ''"),
+        ("bow", {"vectors": "x.txt"}, "takes no vectors"),
+        ("mean", {"components": 3, "max_length": 4}, "takes no components and no max length"),
+        ("bow", {"vocabulary": "min-0"}, "no vocabulary rule is known as 'min-0'"),
+        ("bow", {"policy": "none"}, "no policy is known as 'none'"),
+        ("bow+sequence", {"pca": 3}, "have no principal components"),
+    ],
+)
+def test_wrong_names_and_options_are_refused(
+    name: str, options: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(EncoderError, match=expected):
+        plan_encoder(name, **options)
