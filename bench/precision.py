@@ -60,7 +60,7 @@ def main() -> None:
             with ShardBuild(out, header, [entry.id for entry in entries]) as build:
                 extract_features(build, paths, network, usual_crew(recipe, "cpu"))
             pairs = join_pairs(entries, FeatureSet(out), captions)
-        rows = pairs.images.astype(np.float64)
+        rows = pairs.images.take(np.arange(len(pairs.image_ids))).astype(np.float64)
         exact = rows if exact is None else exact
         lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(exact, axis=1)
         cosine = (rows * exact).sum(axis=1) / lengths

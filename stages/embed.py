@@ -50,7 +50,15 @@ def embed(
     dataset, images, captions = inputs_of(plan, params, dataset, images, captions)
     split = split or params.splits.test
     out = out or DATA / "embeddings" / f"{experiment}.h5"
-    log_settings("embed", experiment=experiment, head=head, dataset=dataset, split=split, out=out)
+    log_settings(
+        "embed",
+        experiment=experiment,
+        head=head,
+        dataset=dataset,
+        split=split,
+        average_captions=plan.average_captions,
+        out=out,
+    )
     manifest = read_manifest(dataset)
     entries = manifest.select(split)
     trained = load_head(head)
@@ -71,6 +79,7 @@ def embed(
             "split": split,
             "manifest_sha256": sha256_of_file(dataset / MANIFEST_FILE),
         },
+        plan.average_captions,
     )
     write_embeddings(out, embeddings)
     if failed := len(entries) - len(kept):
@@ -79,5 +88,5 @@ def embed(
         log_done(f"{silent} images without a caption are left out")
     log_done(
         f"{out}: {len(embeddings.image_ids)} images and {len(embeddings.caption_ids)} captions in "
-        f"{embeddings.image_embeddings.shape[1]} dimensions, similarity {embeddings.similarity}"
+        f"{embeddings.image_embeddings.shape[-1]} dimensions, similarity {embeddings.similarity}"
     )

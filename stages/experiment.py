@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
+from pipeline.heads.pairs import Pairs, float32_bytes, is_in_memory
+from stages.console import log_done
 from stages.params import DATA, Experiment, Params
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -51,3 +53,13 @@ def inputs_of(
         images or DATA / "features" / dataset.name / plan.images,
         captions or DATA / "text" / dataset.name / plan.captions,
     )
+
+
+def log_sizes(split: str, pairs: Pairs) -> None:
+    """Say how many rows a split has, how large they are and where they are read from."""
+    sides = []
+    for name, rows in (("images", pairs.images), ("captions", pairs.captions)):
+        where = "in memory" if is_in_memory(rows) else "read as needed"
+        size = float32_bytes(rows) / 1e6
+        sides.append(f"{len(rows)} {name} {rows.row_shape} {size:.1f} MB {where}")
+    log_done(f"{split}: {', '.join(sides)}")

@@ -2,39 +2,58 @@
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from pipeline.heads import joint_embedding, relational, scan, two_branch, word2visualvec
+from pipeline.heads.cca import CcaHead, CcaSettings
+from pipeline.heads.design import Design
+from pipeline.heads.inputs import Inputs
 from pipeline.heads.interface import Head, settings_from
+from pipeline.heads.network import NetworkHead
 from pipeline.heads.pairs import HeadError
 from pipeline.heads.ridge import RidgeHead, RidgeSettings
-from pipeline.heads.two_branch import TwoBranchHead, TwoBranchSettings
-
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class HeadKind:
-    """A head's settings and how to make it from them and the shapes of its inputs."""
+    """A head's settings and how to make it from them and the facts of its inputs."""
 
     settings: type[Any]
-    make: Callable[[Any, Shape, Shape], Head]
+    make: Callable[[Any, Inputs], Head]
+
+
+def network(settings: type[Any], design: Callable[[Any, Inputs], Design]) -> HeadKind:
+    """Return the kind of head that trains a network of this design."""
+
+    def make(values: Any, inputs: Inputs) -> Head:
+        # Without the number of epochs, so that it may be raised before a training goes on.
+        named = {name: value for name, value in asdict(values).items() if name != "epochs"}
+        recipes = [inputs.images.recipe_hash, inputs.captions.recipe_hash]
+        return NetworkHead(design(values, inputs), [design.__module__, named, recipes])
+
+    return HeadKind(settings, make)
 
 
 HEADS = {
+    "cca": HeadKind(CcaSettings, CcaHead),
     "ridge": HeadKind(RidgeSettings, RidgeHead),
-    "two-branch": HeadKind(TwoBranchSettings, TwoBranchHead),
+    "recurrent": network(joint_embedding.JointEmbeddingSettings, joint_embedding.design),
+    "relational": network(relational.RelationalSettings, relational.design),
+    "scan": network(scan.ScanSettings, scan.design),
+    "two-branch": network(two_branch.TwoBranchSettings, two_branch.design),
+    "word2visualvec": network(word2visualvec.Word2VisualVecSettings, word2visualvec.design),
 }
 
 
-def make_head(name: str, settings: Mapping[str, Any], images: Shape, captions: Shape) -> Head:
+def make_head(name: str, settings: Mapping[str, Any], inputs: Inputs) -> Head:
     """Return an unfitted head.
 
     Parameters
     ----------
     name : a key of `HEADS`.
     settings : what differs from the head's defaults.
-    images, captions : shape of one row of each side.
+    inputs : facts of the features of both sides.
 
     Raises
     ------
@@ -46,4 +65,4 @@ def make_head(name: str, settings: Mapping[str, Any], images: Shape, captions: S
         near = difflib.get_close_matches(name, HEADS, n=3, cutoff=0.4) or list(HEADS)
         raise HeadError(f"no head is called {name!r}; did you mean {' or '.join(near)}?")
     kind = HEADS[name]
-    return kind.make(settings_from(kind.settings, settings, name), images, captions)
+    return kind.make(settings_from(kind.settings, settings, name), inputs)

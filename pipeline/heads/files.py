@@ -1,4 +1,4 @@
-"""A trained head on disk: `head.safetensors` and `head.json`, no pickle."""
+"""A trained head on disk: `head.safetensors`, `head.json` and `history.json`, no pickle."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,46 +12,13 @@ from safetensors.torch import load_file, save
 from pipeline.canonical import appearing_whole, sha256_of_file, write_json
 from pipeline.datasets.manifest import ImageEntry
 from pipeline.heads.catalogue import make_head
+from pipeline.heads.inputs import Inputs, Side, require_averageable
 from pipeline.heads.interface import Head, History
-from pipeline.heads.pairs import HeadError, join_pairs
+from pipeline.heads.pairs import AveragedRows, HeadError, join_pairs
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.shards.read import FeatureSet
 
-TENSORS_FILE, HEAD_FILE = "head.safetensors", "head.json"
-
-
-@dataclass(frozen=True)
-class FeatureIdentity:
-    """Which features a head was fitted on, and so may be given."""
-
-    recipe: str
-    recipe_hash: str
-    weights: str
-    row_shape: tuple[int, ...]
-
-    @classmethod
-    def of(cls, features: FeatureSet) -> "FeatureIdentity":
-        """Return the identity of a feature folder."""
-        header = features.index.header
-        return cls(
-            str(header.recipe.get("name", "")), header.recipe_hash, header.weights, header.row_shape
-        )
-
-    def require(self, features: FeatureSet, side: str) -> None:
-        """Check that a folder holds the same features.
-
-        Raises
-        ------
-        HeadError
-        """
-        found = FeatureIdentity.of(features)
-        if found.recipe_hash != self.recipe_hash:
-            raise HeadError(
-                f"{features.folder} holds {side} features {found.recipe!r} with weights "
-                f"{found.weights!r} (hash {found.recipe_hash}), but the head was fitted on "
-                f"{self.recipe!r} with {self.weights!r} (hash {self.recipe_hash}); give the "
-                "features that it was fitted on, or train again"
-            )
+TENSORS_FILE, HEAD_FILE, HISTORY_FILE = "head.safetensors", "head.json", "history.json"
 
 
 @dataclass(frozen=True)
@@ -63,7 +30,8 @@ class TrainedHead:
     experiment, kind : the experiment's name and the head's.
     settings : what differs from the head's defaults. seed : of everything random.
     dataset, train_split, validation_split : what it was fitted on and chosen by.
-    images, captions : the features of both sides.
+    inputs : the features of both sides, with their whole recipes.
+    word_vectors : name and SHA-256 of the vectors that its words started from, if any.
     history : one entry an epoch.
     created_by : software and versions.
     head : the fitted head itself.
@@ -76,24 +44,29 @@ class TrainedHead:
     dataset: str
     train_split: str
     validation_split: str
-    images: FeatureIdentity
-    captions: FeatureIdentity
+    inputs: Inputs
+    word_vectors: Mapping[str, str] | None
     history: History
     created_by: str
     head: Head
 
     def save(self, folder: Path) -> None:
-        """Write `head.safetensors`, then `head.json`, into `folder`."""
+        """Write the head's files into `folder`, `head.json` last.
+
+        `history.json` repeats the history as a plain list, for programs that plot.
+        """
         path = folder / TENSORS_FILE
+        # Clones: safetensors refuses two names for one memory, as tied weights have.
+        tensors = {n: t.detach().cpu().clone() for n, t in self.head.tensors().items()}
         with appearing_whole(path) as part:
-            tensors = {n: t.detach().cpu().contiguous() for n, t in self.head.tensors().items()}
             # Not save_file: it writes through a private file of its own, with its own mode.
             part.write_bytes(save(tensors))
+        write_json(folder / HISTORY_FILE, self.history)
         facts = {name: value for name, value in vars(self).items() if name != "head"}
         facts |= {
             "settings": dict(self.settings),
-            "images": asdict(self.images),
-            "captions": asdict(self.captions),
+            "inputs": asdict(self.inputs),
+            "word_vectors": None if self.word_vectors is None else dict(self.word_vectors),
             "similarity": self.head.similarity,
             "tensors_sha256": sha256_of_file(path),
         }
@@ -101,7 +74,7 @@ class TrainedHead:
 
 
 def load_head(folder: Path) -> TrainedHead:
-    """Load what `TrainedHead.save` wrote.
+    """Load what `TrainedHead.save` wrote; no features are needed.
 
     Raises
     ------
@@ -121,17 +94,14 @@ def load_head(folder: Path) -> TrainedHead:
                 f"{path} is not the file that {described} describes; run `pipeline train` again"
             )
         del facts["similarity"]
-        for side in ("images", "captions"):
-            values = facts[side]
-            facts[side] = FeatureIdentity(**{**values, "row_shape": tuple(values["row_shape"])})
-        head = make_head(
-            facts["kind"], facts["settings"], facts["images"].row_shape, facts["captions"].row_shape
-        )
+        facts["inputs"] = Inputs(*(Side.from_json(facts["inputs"][s]) for s in Inputs.SIDES))
+        head = make_head(facts["kind"], facts["settings"], facts["inputs"])
         head.restore(load_file(path))
         return TrainedHead(head=head, **facts)
     except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
         raise HeadError(
-            f"{described} or {path} is damaged ({error}); run `pipeline train` again"
+            f"{described} or {path} is damaged or of an older version ({error}); run `pipeline "
+            "train` again"
         ) from error
 
 
@@ -141,6 +111,7 @@ def embed_split(
     images: FeatureSet,
     captions: FeatureSet,
     provenance: Mapping[str, Any],
+    average_captions: bool = False,
 ) -> Embeddings:
     """Embed images and their captions with a trained head.
 
@@ -149,23 +120,28 @@ def embed_split(
     entries : the images, in the order of the result.
     images, captions : features of the recipes that the head was fitted on.
     provenance : further facts to keep in the embedding file, such as dataset and split.
+    average_captions : each caption is embedded as the mean of the features of its image's
+        captions; see `AveragedRows`. Rows and ids stay the same.
 
     Raises
     ------
     HeadError
-        Features of other recipes or weights.
+        Features of other recipes or weights, or averages of word numbers are asked for.
     MissingRows, FailedRows
         An image or caption has no features.
     """
-    trained.images.require(images, "image")
-    trained.captions.require(captions, "caption")
+    trained.inputs.images.require(images, "image")
+    trained.inputs.captions.require(captions, "caption")
+    if average_captions:
+        require_averageable(trained.inputs.captions)
     pairs = join_pairs(entries, images, captions)
+    queries = AveragedRows(pairs.captions, pairs.owner) if average_captions else pairs.captions
     return Embeddings(
         pairs.image_ids,
         trained.head.embed_images(pairs.images),
         pairs.caption_ids,
         pairs.caption_image_ids,
-        trained.head.embed_captions(pairs.captions),
+        trained.head.embed_captions(queries),
         trained.head.similarity,
         {
             "experiment": trained.experiment,
@@ -174,8 +150,9 @@ def embed_split(
             "seed": trained.seed,
             "trained_on": f"{trained.dataset}/{trained.train_split}",
             "chosen_on": f"{trained.dataset}/{trained.validation_split}",
-            "images": asdict(trained.images),
-            "captions": asdict(trained.captions),
+            "inputs": asdict(trained.inputs),
+            "word_vectors": trained.word_vectors,
+            "average_captions": average_captions,
             "software": trained.created_by,
             **provenance,
         },

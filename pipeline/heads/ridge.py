@@ -2,20 +2,21 @@
 
 Qian & Lamberti 2018, section 4.1: W minimises sum_k |v_k - W s_k|^2 over the training pairs; a
 caption is then looked up by the Euclidean distance of W s to the image features, which are the
-image embeddings unchanged. Deviations: both sides are centred, which is the same as a constant
-feature; a small ridge keeps collinear text features from blowing up.
+image embeddings unchanged. Their "Baseline + Weight" embeds the mean of the features of an
+image's captions instead of each; see `pipeline.heads.pairs.AveragedRows`. Deviations: both sides
+are centred, which is the same as a constant feature; a small ridge keeps collinear text features
+from blowing up.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from pipeline.heads.interface import History, Progress, require_vectors, setting
-from pipeline.heads.pairs import Features, Pairs
-
-Doubles = npt.NDArray[np.float64]
+from pipeline.heads.inputs import Inputs, require_vectors
+from pipeline.heads.interface import History, Run, setting
+from pipeline.heads.pairs import Doubles, Features, Pairs, Rows, in_blocks
 
 # Pairs whose float64 copies are in memory together.
 _CHUNK = 4096
@@ -33,10 +34,8 @@ class RidgeHead:
 
     similarity = "euclidean"
 
-    def __init__(
-        self, settings: RidgeSettings, image_shape: tuple[int, ...], caption_shape: tuple[int, ...]
-    ) -> None:
-        """Take the shapes of one row of each side.
+    def __init__(self, settings: RidgeSettings, inputs: Inputs) -> None:
+        """Take the facts of both sides.
 
         Raises
         ------
@@ -44,41 +43,45 @@ class RidgeHead:
             A side has no vectors.
         """
         self.settings = settings
-        self._image_dim = require_vectors("ridge", "image", image_shape)
-        self._caption_dim = require_vectors("ridge", "caption", caption_shape)
-        self._weight: Doubles = np.zeros((self._caption_dim, self._image_dim))
-        self._caption_mean: Doubles = np.zeros(self._caption_dim)
-        self._image_mean: Doubles = np.zeros(self._image_dim)
+        image_dim = require_vectors("ridge", inputs.images)
+        caption_dim = require_vectors("ridge", inputs.captions)
+        self._weight: Doubles = np.zeros((caption_dim, image_dim))
+        self._caption_mean: Doubles = np.zeros(caption_dim)
+        self._image_mean: Doubles = np.zeros(image_dim)
 
-    def fit(self, train: Pairs, validation: Pairs, seed: int, progress: Progress) -> History:
+    def fit(self, train: Pairs, validation: Pairs, run: Run) -> History:
         """Solve the normal equations, accumulated in float64; nothing is random or chosen."""
-        progress(0, 1, 0)
-        self._caption_mean = train.captions.mean(axis=0, dtype=np.float64)
-        self._image_mean = train.images[train.owner].mean(axis=0, dtype=np.float64)
-        gram = np.zeros((self._caption_dim, self._caption_dim))
-        cross = np.zeros((self._caption_dim, self._image_dim))
-        for start in range(0, len(train.owner), _CHUNK):
-            rows = slice(start, start + _CHUNK)
-            captions = train.captions[rows] - self._caption_mean
-            images = train.images[train.owner[rows]] - self._image_mean
-            gram += captions.T @ captions
-            cross += captions.T @ images
-        penalty = self.settings.ridge * np.trace(gram) / self._caption_dim
-        gram[np.diag_indices_from(gram)] += penalty
+        run.progress(0, 1, 0)
+        caption_dim, image_dim = self._weight.shape
+        pairs = len(train.owner)
+        caption_sum, image_sum = np.zeros(caption_dim), np.zeros(image_dim)
+        for captions, images in _chunks(train):
+            caption_sum += captions.sum(axis=0, dtype=np.float64)
+            image_sum += images.sum(axis=0, dtype=np.float64)
+        self._caption_mean, self._image_mean = caption_sum / pairs, image_sum / pairs
+        gram = np.zeros((caption_dim, caption_dim))
+        cross = np.zeros((caption_dim, image_dim))
+        for captions, images in _chunks(train):
+            x = captions - self._caption_mean
+            gram += x.T @ x
+            cross += x.T @ (images - self._image_mean)
+        gram[np.diag_indices_from(gram)] += self.settings.ridge * np.trace(gram) / caption_dim
         # Least squares, so that features that never vary get no weight instead of an error.
         self._weight = np.asarray(np.linalg.lstsq(gram, cross, rcond=None)[0], np.float64)
-        progress(1, 1, 0)
-        residual = _mean_square(train, self.embed_captions(train.captions))
-        return [{"epoch": 1, "mean_squared_error": residual}]
+        squares = sum(
+            float(np.square(self._predict(captions) - images.astype(np.float64)).sum())
+            for captions, images in _chunks(train)
+        )
+        run.progress(1, 1, 0)
+        return [{"epoch": 1, "mean_squared_error": squares / (pairs * image_dim)}]
 
-    def embed_images(self, features: Features) -> Features:
+    def embed_images(self, rows: Rows) -> Features:
         """Return the image features themselves."""
-        return np.asarray(features, np.float32)
+        return np.concatenate(list(in_blocks(rows)))
 
-    def embed_captions(self, features: Features) -> Features:
+    def embed_captions(self, rows: Rows) -> Features:
         """Return the predicted image features."""
-        predicted = (features - self._caption_mean) @ self._weight + self._image_mean
-        return np.asarray(predicted, np.float32)
+        return np.concatenate([self._predict(block) for block in in_blocks(rows, _CHUNK)])
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the regression matrix (d, e) and the two means, float64."""
@@ -94,11 +97,15 @@ class RidgeHead:
         self._caption_mean = tensors["caption_mean"].numpy()
         self._image_mean = tensors["image_mean"].numpy()
 
+    def _predict(self, captions: Features) -> Features:
+        predicted = (captions - self._caption_mean) @ self._weight + self._image_mean
+        return predicted.astype(np.float32)
 
-def _mean_square(pairs: Pairs, predicted: Features) -> float:
-    total = 0.0
+
+def _chunks(pairs: Pairs) -> Iterator[tuple[Features, Features]]:
+    """Yield the features of some captions (n, d) and of their images (n, e), in order."""
     for start in range(0, len(pairs.owner), _CHUNK):
-        rows = slice(start, start + _CHUNK)
-        difference = predicted[rows].astype(np.float64) - pairs.images[pairs.owner[rows]]
-        total += float(np.square(difference).sum())
-    return total / predicted.size
+        owner = pairs.owner[start : start + _CHUNK]
+        images, place = np.unique(owner, return_inverse=True)
+        rows = np.arange(start, start + len(owner))
+        yield pairs.captions.take(rows), pairs.images.take(images)[place]

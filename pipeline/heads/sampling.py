@@ -1,47 +1,123 @@
-"""Which captions form a training batch."""
+"""Which captions form a training batch: one epoch of caption rows at a time.
 
-from collections.abc import Iterator
+Every function takes `owner`, (captions,) int64, the ascending image row of each caption where
+every image has one, and yields caption rows (n,) int64, ascending and distinct. The state of
+`rng` is all that makes two epochs differ. A batch never has a single image, which would have no
+negative and no batch statistics: such a batch is joined to the one before.
+"""
+
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-Rows = npt.NDArray[np.int64]
+from pipeline.heads.pairs import HeadError, Pairs, RowNumbers, first_captions_of
 
 
-def batches_with_siblings(owner: Rows, batch_size: int, rng: np.random.Generator) -> Iterator[Rows]:
-    """Yield one epoch of caption rows, each batch filled up with siblings.
+def require_two_images(pairs: Pairs) -> None:
+    """Refuse training data that give no caption a negative.
+
+    Raises
+    ------
+    HeadError
+    """
+    if len(pairs.image_ids) < 2:
+        raise HeadError(
+            f"{len(pairs.image_ids)} training image found; at least 2 are needed, so that every "
+            "caption has a negative"
+        )
+
+
+def batches_with_siblings(
+    owner: RowNumbers, batch_size: int, rng: np.random.Generator
+) -> Iterator[RowNumbers]:
+    """Yield all captions once in random order, each batch filled up with siblings.
 
     Wang et al. 2016, section 2.2: all pairs once in random order, `batch_size` at a time; to
     each image of a batch one more of its sentences is added, other than those already there,
     if it has one. Batches thus vary in size, and the structure term is never empty.
-
-    Parameters
-    ----------
-    owner : (captions,) the image row of each caption, ascending.
-    batch_size : pairs before siblings are added.
-    rng : its state is all that makes two epochs differ.
-
-    Yields
-    ------
-    (rows,) int64
-        Caption rows, ascending and distinct.
     """
-    order = rng.permutation(len(owner))
-    first = np.searchsorted(owner, np.arange(owner[-1] + 2))
-    batches: list[Rows] = []
-    for start in range(0, len(order), batch_size):
-        chunk = order[start : start + batch_size]
-        # One image alone has no negative, and no batch statistics.
-        if batches and any(len(np.unique(owner[b])) < 2 for b in (chunk, batches[-1])):
-            batches[-1] = np.concatenate([batches[-1], chunk])
+    starts = first_captions_of(owner)
+    counts = np.diff(starts)
+    taken = np.zeros(len(owner), bool)
+    chunks = _in_batches(rng.permutation(len(owner)), batch_size)
+    for sampled in _without_single_images(chunks, owner):
+        taken[sampled] = True
+        images = np.unique(owner[sampled])
+        # All captions of the images of the batch, image after image.
+        number = counts[images]
+        ends = np.cumsum(number)
+        own = np.arange(ends[-1]) + np.repeat(starts[images] + number - ends, number)
+        free = own[~taken[own]]
+        num_free = np.bincount(owner[free], minlength=len(counts))[images]
+        first_free = np.cumsum(num_free) - num_free
+        having = num_free > 0
+        drawn = rng.integers(num_free[having])
+        siblings = free[first_free[having] + drawn]
+        taken[sampled] = False
+        yield np.sort(np.concatenate([sampled, siblings]))
+
+
+def one_caption_each(
+    owner: RowNumbers, batch_size: int, rng: np.random.Generator
+) -> Iterator[RowNumbers]:
+    """Yield all images once in random order, each with one random caption.
+
+    An epoch of order-embeddings (Vendrov et al. 2016).
+    """
+    rows = _random_captions(owner, rng)
+    chunks = _in_batches(rows[rng.permutation(len(rows))], batch_size)
+    for batch in _without_single_images(chunks, owner):
+        yield np.sort(batch)
+
+
+def shuffled_captions(
+    owner: RowNumbers, batch_size: int, rng: np.random.Generator
+) -> Iterator[RowNumbers]:
+    """Yield all captions once in random order.
+
+    An epoch of VSE++ (Faghri et al. 2018). A batch may hold two captions of one image; deviation:
+    they are then never negatives of each other or of their image, as they are there.
+    """
+    chunks = _in_batches(rng.permutation(len(owner)), batch_size)
+    for batch in _without_single_images(chunks, owner):
+        yield np.sort(batch)
+
+
+def random_images(
+    owner: RowNumbers, batch_size: int, rng: np.random.Generator
+) -> Iterator[RowNumbers]:
+    """Yield random distinct images with one random caption each, captions / batch_size times.
+
+    An epoch of Word2VisualVec (Dong et al. 2018): as many batches as all captions would fill, but
+    some images are met more often than others, or not at all. Where there are fewer images than
+    `batch_size`, a batch holds each once.
+    """
+    images = int(owner[-1]) + 1
+    for _ in range(-(-len(owner) // batch_size)):
+        chosen = rng.choice(images, min(images, max(2, batch_size)), replace=False)
+        yield np.sort(_random_captions(owner, rng)[chosen])
+
+
+def _random_captions(owner: RowNumbers, rng: np.random.Generator) -> RowNumbers:
+    """Return one random caption row of each image, (images,)."""
+    starts = first_captions_of(owner)
+    return starts[:-1] + rng.integers(np.diff(starts))
+
+
+def _in_batches(rows: RowNumbers, batch_size: int) -> list[RowNumbers]:
+    return [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
+
+
+def _without_single_images(chunks: Sequence[RowNumbers], owner: RowNumbers) -> list[RowNumbers]:
+    """Join a chunk of a single image to the one before it."""
+    joined: list[RowNumbers] = []
+    for chunk in chunks:
+        if joined and any(_is_single(owner[rows]) for rows in (chunk, joined[-1])):
+            joined[-1] = np.concatenate([joined[-1], chunk])
         else:
-            batches.append(chunk)
-    for sampled in batches:
-        chosen = set(sampled.tolist())
-        siblings = []
-        for image in np.unique(owner[sampled]):
-            own = range(int(first[image]), int(first[image + 1]))
-            free = [row for row in own if row not in chosen]
-            if free:
-                siblings.append(free[int(rng.integers(len(free)))])
-        yield np.sort(np.concatenate([sampled, np.array(siblings, np.int64)]))
+            joined.append(chunk)
+    return joined
+
+
+def _is_single(images: RowNumbers) -> bool:
+    return bool((images == images[0]).all())

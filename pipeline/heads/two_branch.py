@@ -1,38 +1,37 @@
 """The two-branch network with bi-directional ranking and structure-preserving constraints.
 
-Wang, Li & Lazebnik 2016. Each branch: linear, ReLU, dropout, linear, batch norm, L2. The
-defaults are the paper's for Fisher vectors and tf-idf; for mean word vectors it uses hidden
-1024 and dim 256. Deviations: the inputs are centred and scaled (one mean vector and one scale a
-side, of the training split), since batch norm comes only after the last layer and our features
-have other ranges than the paper's fc7 and Fisher vectors; for the reduction of the loss see
+Wang, Li & Lazebnik 2016. Each branch: linear, ReLU, dropout, linear, batch norm, L2; or, of the
+linear models of section 3.2, linear and L2. The defaults are the paper's for Fisher vectors and
+tf-idf; for mean word vectors it uses hidden 1024 and dim 256. Its six models are `branches`
+linear or nonlinear, with `text_to_image` 0 (one-directional) or 2, and `structure` 0 or 0.2.
+Deviations: the inputs are centred and scaled (one mean vector and one scale a side, of the
+training split), since batch norm comes only after the last layer and our features have other
+ranges than the paper's fc7 and Fisher vectors; for the reduction of the loss see
 `pipeline.heads.losses.top_violations`; the epoch is chosen by rsum on the validation split,
 where the paper says "convergence within 30 epochs on average".
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.heads.interface import History, Progress, require_vectors, setting
+from pipeline.heads.design import Batch, Design
+from pipeline.heads.inputs import Inputs, require_vectors
+from pipeline.heads.interface import choice, setting
 from pipeline.heads.losses import structure_preserving_loss
-from pipeline.heads.pairs import Features, HeadError, Pairs
-from pipeline.heads.sampling import batches_with_siblings
-from pipeline.heads.trainer import train as run_training
-from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.recall import recall_table
-
-_EMBED_ROWS = 4096
+from pipeline.heads.pairs import Features, Pairs, Rows, mean_and_scale
+from pipeline.heads.sampling import batches_with_siblings, require_two_images
+from pipeline.heads.schedules import steps
 
 
 @dataclass(frozen=True)
 class TwoBranchSettings:
     """Settings of section 3.1; the last three name the terms of eq. (5).
 
-    hidden, dim : outputs of the two linear layers of each branch.
+    branches : "nonlinear", or "linear" for a single linear layer a branch, without batch norm.
+    hidden, dim : outputs of the two linear layers of each branch; a linear one has no hidden.
     dropout : probability, after the ReLU.
     epochs, batch_size : an epoch is every pair once; a batch counts pairs before siblings.
     learning_rate, momentum, weight_decay : of SGD.
@@ -41,6 +40,7 @@ class TwoBranchSettings:
     text_to_image, structure : lambda_1 and lambda_3.
     """
 
+    branches: str = choice("nonlinear", "linear")
     hidden: int = setting(2048, at_least=1)
     dim: int = setting(512, at_least=1)
     dropout: float = setting(0.5, below=1)
@@ -58,161 +58,84 @@ class TwoBranchSettings:
 
 
 class Branch(nn.Module):
-    """One side: standardise, linear, ReLU, dropout, linear, batch norm, L2."""
+    """One side: standardise, the layers, L2."""
 
-    def __init__(self, inputs: int, hidden: int, dim: int, dropout: float) -> None:
-        """Layers with torch's default initialisation, drawn from torch's global generator."""
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, inputs: int, layers: nn.Sequential) -> None:
+        """Take the dimension of a row and what is learnt."""
         super().__init__()
         self.register_buffer("mean", torch.zeros(inputs))
         self.register_buffer("scale", torch.ones(()))
-        self.layers = nn.Sequential(
-            nn.Linear(inputs, hidden),
-            nn.ReLU(),
-            nn.Dropout(dropout),
-            nn.Linear(hidden, dim),
-            nn.BatchNorm1d(dim),
-        )
+        self.layers = layers
 
-    def standardise_as(self, features: Features) -> None:
+    def standardise_as(self, rows: Rows) -> None:
         """Take the mean vector and the one overall scale of the training features."""
-        mean = features.mean(axis=0, dtype=np.float64)
-        scale = float(np.sqrt(np.square(features - mean).mean()))
-        self.mean = torch.from_numpy(mean).float()
-        self.scale = torch.tensor(scale or 1.0)
+        mean, scale = mean_and_scale(rows)
+        self.mean.copy_(torch.from_numpy(mean))
+        self.scale.fill_(scale or 1.0)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (n, dim) unit vectors of (n, inputs)."""
         return F.normalize(self.layers((x - self.mean) / self.scale), dim=1)
 
 
-class TwoBranchHead:
-    """Two branches into one space of unit vectors."""
+def design(settings: TwoBranchSettings, inputs: Inputs) -> Design:
+    """Return the two-branch network for inputs that are vectors.
 
-    similarity = "cosine"
+    Raises
+    ------
+    HeadError
+        A side has no vectors.
+    """
+    s = settings
+    dims = {
+        "image": require_vectors("two-branch", inputs.images),
+        "caption": require_vectors("two-branch", inputs.captions),
+    }
 
-    def __init__(
-        self,
-        settings: TwoBranchSettings,
-        image_shape: tuple[int, ...],
-        caption_shape: tuple[int, ...],
-    ) -> None:
-        """Take the shapes of one row of each side.
+    def build(words: Features | None) -> nn.ModuleDict:
+        return nn.ModuleDict({side: Branch(dim, _layers(s, dim)) for side, dim in dims.items()})
 
-        Raises
-        ------
-        HeadError
-            A side has no vectors.
-        """
-        self.settings = settings
-        self._image_dim = require_vectors("two-branch", "image", image_shape)
-        self._caption_dim = require_vectors("two-branch", "caption", caption_shape)
-        self._build(0)
-
-    def fit(self, train: Pairs, validation: Pairs, seed: int, progress: Progress) -> History:
-        """Train with SGD; the same seed on the same machine gives the same weights.
-
-        Raises
-        ------
-        HeadError
-            Fewer than two training images (there would be no negative), or a diverging loss.
-        """
-        if len(train.image_ids) < 2:
-            raise HeadError(
-                f"{len(train.image_ids)} training image found; at least 2 are needed, so that "
-                "every caption has a negative"
-            )
-        settings = self.settings
-        rng = np.random.default_rng(seed)
-        with torch.random.fork_rng(devices=[]):
-            self._build(seed)
-            torch.manual_seed(seed)
-            self._net["image"].standardise_as(train.images)  # type: ignore[operator]
-            self._net["caption"].standardise_as(train.captions)  # type: ignore[operator]
-            optimiser = torch.optim.SGD(
-                self._net.parameters(),
-                settings.learning_rate,
-                settings.momentum,
-                weight_decay=settings.weight_decay,
-            )
-            schedule = torch.optim.lr_scheduler.StepLR(
-                optimiser, settings.decay_every, settings.decay
-            )
-
-            def batches() -> Iterator[Tensor]:
-                for rows in batches_with_siblings(train.owner, settings.batch_size, rng):
-                    yield torch.from_numpy(rows)
-
-            return run_training(
-                self._net,
-                settings.epochs,
-                batches,
-                lambda rows: self._loss(train, rows),
-                optimiser,
-                schedule,
-                lambda: self._score(validation),
-                progress,
-            )
-
-    def embed_images(self, features: Features) -> Features:
-        """Return (images, dim) unit vectors."""
-        return self._embed("image", features)
-
-    def embed_captions(self, features: Features) -> Features:
-        """Return (captions, dim) unit vectors."""
-        return self._embed("caption", features)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the weights, statistics and input scales of both branches."""
-        return dict(self._net.state_dict())
-
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take back what `tensors` gave."""
-        self._net.load_state_dict(tensors)
-        self._net.eval()
-
-    def _build(self, seed: int) -> None:
-        s = self.settings
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            self._net = nn.ModuleDict(
-                {
-                    "image": Branch(self._image_dim, s.hidden, s.dim, s.dropout),
-                    "caption": Branch(self._caption_dim, s.hidden, s.dim, s.dropout),
-                }
-            ).eval()
-
-    def _loss(self, train: Pairs, rows: Tensor) -> Tensor:
-        owner = torch.from_numpy(train.owner)[rows]
-        images, own = torch.unique(owner, return_inverse=True)
+    def loss(net: nn.ModuleDict, batch: Batch, generator: torch.Generator) -> Tensor:
         return structure_preserving_loss(
-            self._net["image"](torch.from_numpy(train.images[images.numpy()])),
-            self._net["caption"](torch.from_numpy(train.captions[rows.numpy()])),
-            own,
-            self.settings.margin,
-            self.settings.top,
-            self.settings.text_to_image,
-            self.settings.structure,
+            net["image"](batch.images),
+            net["caption"](batch.captions),
+            batch.owner,
+            s.margin,
+            s.top,
+            s.text_to_image,
+            s.structure,
         )
 
-    def _score(self, validation: Pairs) -> dict[str, float]:
-        table = recall_table(
-            Embeddings(
-                validation.image_ids,
-                self.embed_images(validation.images),
-                validation.caption_ids,
-                validation.caption_image_ids,
-                self.embed_captions(validation.captions),
-                self.similarity,
-                {},
-            )
-        )
-        return {name: table[name] for name in ("image_to_text_r1", "text_to_image_r1", "rsum")}
+    def prepare(net: nn.ModuleDict, train: Pairs) -> None:
+        for side, rows in (("image", train.images), ("caption", train.captions)):
+            net[side].standardise_as(rows)  # type: ignore[operator]
 
-    @torch.inference_mode()
-    def _embed(self, side: str, features: Features) -> Features:
-        self._net.eval()
-        chunks = [
-            self._net[side](torch.from_numpy(features[start : start + _EMBED_ROWS])).numpy()
-            for start in range(0, len(features), _EMBED_ROWS)
-        ]
-        return np.concatenate(chunks)
+    return Design(
+        similarity="cosine",
+        build=build,
+        loss=loss,
+        batches=lambda owner, rng: batches_with_siblings(owner, s.batch_size, rng),
+        optimiser=lambda net: torch.optim.SGD(
+            net.parameters(), s.learning_rate, s.momentum, weight_decay=s.weight_decay
+        ),
+        rate=steps(s.decay_every, s.decay),
+        epochs=s.epochs,
+        require=require_two_images,
+        prepare=prepare,
+    )
+
+
+def _layers(s: TwoBranchSettings, inputs: int) -> nn.Sequential:
+    """Return layers with torch's default initialisation, drawn from torch's global generator."""
+    if s.branches == "linear":
+        return nn.Sequential(nn.Linear(inputs, s.dim))
+    return nn.Sequential(
+        nn.Linear(inputs, s.hidden),
+        nn.ReLU(),
+        nn.Dropout(s.dropout),
+        nn.Linear(s.hidden, s.dim),
+        nn.BatchNorm1d(s.dim),
+    )

@@ -1,4 +1,8 @@
-"""The embedding file: images and captions in one space, with ids and the similarity meant."""
+"""The embedding file: images and captions in one space, with ids and the similarity meant.
+
+A row is one vector, or a set of vectors (the cells of an image, the words of a caption) where
+the similarity is one of sets.
+"""
 
 import json
 from collections import Counter
@@ -26,15 +30,17 @@ class EmbeddingsError(PipelineError):
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """Images and captions as points of one space, joined by ids.
+    """Images and captions as points, or sets of points, of one space, joined by ids.
 
     Attributes
     ----------
     image_ids : one id an image, each once.
-    image_embeddings : (images, dim) float32, finite.
+    image_embeddings : (images, dim) float32, finite; (images, parts, dim) where the similarity is
+        one of sets: absent parts are zero vectors.
     caption_ids : one id a caption, each once.
     caption_image_ids : for each caption the id of its image; every image has a caption.
-    caption_embeddings : (captions, dim) float32, finite.
+    caption_embeddings : (captions, dim) or (captions, parts, dim) likewise, with the same dim and
+        any number of parts.
     similarity : a name in `pipeline.retrieval.similarity.SIMILARITIES`.
     provenance : what made these rows, as JSON values; may be empty.
 
@@ -53,12 +59,13 @@ class Embeddings:
     provenance: dict[str, Any]
 
     def __post_init__(self) -> None:
-        _check_side("images", self.image_ids, self.image_embeddings)
-        _check_side("captions", self.caption_ids, self.caption_embeddings)
-        if self.image_embeddings.shape[1] != self.caption_embeddings.shape[1]:
+        ndim = _num_axes(self.similarity)
+        _check_side("images", self.image_ids, self.image_embeddings, ndim, self.similarity)
+        _check_side("captions", self.caption_ids, self.caption_embeddings, ndim, self.similarity)
+        if self.image_embeddings.shape[-1] != self.caption_embeddings.shape[-1]:
             raise EmbeddingsError(
-                f"images have {self.image_embeddings.shape[1]} dimensions and captions "
-                f"{self.caption_embeddings.shape[1]}; both must lie in one space"
+                f"images have {self.image_embeddings.shape[-1]} dimensions and captions "
+                f"{self.caption_embeddings.shape[-1]}; both must lie in one space"
             )
         if len(self.caption_image_ids) != len(self.caption_ids):
             raise EmbeddingsError(
@@ -75,11 +82,6 @@ class Embeddings:
             raise EmbeddingsError(
                 f"{len(silent)} images have no caption, first {silent[:5]}; leave them out or add "
                 "their captions"
-            )
-        if self.similarity not in SIMILARITIES:
-            raise EmbeddingsError(
-                f"similarity {self.similarity!r} is not known; expected one of "
-                + ", ".join(SIMILARITIES)
             )
 
 
@@ -143,13 +145,15 @@ def _read(file: h5py.File) -> Embeddings:
             f"says it is {form!r}, version {version}; expected {FORMAT!r}, version "
             f"{FORMAT_VERSION}, or neither attribute"
         )
+    similarity = _similarity(file)
+    ndim = _num_axes(similarity)
     return Embeddings(
         image_ids=_ids(file, "images/id"),
-        image_embeddings=_embedding(file, "images/embedding"),
+        image_embeddings=_embedding(file, "images/embedding", ndim),
         caption_ids=_ids(file, "captions/id"),
         caption_image_ids=_ids(file, "captions/image_id"),
-        caption_embeddings=_embedding(file, "captions/embedding"),
-        similarity=_similarity(file),
+        caption_embeddings=_embedding(file, "captions/embedding", ndim),
+        similarity=similarity,
         provenance=_provenance(file),
     )
 
@@ -202,8 +206,8 @@ def _dataset(file: h5py.File, name: str, ndim: int) -> h5py.Dataset:
     return dataset
 
 
-def _embedding(file: h5py.File, name: str) -> npt.NDArray[np.float32]:
-    dataset = _dataset(file, name, ndim=2)
+def _embedding(file: h5py.File, name: str, ndim: int) -> npt.NDArray[np.float32]:
+    dataset = _dataset(file, name, ndim)
     if dataset.dtype.kind != "f":
         raise EmbeddingsError(f"dataset {name!r} is {dataset.dtype}, expected a float type")
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf, which is refused
@@ -222,13 +226,25 @@ def _ids(file: h5py.File, name: str) -> tuple[str, ...]:
         raise EmbeddingsError(f"dataset {name!r} is not UTF-8 ({error})") from error
 
 
-def _check_side(side: str, ids: Sequence[str], rows: npt.NDArray[np.float32]) -> None:
-    if rows.ndim != 2 or rows.dtype != np.float32:
+def _num_axes(similarity: str) -> int:
+    """Return how many axes embeddings have: 2, or 3 for a similarity of sets."""
+    if similarity not in SIMILARITIES:
+        raise EmbeddingsError(
+            f"similarity {similarity!r} is not known; expected one of " + ", ".join(SIMILARITIES)
+        )
+    return 3 if SIMILARITIES[similarity].sets else 2
+
+
+def _check_side(
+    side: str, ids: Sequence[str], rows: npt.NDArray[np.float32], ndim: int, similarity: str
+) -> None:
+    if rows.ndim != ndim or rows.dtype != np.float32:
+        shape = "(rows, parts, dim)" if ndim == 3 else "(rows, dim)"
         raise EmbeddingsError(
             f"{side}: embeddings are {rows.dtype} of shape {rows.shape}, expected float32 of "
-            "shape (rows, dim)"
+            f"shape {shape} for the similarity {similarity}"
         )
-    if not ids or not rows.shape[1]:
+    if not ids or 0 in rows.shape[1:]:
         raise EmbeddingsError(f"{side}: there are none, or they have no dimension ({rows.shape})")
     if len(ids) != len(rows):
         raise EmbeddingsError(f"{side}: {len(ids)} ids for {len(rows)} rows; expected one a row")
@@ -238,7 +254,7 @@ def _check_side(side: str, ids: Sequence[str], rows: npt.NDArray[np.float32]) ->
         )
     if unusable := [i for i in ids if not i or "\x00" in i]:
         raise EmbeddingsError(f"{side}: empty ids or ids with a NUL, first {unusable[:5]}")
-    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=tuple(range(1, ndim))))
     if len(bad):
         raise EmbeddingsError(
             f"{side}: {len(bad)} rows have NaN or infinite numbers, first "

@@ -1,14 +1,50 @@
-"""Made pairs whose captions describe their images through a fixed random map, with noise."""
+"""Made pairs whose captions describe their images through a fixed random map, with noise.
+
+As a program: made.py WORK EPOCHS MOMENT. It trains `small_design` with checkpoints in WORK and
+sends itself SIGKILL: at MOMENT `between` after the second epoch, `within` the third one, or
+`saving` just before its checkpoint appears.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from pipeline.heads.pairs import Pairs
+from pipeline.datasets.manifest import ImageEntry
+from pipeline.heads.clipping import overall
+from pipeline.heads.design import Batch, Design
+from pipeline.heads.inputs import Inputs, Side
+from pipeline.heads.interface import Run
+from pipeline.heads.network import NetworkHead
+from pipeline.heads.pairs import ArrayRows, Features, Pairs, Rows, mean_and_scale
+from pipeline.heads.sampling import shuffled_captions
+from pipeline.heads.schedules import plateau
+from pipeline.shards.build import ShardBuild
+from pipeline.shards.format import FeatureHeader, RowBlock
+
+IMAGE_DIM, CAPTION_DIM = 12, 8
+
+
+def inputs(
+    images: tuple[int, ...] = (IMAGE_DIM,), captions: tuple[int, ...] = (CAPTION_DIM,)
+) -> Inputs:
+    """Return facts of features of these shapes."""
+    return Inputs(
+        Side(images, {"name": "i"}, "0" * 16, "none"),
+        Side(captions, {"name": "c", "encoder": "mean"}, "1" * 16, "none"),
+    )
 
 
 def pairs(images: int, seed: int = 0, captions: int = 3, noise: float = 0.3) -> Pairs:
     """Return pairs with image features (n, 12) and caption features (c, 8)."""
     world = np.random.default_rng(99)
-    to_image, to_caption = world.standard_normal((6, 12)), world.standard_normal((6, 8))
+    to_image = world.standard_normal((6, IMAGE_DIM))
+    to_caption = world.standard_normal((6, CAPTION_DIM))
     rng = np.random.default_rng(seed)
     meaning = rng.standard_normal((images, 6))
     owner = np.repeat(np.arange(images), captions)
@@ -17,6 +53,121 @@ def pairs(images: int, seed: int = 0, captions: int = 3, noise: float = 0.3) -> 
         tuple(f"{seed}-{i}" for i in range(images)),
         tuple(f"{seed}-{i}#{k}" for i in range(images) for k in range(captions)),
         owner,
-        (meaning @ to_image).astype(np.float32),
-        (said @ to_caption).astype(np.float32),
+        ArrayRows((meaning @ to_image).astype(np.float32)),
+        ArrayRows((said @ to_caption).astype(np.float32)),
     )
+
+
+def all_of(rows: Rows) -> Features:
+    """Return all rows."""
+    return rows.take(np.arange(len(rows)))
+
+
+def entries_of(made: Pairs) -> tuple[ImageEntry, ...]:
+    """Return the manifest's entries of made pairs."""
+    counts = np.bincount(made.owner)
+    return tuple(
+        ImageEntry(one, f"{one}.jpg", "train", ("a caption",) * count)
+        for one, count in zip(made.image_ids, counts, strict=True)
+    )
+
+
+def write_features(folder: Path, ids: Sequence[str], features: Features, **changes: object) -> None:
+    """Write features as shards of 25 rows, of the recipe {"name": "made"} unless changed."""
+    facts: dict[str, object] = {
+        "recipe": {"name": "made"},
+        "weights": "none",
+        "weights_sha256": "0" * 64,
+        "axes": "row, dim",
+        "dataset": "made",
+        "row_shape": features.shape[1:],
+        "dtype": str(features.dtype),
+        "created_by": "tests",
+    }
+    header = FeatureHeader(**{**facts, **changes})  # type: ignore[arg-type]
+    with ShardBuild(folder, header, ids, rows_per_shard=25) as build:
+        for span in build.pending():
+            rows = features[span.start : span.stop]
+            errors = ("",) * len(rows)
+            build.append(span.start, RowBlock(rows, np.zeros(len(rows), np.uint8), errors))
+        build.publish()
+
+
+class Tower(nn.Module):
+    """Standardise, linear, batch norm, dropout: everything that a checkpoint must keep."""
+
+    mean: Tensor
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(inputs))
+        self.layers = nn.Sequential(nn.Linear(inputs, 6), nn.BatchNorm1d(6), nn.Dropout(0.3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.normalize(self.layers(x - self.mean), dim=1)
+
+
+def small_design(epochs: int, batch_size: int = 20, patience: int | None = None) -> Design:
+    """Return a design that draws random numbers wherever one can."""
+
+    def loss(net: nn.ModuleDict, batch: Batch, generator: torch.Generator) -> Tensor:
+        scores = net["image"](batch.images) @ net["caption"](batch.captions).T
+        other = torch.randint(0, len(batch.images), (len(batch.owner),), generator=generator)
+        row = torch.arange(len(batch.owner))
+        return (0.3 + scores[other, row] - scores[batch.owner, row]).clamp_min(0).mean()
+
+    def prepare(net: nn.ModuleDict, train: Pairs) -> None:
+        net["image"].mean.copy_(torch.from_numpy(mean_and_scale(train.images)[0]))  # type: ignore
+
+    return Design(
+        similarity="cosine",
+        build=lambda words: nn.ModuleDict(
+            {"image": Tower(IMAGE_DIM), "caption": Tower(CAPTION_DIM)}
+        ),
+        loss=loss,
+        batches=lambda owner, rng: shuffled_captions(owner, batch_size, rng),
+        optimiser=lambda net: torch.optim.Adam(net.parameters(), 0.02),
+        rate=plateau(0.5, 1),
+        epochs=epochs,
+        clip=overall(2.0),
+        patience=patience,
+        prepare=prepare,
+    )
+
+
+def _main() -> None:
+    work, epochs, moment = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    torch.set_num_threads(1)
+    design = small_design(epochs)
+
+    def kill() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    done = 0
+
+    def progress(epochs_done: int, total: int, failed: int) -> None:
+        nonlocal done
+        done = epochs_done
+        if moment == "between" and done == 2:
+            kill()
+
+    def loss(net: nn.ModuleDict, batch: Batch, generator: torch.Generator) -> Tensor:
+        if moment == "within" and done == 2:
+            kill()
+        return small_design(epochs).loss(net, batch, generator)
+
+    if moment == "saving":
+        replace = Path.replace
+
+        def replaced(self: Path, target: Path) -> Path:
+            if done == 2:
+                kill()
+            return replace(self, target)
+
+        Path.replace = replaced  # type: ignore[method-assign, assignment]
+    head = NetworkHead(Design(**{**vars(design), "loss": loss}), "small")
+    head.fit(pairs(40), pairs(15, seed=1), Run(0, progress, work))
+
+
+if __name__ == "__main__":
+    _main()

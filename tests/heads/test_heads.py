@@ -1,7 +1,10 @@
 """Heads: closed forms against solvers, training that learns, files that give the same head."""
 
+import hashlib
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +12,16 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.datasets.manifest import ImageEntry
 from pipeline.heads.catalogue import HEADS, make_head
-from pipeline.heads.files import FeatureIdentity, TrainedHead, load_head
-from pipeline.heads.interface import Head, History
-from pipeline.heads.pairs import HeadError, join_pairs
-from pipeline.heads.sampling import batches_with_siblings
+from pipeline.heads.files import TrainedHead, embed_split, load_head
+from pipeline.heads.inputs import Inputs, Side
+from pipeline.heads.interface import Head, History, Run
+from pipeline.heads.pairs import ArrayRows, AveragedRows, HeadError
+from pipeline.heads.two_branch import TwoBranchSettings, design
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import recall_table
 from pipeline.shards.read import FeatureSet
-from tests.heads.made import pairs
+from tests.heads.made import all_of, entries_of, inputs, pairs, write_features
 from tests.shards.sample import SHAPE, build
 
 UMASK = os.umask(0)
@@ -28,8 +31,8 @@ SMALL: dict[str, Any] = {"hidden": 16, "dim": 8, "epochs": 12, "batch_size": 40,
 
 
 def fitted(kind: str, seed: int = 0, **settings: Any) -> tuple[Head, History]:
-    head = make_head(kind, settings, (12,), (8,))
-    return head, head.fit(pairs(60), pairs(20, seed=1), seed, lambda done, total, failed: None)
+    head = make_head(kind, settings, inputs())
+    return head, head.fit(pairs(60), pairs(20, seed=1), Run(seed))
 
 
 def rsum(head: Head) -> float:
@@ -47,17 +50,25 @@ def rsum(head: Head) -> float:
     )["rsum"]
 
 
-@pytest.mark.parametrize(("kind", "settings"), [("ridge", {}), ("two-branch", SMALL)])
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("ridge", {}),
+        ("two-branch", SMALL),
+        ("two-branch", {**SMALL, "text_to_image": 0.0, "structure": 0.0}),
+        ("two-branch", {**SMALL, "branches": "linear"}),
+    ],
+)
 def test_heads_learn_what_can_be_learnt(kind: str, settings: dict[str, Any]) -> None:
-    assert rsum(make_head(kind, settings, (12,), (8,))) < 150
     assert rsum(fitted(kind, **settings)[0]) > 350
 
 
 def test_ridge_equals_least_squares_on_stacked_rows() -> None:
     train = pairs(60)
+    captions, images = all_of(train.captions), all_of(train.images)
     head, history = fitted("ridge", ridge=1e-2)
-    x = train.captions.astype(np.float64)
-    y = train.images[train.owner].astype(np.float64)
+    x = captions.astype(np.float64)
+    y = images[train.owner].astype(np.float64)
     xc, yc = x - x.mean(0), y - y.mean(0)
     penalty = np.sqrt(1e-2 * np.square(xc).sum() / 8)
     stacked = np.vstack([xc, penalty * np.eye(8)]), np.vstack([yc, np.zeros((8, 12))])
@@ -69,7 +80,27 @@ def test_ridge_equals_least_squares_on_stacked_rows() -> None:
     assert history[0]["mean_squared_error"] == pytest.approx(
         np.square(expected - y).mean(), rel=1e-5
     )
-    np.testing.assert_array_equal(head.embed_images(train.images), train.images)
+    np.testing.assert_array_equal(head.embed_images(train.images), images)
+
+
+def test_two_branches_are_those_of_the_paper() -> None:
+    settings = TwoBranchSettings()
+    made = design(settings, inputs((4096,), (6000,)))
+    net = made.build(None)
+    shapes = [tuple(p.shape) for p in net["image"].parameters()]
+    assert shapes == [(2048, 4096), (2048,), (512, 2048), (512,), (512,), (512,)]
+    optimiser = made.optimiser(net)
+    assert isinstance(optimiser, torch.optim.SGD)
+    group = optimiser.param_groups[0]
+    wanted = {"lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "dampening": 0, "nesterov": False}
+    assert {name: group[name] for name in wanted} == wanted
+    rates = [made.rate(epoch, []) for epoch in (0, 9, 10, 19, 20, 29)]
+    assert rates == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
+    s = settings
+    assert (s.margin, s.text_to_image, s.structure, s.top) == (0.1, 2.0, 0.2, 50)
+    assert (s.batch_size, s.dropout, s.epochs) == (1500, 0.5, 30)
+    linear = design(TwoBranchSettings(branches="linear"), inputs((4096,), (6000,))).build(None)
+    assert [tuple(p.shape) for p in linear["caption"].parameters()] == [(512, 6000), (512,)]
 
 
 def test_the_same_seed_gives_the_same_weights_and_leaves_torch_alone() -> None:
@@ -91,26 +122,11 @@ def test_the_same_seed_gives_the_same_weights_and_leaves_torch_alone() -> None:
 
 def test_embeddings_do_not_depend_on_their_company() -> None:
     head, _ = fitted("two-branch", **SMALL)
-    features = pairs(50, seed=3).captions
-    together = head.embed_captions(features)
+    rows = pairs(50, seed=3).captions
+    features, together = all_of(rows), head.embed_captions(rows)
     np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1, rtol=1e-5)
-    alone = np.concatenate([head.embed_captions(features[i : i + 1]) for i in range(len(features))])
+    alone = np.concatenate([head.embed_captions(ArrayRows(row[None])) for row in features])
     np.testing.assert_allclose(alone, together, atol=1e-6)
-
-
-@pytest.mark.parametrize("batch_size", [1, 4, 7, 100])
-def test_batches_hold_every_pair_once_and_a_sibling_each(batch_size: int) -> None:
-    owner = np.repeat(np.arange(6), [3, 1, 2, 5, 1, 2])
-    sampled: list[int] = []
-    for rows in batches_with_siblings(owner, batch_size, np.random.default_rng(0)):
-        assert len(set(rows.tolist())) == len(rows)
-        assert len(np.unique(owner[rows])) >= 2, "one image alone has no negative"
-        assert (np.diff(rows) > 0).all()
-        for image in np.unique(owner[rows]):
-            here = int((owner[rows] == image).sum())
-            assert here >= min(2, int((owner == image).sum()))
-        sampled += rows.tolist()
-    assert set(sampled) == set(range(len(owner)))
 
 
 @pytest.mark.parametrize(
@@ -125,6 +141,7 @@ def test_batches_hold_every_pair_once_and_a_sibling_each(batch_size: int) -> Non
         ("two-branch", {"margin": float("nan")}, (12,), "at least 0"),
         ("ridge", {"ridge": "1e-4"}, (12,), "YAML takes 1e-4 for text"),
         ("ridge", {"ridge": float("inf")}, (12,), "at least 0"),
+        ("two-branch", {"branches": "cubic"}, (12,), "one of nonlinear, linear"),
         ("two-branch", {}, (7, 7, 12), r"rows of shape \(7, 7, 12\)"),
     ],
 )
@@ -132,39 +149,60 @@ def test_what_a_head_cannot_take_is_refused_before_work(
     name: str, settings: dict[str, object], shape: tuple[int, ...], message: str
 ) -> None:
     with pytest.raises(HeadError, match=message):
-        make_head(name, settings, shape, (8,))
+        make_head(name, settings, inputs(shape))
 
 
 def test_a_single_image_or_a_diverging_loss_is_refused() -> None:
-    head = make_head("two-branch", SMALL, (12,), (8,))
+    head = make_head("two-branch", SMALL, inputs())
     with pytest.raises(HeadError, match="at least 2"):
-        head.fit(pairs(1), pairs(2), 0, lambda done, total, failed: None)
+        head.fit(pairs(1), pairs(2), Run(0))
     with pytest.raises(HeadError, match="learning rate"):
         fitted("two-branch", **{**SMALL, "learning_rate": 1e30})
 
 
-@pytest.mark.parametrize("kind", HEADS)
-def test_saved_and_loaded_heads_embed_the_same(tmp_path: Path, kind: str) -> None:
-    settings = SMALL if kind == "two-branch" else {}
+def trained_head(head: Head, history: History, kind: str, settings: dict[str, Any]) -> TrainedHead:
+    return TrainedHead(
+        "made", kind, settings, 0, "made", "train", "val", inputs(), None, history, "tests", head
+    )
+
+
+EMBED = """
+import hashlib, sys
+from pathlib import Path
+from pipeline.heads.files import load_head
+from tests.heads.made import pairs
+head, made = load_head(Path(sys.argv[1])).head, pairs(9, seed=4)
+rows = head.embed_images(made.images), head.embed_captions(made.captions)
+print(*(hashlib.sha256(r.tobytes()).hexdigest() for r in rows))
+"""
+
+
+@pytest.mark.parametrize(("kind", "settings"), [("ridge", {}), ("two-branch", SMALL)])
+def test_saved_and_loaded_heads_embed_the_same(
+    tmp_path: Path, kind: str, settings: dict[str, Any]
+) -> None:
     head, history = fitted(kind, **settings)
-    image, caption = (
-        FeatureIdentity(s, "0" * 16, "none", d) for s, d in (("i", (12,)), ("c", (8,)))
-    )
-    trained = TrainedHead(
-        "made", kind, settings, 0, "made", "train", "val", image, caption, history, "tests", head
-    )
+    trained = trained_head(head, history, kind, settings)
     trained.save(tmp_path / "a")
     trained.save(tmp_path / "b")
-    for name in ("head.json", "head.safetensors"):
+    for name in ("head.json", "head.safetensors", "history.json"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
         assert (tmp_path / "a" / name).stat().st_mode & 0o444 == 0o444 & ~UMASK
+    assert json.loads((tmp_path / "a" / "history.json").read_text()) == history
     loaded = load_head(tmp_path / "a")
     assert loaded.history == history
-    assert (loaded.images, loaded.captions) == (image, caption)
+    assert loaded.inputs == inputs()
     test = pairs(9, seed=4)
-    for side, features in (("images", test.images), ("captions", test.captions)):
-        ours, theirs = (getattr(h, f"embed_{side}")(features) for h in (head, loaded.head))
-        np.testing.assert_array_equal(ours, theirs)
+    rows = head.embed_images(test.images), head.embed_captions(test.captions)
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", EMBED, str(tmp_path / "a")],
+        cwd=Path(__file__).resolve().parents[2],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert elsewhere.stdout.split() == [hashlib.sha256(r.tobytes()).hexdigest() for r in rows]
 
     data = bytearray((tmp_path / "a" / "head.safetensors").read_bytes())
     data[-1] ^= 1
@@ -180,18 +218,40 @@ def test_saved_and_loaded_heads_embed_the_same(tmp_path: Path, kind: str) -> Non
         load_head(tmp_path / "c")
 
 
-def test_features_are_joined_by_id_and_must_be_the_heads_own(tmp_path: Path) -> None:
-    build(tmp_path / "images", 3, recipe={"name": "x"}, stop_after=None)
+def test_a_split_is_embedded_from_the_heads_own_features(tmp_path: Path) -> None:
+    test = pairs(20, seed=5)
+    write_features(tmp_path / "i", test.image_ids, all_of(test.images))
+    write_features(tmp_path / "c", test.caption_ids, all_of(test.captions))
+    sets = FeatureSet(tmp_path / "i"), FeatureSet(tmp_path / "c")
+    head, history = fitted("ridge")
+    facts = {**vars(trained_head(head, history, "ridge", {})), "inputs": Inputs.of(*sets)}
+    trained = TrainedHead(**facts)
+    each = embed_split(trained, entries_of(test), *sets, {})
+    np.testing.assert_array_equal(each.caption_embeddings, head.embed_captions(test.captions))
+    mean = embed_split(trained, entries_of(test), *sets, {}, average_captions=True)
+    assert (mean.caption_ids, mean.image_ids) == (each.caption_ids, each.image_ids)
+    assert mean.provenance["average_captions"] is True
+    averaged = AveragedRows(test.captions, test.owner)
+    np.testing.assert_array_equal(mean.caption_embeddings, head.embed_captions(averaged))
+    assert recall_table(mean)["rsum"] > recall_table(each)["rsum"]
+    other = TrainedHead(**{**facts, "inputs": inputs()})
+    with pytest.raises(HeadError, match="fitted on 'i'"):
+        embed_split(other, entries_of(test), *sets, {})
+
+
+def test_features_of_another_recipe_are_refused(tmp_path: Path) -> None:
+    build(tmp_path / "images", 3, recipe={"name": "x"})
     features = FeatureSet(tmp_path / "images")
-    a, b, c = features.ids
-    # The made set stands for both sides: captions of image x are called x#k.
-    entries = (ImageEntry("i", "i.jpg", "train", ()),)
-    with pytest.raises(HeadError, match="no pairs"):
-        join_pairs(entries, features, features)
-    identity = FeatureIdentity.of(features)
-    assert identity.row_shape == SHAPE
-    identity.require(features, "image")
+    side = Side.of(features)
+    assert side.shape == SHAPE
+    side.require(features, "image")
+    assert Side.from_json(json.loads(json.dumps(vars(side)))) == side
     build(tmp_path / "other", 3, recipe={"name": "y"})
     with pytest.raises(HeadError, match=r"'y'.*fitted on 'x'"):
-        identity.require(FeatureSet(tmp_path / "other"), "image")
-    assert len({a, b, c}) == 3
+        side.require(FeatureSet(tmp_path / "other"), "image")
+
+
+def test_every_kind_has_settings_with_ranges() -> None:
+    for name, kind in HEADS.items():
+        for field in kind.settings.__dataclass_fields__.values():
+            assert {"at_least", "choices"} & set(field.metadata), f"{name}: {field.name}"

@@ -55,6 +55,29 @@ def test_round_trip_and_equal_bytes(tmp_path: Path, embeddings: Embeddings) -> N
         assert "numpy" in file.attrs["created_by"]
 
 
+def test_sets_of_vectors_round_trip(tmp_path: Path, embeddings: Embeddings) -> None:
+    rng = np.random.default_rng(1)
+    sets = replace(
+        embeddings,
+        image_embeddings=rng.standard_normal((2, 5, 3)).astype(np.float32),
+        caption_embeddings=rng.standard_normal((3, 2, 3)).astype(np.float32),
+        similarity="scan-t2i-avg",
+    )
+    write_embeddings(tmp_path / "e.h5", sets)
+    assert same(read_embeddings(tmp_path / "e.h5"), sets)
+    with pytest.raises(EmbeddingsError, match=r"\(rows, dim\) for the similarity cosine"):
+        replace(sets, similarity="cosine")
+    with pytest.raises(EmbeddingsError, match=r"\(rows, parts, dim\) for the similarity scan-i2t"):
+        replace(embeddings, similarity="scan-i2t-lse")
+    with pytest.raises(EmbeddingsError, match="images have 3 dimensions and captions 4"):
+        replace(sets, caption_embeddings=np.ones((3, 2, 4), np.float32))
+    with pytest.raises(EmbeddingsError, match="no dimension"):
+        replace(sets, caption_embeddings=np.ones((3, 0, 3), np.float32))
+    sets.caption_embeddings[1, 1, 0] = np.nan
+    with pytest.raises(EmbeddingsError, match=r"1 rows have NaN.*\['zebra#0'\]"):
+        replace(sets)
+
+
 def foreign(path: Path, **changes: Any) -> Path:
     """A file as somebody else might write it; None leaves a part out."""
     parts: dict[str, Any] = {
@@ -125,6 +148,7 @@ def test_ids_of_any_kind(tmp_path: Path) -> None:
         ({"captions/image_id": ["a", "b"]}, "3 ids but 2 image ids"),
         ({"similarity": None}, "no attribute 'similarity'"),
         ({"similarity": 3}, "'similarity' is 3, expected text"),
+        ({"similarity": "scan-t2i-avg"}, r"of 3 dimension\(s\), but its shape is \(2, 4\)"),
         ({"similarity": "manhattan"}, "'manhattan' is not known; expected one of cosine, euc"),
         ({"provenance": "no json"}, "no JSON object"),
         ({"provenance": "[]"}, "no JSON object"),

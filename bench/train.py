@@ -1,0 +1,117 @@
+"""What reading batches costs training: features from shards beside batches already in memory.
+
+Run as `python bench/train.py [IMAGES] [STEPS] [WORKERS]`; 4,096 numbers an image, five captions
+each. For the two-branch network (300 numbers a caption) and the GRU of Qian & Lamberti 2018 (20
+words a caption), with the settings of their papers, it prints captions a second of training
+steps whose batches are there, and of steps whose batches come from the data loader: from shards
+on the disk and from rows in memory, by no worker and by some; and the share of the time that was
+spent waiting for a batch. The fastest step of each way counts, after one to warm up.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import chain, cycle, islice, repeat
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pipeline.datasets.manifest import ImageEntry
+from pipeline.heads import joint_embedding, two_branch
+from pipeline.heads.design import Batch, Design
+from pipeline.heads.inputs import Inputs
+from pipeline.heads.loading import BatchLoader
+from pipeline.heads.pairs import Pairs, join_pairs
+from pipeline.shards.build import ShardBuild
+from pipeline.shards.format import FeatureHeader, RowBlock
+from pipeline.shards.read import FeatureSet
+
+CAPTIONS, WORDS = 5, 5000
+
+
+def write(folder: Path, ids: list[str], features: np.ndarray, **recipe: object) -> FeatureSet:
+    """Write features as shards and open them."""
+    header = FeatureHeader(
+        {"name": "made", **recipe}, "none", "0" * 64, "row, dim", "made", features.shape[1:],
+        str(features.dtype), "bench",
+    )  # fmt: skip
+    with ShardBuild(folder, header, ids) as build:
+        for span in build.pending():
+            rows = features[span.start : span.stop]
+            ok = np.zeros(len(rows), np.uint8)
+            build.append(span.start, RowBlock(rows, ok, ("",) * len(rows)))
+        build.publish()
+    return FeatureSet(folder)
+
+
+def compare(name: str, design: Design, sources: dict[str, Pairs], steps: int, workers: int) -> None:
+    """Print captions a second with each source of batches."""
+    torch.manual_seed(0)
+    net = design.build(None).train()
+    optimiser = design.optimiser(net)
+    generator = torch.Generator()
+
+    def seconds(batches: Iterator[Batch]) -> tuple[float, float]:
+        started = time.perf_counter()
+        batch = next(batches)
+        there = time.perf_counter()
+        optimiser.zero_grad()
+        design.loss(net, batch, generator).backward()
+        optimiser.step()
+        ended = time.perf_counter()
+        return (there - started) / len(batch.captions), (ended - there) / len(batch.captions)
+
+    def epochs(pairs: Pairs, number: int) -> Iterator[Batch]:
+        rng = np.random.default_rng(0)
+        loader = BatchLoader(pairs, design.batches, rng, number, torch.device("cpu"))
+        return chain.from_iterable(repeat(loader))
+
+    held = list(islice(epochs(sources["rows in memory"], 0), steps))
+    ways: dict[str, Iterator[Batch]] = {"batches in memory": cycle(held)}
+    for number in (0, workers):
+        ways |= {f"{where}, {number} workers": epochs(p, number) for where, p in sources.items()}
+    for way, batches in ways.items():
+        seconds(batches)
+        waiting, training = np.array([seconds(batches) for _ in range(steps)]).min(axis=0)
+        total = waiting + training
+        print(
+            f"{name:10}  {way:26} {1 / total:8.1f} captions/s, {100 * waiting / total:5.2f} % of "
+            "the time waiting for batches"
+        )
+
+
+def main() -> None:
+    """Make features, then compare."""
+    given = [int(argument) for argument in sys.argv[1:]]
+    images, steps, workers = given + [4000, 6, 1][len(given) :]
+    rng = np.random.default_rng(0)
+    entries = [ImageEntry(f"{i:06d}", "x.jpg", "train", ("a",) * CAPTIONS) for i in range(images)]
+    ids = [entry.id for entry in entries]
+    caption_ids = [one for entry in entries for one in entry.caption_ids]
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        seen = write(root / "i", ids, rng.standard_normal((images, 4096), np.float32))
+        said = rng.standard_normal((len(caption_ids), 300), np.float32)
+        means = write(root / "m", caption_ids, said, encoder="mean")
+        numbers = rng.integers(4, WORDS, (len(caption_ids), 20)).astype(np.float32)
+        words = write(
+            root / "w", caption_ids, numbers, encoder="sequence", num_ids=WORDS,
+            layout={"padding": "back"},
+        )  # fmt: skip
+        two = two_branch.TwoBranchSettings()
+        gru = joint_embedding.JointEmbeddingSettings()
+        for name, captions, design in (
+            ("two-branch", means, two_branch.design(two, Inputs.of(seen, means))),
+            ("GRU", words, joint_embedding.design(gru, Inputs.of(seen, words))),
+        ):
+            sources = {
+                "shards": join_pairs(entries, seen, captions, in_memory=0),
+                "rows in memory": join_pairs(entries, seen, captions),
+            }
+            compare(name, design, sources, steps, workers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Features through a trained module, and how well the embeddings of a split retrieve."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from pipeline.heads.pairs import Features, HeadError, Pairs, Rows, in_blocks
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.recall import recall_table
+
+# Enough for full matrix products, few enough for a long caption's activations.
+_ROWS = 512
+
+FIGURES = ("image_to_text_r1", "text_to_image_r1", "rsum")
+
+
+@torch.inference_mode()
+def embed(module: nn.Module, rows: Rows, device: torch.device) -> Features:
+    """Return the embeddings of all rows, float32, from a module in evaluation mode."""
+    chunks = [
+        module(torch.from_numpy(block).to(device)).cpu().numpy() for block in in_blocks(rows, _ROWS)
+    ]
+    return np.concatenate(chunks)
+
+
+def retrieval_figures(
+    net: nn.ModuleDict, similarity: str, pairs: Pairs, device: torch.device
+) -> dict[str, float]:
+    """Return R@1 in both directions and rsum of a split, in percent.
+
+    Raises
+    ------
+    HeadError
+        An embedding is not finite.
+    """
+    images = embed(net["image"], pairs.images, device)
+    captions = embed(net["caption"], pairs.captions, device)
+    if not (np.isfinite(images).all() and np.isfinite(captions).all()):
+        raise HeadError(
+            "training diverged: an embedding of the validation split is not finite; lower the "
+            "learning rate, or check the features for outliers"
+        )
+    table = recall_table(
+        Embeddings(
+            pairs.image_ids,
+            images,
+            pairs.caption_ids,
+            pairs.caption_image_ids,
+            captions,
+            similarity,
+            {},
+        )
+    )
+    return {name: float(table[name]) for name in FIGURES}
