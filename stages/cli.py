@@ -15,8 +15,10 @@ COMMANDS = {
     "text": "Turn captions into feature shards.",
     "train": "Fit an experiment's head on the training split.",
     "embed": "Embed a split with a trained head.",
+    "ensemble": "Average the similarities of several experiments.",
     "evaluate": "Rank an embedding file and write its Recall@K.",
     "report": "Join the recall tables of all experiments.",
+    "search": "Find the images or sentences nearest to a query.",
     "shards": "Describe, check, index, convert and join feature shards.",
     "recipes": "List the image recipes, or print one.",
 }

@@ -93,7 +93,7 @@ def progress_of(what: str, unit: str) -> Iterator[Callable[[int, int, int], None
             last = now
             rate = (done - first) / (now - started)
             click.echo(
-                f"{what}: {done} of {total} {unit}s, {rate:.1f}/s, {failed} failed, "
+                f"{what}: {done} of {total} {unit}s, {rate:.3g}/s, {failed} failed, "
                 f"{(total - done) / rate:.0f} s left",
                 err=True,
             )

@@ -81,7 +81,9 @@ class Params(_Section):
     word_vectors: dict[str, dict[str, Any]] = {}
     caption_features: dict[str, CaptionFeatures]
     seed: int
+    max_epochs: int | None = None
     experiments: dict[str, Experiment]
+    ensembles: dict[str, dict[str, float]] = {}
 
     def experiment(self, name: str) -> Experiment:
         """Return an experiment by name.
@@ -96,6 +98,22 @@ class Params(_Section):
                 f"{PARAMS_FILE} has no experiment {name!r}; it has {', '.join(self.experiments)}"
             )
         return self.experiments[name]
+
+    def ensemble(self, name: str) -> dict[str, float]:
+        """Return the members of an ensemble, experiments by name, with their weights.
+
+        Raises
+        ------
+        ParamsError
+            There is none of this name, or a member is no experiment.
+        """
+        if name not in self.ensembles:
+            raise ParamsError(
+                f"{PARAMS_FILE} has no ensemble {name!r}; it has {', '.join(self.ensembles)}"
+            )
+        for member in self.ensembles[name]:
+            self.experiment(member)
+        return self.ensembles[name]
 
 
 def load_params() -> Params:

@@ -9,7 +9,7 @@ import click
 
 from pipeline.canonical import require_folder
 from pipeline.datasets.manifest import read_manifest
-from pipeline.heads.catalogue import make_head
+from pipeline.heads.catalogue import make_head, with_epochs_at_most
 from pipeline.heads.files import TrainedHead
 from pipeline.heads.inputs import Inputs
 from pipeline.heads.interface import Head, History, Run
@@ -30,6 +30,11 @@ from stages.params import DATA, load_params
 @click.option("--train-split", help="[default: that of params.yaml]")
 @click.option("--validation-split", help="[default: that of params.yaml]")
 @click.option("--seed", type=click.IntRange(0), help="[default: that of params.yaml]")
+@click.option(
+    "--max-epochs",
+    type=click.IntRange(1),
+    help="Train no longer than this, whatever the experiment says.  [default: that of params.yaml]",
+)
 @click.option("--out", type=OUTPUT, help="Folder of the head.  [default: data/heads/EXPERIMENT]")
 @click.option(
     "--workers",
@@ -49,6 +54,7 @@ def train(
     train_split: str | None,
     validation_split: str | None,
     seed: int | None,
+    max_epochs: int | None,
     out: Path | None,
     workers: int,
     device: str,
@@ -70,11 +76,12 @@ def train(
     validation_split = validation_split or params.splits.validation
     seed = params.seed if seed is None else seed
     out = out or DATA / "heads" / experiment
+    settings = with_epochs_at_most(plan.head, plan.settings, max_epochs or params.max_epochs)
     log_settings(
         "train",
         experiment=experiment,
         head=plan.head,
-        settings=plan.settings,
+        settings=settings,
         dataset=dataset,
         train=train_split,
         validation=validation_split,
@@ -90,7 +97,7 @@ def train(
     splits = manifest.select(train_split), manifest.select(validation_split)
     image_set, caption_set = FeatureSet(images), FeatureSet(captions)
     inputs = Inputs.of(image_set, caption_set)
-    head = make_head(plan.head, plan.settings, inputs)
+    head = make_head(plan.head, settings, inputs)
     if leave_out_failed:
         asked = sum(map(len, splits))
         splits = with_features(splits[0], image_set), with_features(splits[1], image_set)
@@ -125,7 +132,7 @@ def train(
         TrainedHead(
             experiment=experiment,
             kind=plan.head,
-            settings=plan.settings,
+            settings=settings,
             seed=seed,
             dataset=manifest.name,
             train_split=train_split,

@@ -54,7 +54,8 @@ def test_a_stage_depends_on_the_code_that_it_runs(stage: str) -> None:
     deps = description.get("do", description)["deps"]
     code = [dep for dep in deps if dep.startswith(("pipeline/", "stages/"))]
     assert all((PROJECT / dep).exists() for dep in code)
-    needed = closure(PROJECT / "stages" / f"{stage}.py")
+    command = description.get("do", description)["cmd"].split()[1]
+    needed = closure(PROJECT / "stages" / f"{command}.py")
     uncovered = {n for n in needed if not any(n == c or n.startswith(f"{c}/") for c in code)}
     assert uncovered == set()
     unneeded = [c for c in code if not any(n == c or n.startswith(f"{c}/") for n in needed)]
@@ -64,7 +65,7 @@ def test_a_stage_depends_on_the_code_that_it_runs(stage: str) -> None:
 def test_the_joint_table_depends_on_every_experiment() -> None:
     expected = {
         f"data/reports/{name}/{file}"
-        for name in PARAMS["experiments"]
+        for name in (*PARAMS["experiments"], *PARAMS["ensembles"])
         for file in ("recall.json", "provenance.json")
     }
     deps = {d for d in DVC["stages"]["report"]["deps"] if d.startswith("data/")}

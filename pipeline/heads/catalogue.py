@@ -61,8 +61,30 @@ def make_head(name: str, settings: Mapping[str, Any], inputs: Inputs) -> Head:
         No such head (the nearest names are listed), unknown settings, or features that the head
         cannot take.
     """
+    kind = _kind(name)
+    return kind.make(settings_from(kind.settings, settings, name), inputs)
+
+
+def with_epochs_at_most(
+    name: str, settings: Mapping[str, Any], most: int | None
+) -> Mapping[str, Any]:
+    """Return settings of a head that train for `most` epochs or fewer; None changes nothing.
+
+    A head that trains in no epochs keeps its settings.
+
+    Raises
+    ------
+    HeadError
+        No such head.
+    """
+    epochs = settings.get("epochs", getattr(_kind(name).settings, "epochs", None))
+    if most is None or not isinstance(epochs, int) or epochs <= most:
+        return settings
+    return {**settings, "epochs": most}
+
+
+def _kind(name: str) -> HeadKind:
     if name not in HEADS:
         near = difflib.get_close_matches(name, HEADS, n=3, cutoff=0.4) or list(HEADS)
         raise HeadError(f"no head is called {name!r}; did you mean {' or '.join(near)}?")
-    kind = HEADS[name]
-    return kind.make(settings_from(kind.settings, settings, name), inputs)
+    return HEADS[name]

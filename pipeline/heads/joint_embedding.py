@@ -6,8 +6,9 @@ which is that of Qian & Lamberti 2018):
 Qian & Lamberti 2018
     "GRU + GloVe" is the default with word vectors given to training; "LSTM + GloVe": `cell: lstm`;
     their further architectures: `layers: 2`, `bidirectional: true`. Deviations: the image map has
-    a bias; the learning rate is 0.001, that of the order-embeddings that they started from: with
-    the paper's 0.05 nothing is learnt.
+    a bias; the learning rate is 0.001, that of the order-embeddings that they started from. After
+    an epoch on 2,500 images of Flickr8K rsum on 1,000 others is 49 with it, and 5 with the paper's
+    0.05, where 3 is chance. `image_input: unit` makes these 49 to 78.
 Order-embeddings, Vendrov et al. 2016
     `similarity: order, unit: both, absolute: true, margin: 0.05, epoch: images, clip: 2,
     clip_each: true, epochs: 100`, words from random; symmetric: `similarity: cosine,
@@ -22,7 +23,8 @@ Kiros et al. 2014
     contrastive terms. Deviations: no peephole connections, torch's initial weights. The program
     published later: `cell: gru, dim: 1024, train_words: true, unit: captions, loss: sum,
     optimiser: adam, learning_rate: 0.0002, batch_size: 128, clip: 2`, words from random.
-    Linear encoder (3.2): `cell: none` with the same; DeViSE, their baseline, does not train words.
+    Linear encoder (3.2): the paper's with `cell: none, train_words: true`; as DeViSE, their
+    baseline, with `cell: none` alone.
 
 Here an image map starts xavier-uniform with a bias of zero, as in VSE++.
 """
@@ -39,12 +41,13 @@ from pipeline.heads.clipping import overall, per_tensor
 from pipeline.heads.design import Batch, Design
 from pipeline.heads.inputs import Inputs, Side, caption_parts, require_sequence, require_vectors
 from pipeline.heads.interface import choice, setting
-from pipeline.heads.losses import hardest_negative, sampled_contrast, sum_of_hinges
+from pipeline.heads.losses import contrastive, hardest_negative, sampled_contrast, sum_of_hinges
 from pipeline.heads.pairs import Features, HeadError, Pairs, mean_and_scale
 from pipeline.heads.recurrent import SentenceTower, WordSum, word_table
 from pipeline.heads.sampling import one_caption_each, require_two_images, shuffled_captions
 from pipeline.heads.schedules import steps
 from pipeline.heads.scores import SCORES
+from pipeline.heads.warm_up import WarmUp, mean_of_hinges
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class JointEmbeddingSettings:
     """Settings; the defaults are those of Qian & Lamberti 2018.
 
     cell : of the recurrent network. "none" sums the words' vectors instead, or maps captions that
-        are vectors, such as word counts, linearly; layers, bidirectional and pooling do nothing then.
+        are vectors, such as word counts, linearly; the next two lines then do nothing.
     layers, bidirectional : of the recurrent network; each direction gives half of `dim`.
     pooling : how the states become one vector: the "last", as in the papers, their "mean" or "max".
     word_dim : length of the word vectors. train_words : whether training changes them.
@@ -64,10 +67,11 @@ class JointEmbeddingSettings:
     absolute : whether both sides take absolute values after that.
     similarity : of training and of retrieval.
     loss : hinges of each pair against the "sum" of all negatives in the batch, the "hardest", or
-        `negatives` "sampled" ones of either side.
+        `negatives` "sampled" ones of either side; or "contrastive", no paper's of these: how well
+        a pair is picked out from all negatives, scores over `temperature`.
     margin : of the hinges.
-    warm_up : so many batches train with the sum before the hardest negatives, which few pairs and
-        a network that knows nothing yet may not survive.
+    warm_up : of the hardest negatives: the first so many batches take the mean hinge of all. On
+        2,500 images three epochs give an rsum of 78 without, and of 155 with 200 such batches.
     epoch : all "captions" once, or all "images" once, each with a random caption.
     optimiser : "adam", or "sgd" without momentum.
     decay, decay_every : the learning rate is multiplied by `decay` every so many epochs.
@@ -87,9 +91,10 @@ class JointEmbeddingSettings:
     unit: str = choice("neither", "both", "captions")
     absolute: bool = setting(False)
     similarity: str = choice("euclidean", "cosine", "order")
-    loss: str = choice("sum", "hardest", "sampled")
+    loss: str = choice("sum", "hardest", "sampled", "contrastive")
     negatives: int = setting(10, at_least=1)
     margin: float = setting(0.1)
+    temperature: float = setting(0.05, at_least=0.001)
     warm_up: int = setting(0)
     epoch: str = choice("captions", "images")
     batch_size: int = setting(128, at_least=2)
@@ -141,23 +146,6 @@ class Ending(nn.Module):
         return x.abs() if self.absolute else x
 
 
-class WarmUp(nn.Module):
-    """Counts batches; the count is kept with the weights, so that a continued training knows it."""
-
-    done: Tensor
-
-    def __init__(self, batches: int) -> None:
-        """Take the number of batches to warm up with."""
-        super().__init__()
-        self.batches = batches
-        self.register_buffer("done", torch.zeros((), dtype=torch.int64))
-
-    def forward(self) -> bool:
-        """Count a batch, and say whether it is one of the first."""
-        self.done += 1
-        return int(self.done) <= self.batches
-
-
 def design(settings: JointEmbeddingSettings, inputs: Inputs) -> Design:
     """Return the design of a joint embedding.
 
@@ -178,7 +166,7 @@ def design(settings: JointEmbeddingSettings, inputs: Inputs) -> Design:
             {
                 "image": nn.Sequential(scaling, image, Ending(s.unit == "both", s.absolute)),
                 "caption": nn.Sequential(captions(words), Ending(s.unit != "neither", s.absolute)),
-                **({"warm_up": WarmUp(s.warm_up)} if s.warm_up else {}),
+                "warm_up": WarmUp(s.warm_up),
             }
         )
 
@@ -243,9 +231,12 @@ def _loss(s: JointEmbeddingSettings) -> Callable[[nn.ModuleDict, Batch, torch.Ge
         scores = score(towers["image"](batch.images), towers["caption"](batch.captions))
         if s.loss == "sampled":
             return sampled_contrast(scores, batch.owner, s.margin, s.negatives, generator)
-        if s.loss == "sum" or (s.warm_up and towers["warm_up"]()):
+        if s.loss == "contrastive":
+            return contrastive(scores, batch.owner, s.temperature)
+        if s.loss == "sum":
             return sum_of_hinges(scores, batch.owner, s.margin)
-        return hardest_negative(scores, batch.owner, s.margin)
+        hinges = mean_of_hinges if towers["warm_up"]() else hardest_negative
+        return hinges(scores, batch.owner, s.margin)
 
     return loss
 

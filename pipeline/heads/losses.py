@@ -51,6 +51,32 @@ def sum_of_hinges(
     )
 
 
+def contrastive(scores: Tensor, owner: Tensor, temperature: float) -> Tensor:
+    """Return how badly each pair is picked out from its negatives, in nats, summed.
+
+    The sum over pairs and both anchors of -log(e(i, c) / (e(i, c) + the sum of e of the anchor's
+    negatives)), where e = exp(S / temperature). Van den Oord et al. 2018, eq. (4), in both
+    directions. Siblings of a caption are neither its negatives nor its positives.
+
+    Parameters
+    ----------
+    scores : (images, captions). owner : (captions,) int64.
+    temperature : above 0.
+
+    Returns
+    -------
+    Tensor
+        A scalar.
+    """
+    positive, captions, images = _split(scores / temperature, owner)
+    own = positive[:, None]
+    by_image, by_caption = (
+        torch.logsumexp(torch.cat((own, negatives), dim=1), dim=1) - positive
+        for negatives in (captions, images)
+    )
+    return by_image.sum() + by_caption.sum()
+
+
 def sampled_contrast(
     scores: Tensor,
     owner: Tensor,

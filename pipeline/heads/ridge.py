@@ -5,7 +5,9 @@ caption is then looked up by the Euclidean distance of W s to the image features
 image embeddings unchanged. Their "Baseline + Weight" embeds the mean of the features of an
 image's captions instead of each; see `pipeline.heads.pairs.AveragedRows`. Deviations: both sides
 are centred, which is the same as a constant feature; a small ridge keeps collinear text features
-from blowing up.
+from blowing up; the image features may be brought to unit length first (`image_input`), since
+predictions shrink towards the mean image, and images near it, or short ones, are then close to
+every caption.
 """
 
 from collections.abc import Iterator
@@ -15,8 +17,8 @@ import numpy as np
 import torch
 
 from pipeline.heads.inputs import Inputs, require_vectors
-from pipeline.heads.interface import History, Run, setting
-from pipeline.heads.pairs import Doubles, Features, Pairs, Rows, in_blocks
+from pipeline.heads.interface import History, Run, choice, setting
+from pipeline.heads.pairs import Doubles, Features, Pairs, Rows, in_blocks, mean_and_scale
 
 # Pairs whose float64 copies are in memory together.
 _CHUNK = 4096
@@ -24,9 +26,15 @@ _CHUNK = 4096
 
 @dataclass(frozen=True)
 class RidgeSettings:
-    """ridge : weight of |W|^2, relative to the mean variance of the caption features."""
+    """Settings.
+
+    ridge : weight of |W|^2, relative to the mean variance of the caption features.
+    image_input : features as "given", as in the paper; each made of "unit" length; or "centred":
+        less the mean of the training images, then of unit length.
+    """
 
     ridge: float = setting(1e-4)
+    image_input: str = choice("given", "unit", "centred")
 
 
 class RidgeHead:
@@ -48,20 +56,23 @@ class RidgeHead:
         self._weight: Doubles = np.zeros((caption_dim, image_dim))
         self._caption_mean: Doubles = np.zeros(caption_dim)
         self._image_mean: Doubles = np.zeros(image_dim)
+        self._image_centre: Doubles = np.zeros(image_dim)
 
     def fit(self, train: Pairs, validation: Pairs, run: Run) -> History:
         """Solve the normal equations, accumulated in float64; nothing is random or chosen."""
         run.progress(0, 1, 0)
         caption_dim, image_dim = self._weight.shape
         pairs = len(train.owner)
+        if self.settings.image_input == "centred":
+            self._image_centre = mean_and_scale(train.images)[0]
         caption_sum, image_sum = np.zeros(caption_dim), np.zeros(image_dim)
-        for captions, images in _chunks(train):
+        for captions, images in self._chunks(train):
             caption_sum += captions.sum(axis=0, dtype=np.float64)
             image_sum += images.sum(axis=0, dtype=np.float64)
         self._caption_mean, self._image_mean = caption_sum / pairs, image_sum / pairs
         gram = np.zeros((caption_dim, caption_dim))
         cross = np.zeros((caption_dim, image_dim))
-        for captions, images in _chunks(train):
+        for captions, images in self._chunks(train):
             x = captions - self._caption_mean
             gram += x.T @ x
             cross += x.T @ (images - self._image_mean)
@@ -70,25 +81,26 @@ class RidgeHead:
         self._weight = np.asarray(np.linalg.lstsq(gram, cross, rcond=None)[0], np.float64)
         squares = sum(
             float(np.square(self._predict(captions) - images.astype(np.float64)).sum())
-            for captions, images in _chunks(train)
+            for captions, images in self._chunks(train)
         )
         run.progress(1, 1, 0)
         return [{"epoch": 1, "mean_squared_error": squares / (pairs * image_dim)}]
 
     def embed_images(self, rows: Rows) -> Features:
-        """Return the image features themselves."""
-        return np.concatenate(list(in_blocks(rows)))
+        """Return the image features themselves, brought to unit length if that is set."""
+        return np.concatenate([self._prepared(block) for block in in_blocks(rows)])
 
     def embed_captions(self, rows: Rows) -> Features:
         """Return the predicted image features."""
         return np.concatenate([self._predict(block) for block in in_blocks(rows, _CHUNK)])
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return the regression matrix (d, e) and the two means, float64."""
+        """Return the regression matrix (d, e), the means and the images' centre, float64."""
         return {
             "weight": torch.from_numpy(self._weight),
             "caption_mean": torch.from_numpy(self._caption_mean),
             "image_mean": torch.from_numpy(self._image_mean),
+            "image_centre": torch.from_numpy(self._image_centre),
         }
 
     def restore(self, tensors: dict[str, torch.Tensor]) -> None:
@@ -96,16 +108,23 @@ class RidgeHead:
         self._weight = tensors["weight"].numpy()
         self._caption_mean = tensors["caption_mean"].numpy()
         self._image_mean = tensors["image_mean"].numpy()
+        self._image_centre = tensors["image_centre"].numpy()
 
     def _predict(self, captions: Features) -> Features:
         predicted = (captions - self._caption_mean) @ self._weight + self._image_mean
         return predicted.astype(np.float32)
 
+    def _prepared(self, images: Features) -> Features:
+        if self.settings.image_input == "given":
+            return images
+        centred = images - self._image_centre
+        norms = np.linalg.norm(centred, axis=1, keepdims=True)
+        return np.asarray(centred / np.where(norms > 0, norms, 1), np.float32)
 
-def _chunks(pairs: Pairs) -> Iterator[tuple[Features, Features]]:
-    """Yield the features of some captions (n, d) and of their images (n, e), in order."""
-    for start in range(0, len(pairs.owner), _CHUNK):
-        owner = pairs.owner[start : start + _CHUNK]
-        images, place = np.unique(owner, return_inverse=True)
-        rows = np.arange(start, start + len(owner))
-        yield pairs.captions.take(rows), pairs.images.take(images)[place]
+    def _chunks(self, pairs: Pairs) -> Iterator[tuple[Features, Features]]:
+        """Yield the features of some captions (n, d) and of their images (n, e), in order."""
+        for start in range(0, len(pairs.owner), _CHUNK):
+            owner = pairs.owner[start : start + _CHUNK]
+            images, place = np.unique(owner, return_inverse=True)
+            rows = np.arange(start, start + len(owner))
+            yield pairs.captions.take(rows), self._prepared(pairs.images.take(images))[place]

@@ -11,16 +11,18 @@ from typing import Any
 
 from pipeline.canonical import write_json, write_text
 from pipeline.errors import PipelineError
+from pipeline.retrieval.protocols import EXTRA_COLUMNS
 from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS, MEASURES
 
 Recall = Mapping[str, float | int]
-"""A recall table as `pipeline.retrieval.recall.recall_table` gives it."""
+"""A recall table as `pipeline.retrieval.recall.recall_table` gives it, or as a protocol does."""
 
 Row = Mapping[str, float | int | str]
 """A recall table with text beside it, such as "dataset", "text encoder" or "weights"."""
 
 METRICS = (*(f"{d}_{m}" for d in DIRECTIONS for m in MEASURES), "rsum")
 COUNTS = ("num_images", "num_captions", "captions_per_image")
+_WHOLE = (*COUNTS, "num_folds")
 
 # In Markdown the first column of a direction carries the query, and so may the others.
 _ARROWS = {"image_to_text": "i→t", "text_to_image": "t→i"}
@@ -29,11 +31,13 @@ _HEADINGS = {f"{d}_{m}": f"{_ARROWS[d]} {_SHORT[m]}" for d in DIRECTIONS for m i
     "num_images": "images",
     "num_captions": "captions",
     "captions_per_image": "captions an image",
+    "num_folds": "folds",
 }
 _LEGEND = (
     "i→t: an image looks for its captions; t→i: a caption looks for its image. R@K in per cent; "
     "medr, meanr: median and mean rank, from 1."
 )
+_INTERVAL_LEGEND = "±: half the width of the 95 % bootstrap interval."
 
 
 class TableError(PipelineError):
@@ -51,7 +55,7 @@ def write_recall(folder: Path, recall: Recall) -> tuple[Path, Path]:
     _check_recall("the recall table", recall)
     as_json, as_csv = folder / "recall.json", folder / "recall.csv"
     write_json(as_json, dict(recall))
-    write_text(as_csv, _csv([recall], (*METRICS, *COUNTS)))
+    write_text(as_csv, _csv([recall], _columns([recall])))
     return as_json, as_csv
 
 
@@ -93,7 +97,7 @@ def write_joint_table(folder: Path, experiments: Mapping[str, Row]) -> tuple[Pat
     rows = _joint_rows(experiments)
     paths = folder / "recall.json", folder / "recall.csv", folder / "recall.md"
     write_json(paths[0], rows)
-    write_text(paths[1], _csv(rows, _columns(rows)))
+    write_text(paths[1], _csv(rows, ("experiment", *_columns(rows))))
     write_text(paths[2], markdown_table(experiments))
     return paths
 
@@ -105,16 +109,18 @@ def markdown_table(experiments: Mapping[str, Row]) -> str:
     each row is about (its text columns and counts).
     """
     rows = _joint_rows(experiments)
-    facts = [column for column in _columns(rows)[1:] if column not in METRICS]
+    hidden = {*METRICS, *EXTRA_COLUMNS} - {"num_folds"}
+    facts = [column for column in _columns(rows) if column not in hidden]
     tables = [_aligned(rows, ["experiment", *columns]) for columns in (METRICS, facts)]
-    return f"{tables[0]}\n{_LEGEND}\n\n{tables[1]}"
+    legend = f"{_LEGEND} {_INTERVAL_LEGEND}" if any("rsum_low" in row for row in rows) else _LEGEND
+    return f"{tables[0]}\n{legend}\n\n{tables[1]}"
 
 
 def _aligned(rows: Sequence[Row], columns: Sequence[str]) -> str:
     cells = [[_escaped(_HEADINGS.get(column, column)) for column in columns]]
-    cells += [[_cell(column, row.get(column, "")) for column in columns] for row in rows]
+    cells += [[_cell(column, row) for column in columns] for row in rows]
     widths = [max(3, *(len(line[k]) for line in cells)) for k in range(len(columns))]
-    right = [column in METRICS or column in COUNTS for column in columns]
+    right = [column in METRICS or column in _WHOLE for column in columns]
     lines = [
         [
             cell.rjust(w) if r else cell.ljust(w)
@@ -133,20 +139,26 @@ def _joint_rows(experiments: Mapping[str, Row]) -> list[dict[str, float | int | 
             raise TableError(
                 f"experiment {name!r} has a column 'experiment', the name's own; call it otherwise"
             )
-        numbers = {c: v for c, v in row.items() if c in METRICS or not isinstance(v, str)}
+        known = (*METRICS, *EXTRA_COLUMNS)
+        numbers = {c: v for c, v in row.items() if c in known or not isinstance(v, str)}
         _check_recall(f"experiment {name!r}", numbers)
         rows.append({"experiment": name, **row})
     return rows
 
 
 def _columns(rows: Sequence[Row]) -> list[str]:
-    numbers = (*METRICS, *COUNTS)
-    texts = dict.fromkeys(c for row in rows for c in row if c not in numbers)
-    return list(dict.fromkeys(("experiment", *texts, *numbers)))
+    """Return all columns but the experiment's name: texts first, then numbers."""
+    there = dict.fromkeys(column for row in rows for column in row)
+    others = ("experiment", *METRICS, *COUNTS, *EXTRA_COLUMNS)
+    texts = [column for column in there if column not in others]
+    extras = [column for column in EXTRA_COLUMNS if column in there]
+    return [*texts, *METRICS, *COUNTS, *extras]
 
 
 def _check_recall(what: str, recall: Mapping[str, Any]) -> None:
-    expected = (*METRICS, *COUNTS)
+    # A protocol adds all of its columns or none.
+    extras = EXTRA_COLUMNS if any(name in recall for name in EXTRA_COLUMNS) else ()
+    expected = (*METRICS, *COUNTS, *extras)
     missing = [name for name in expected if name not in recall]
     surplus = [name for name in recall if name not in expected]
     if missing or surplus:
@@ -171,10 +183,13 @@ def _csv(rows: Sequence[Row], columns: Sequence[str]) -> str:
     return text.getvalue()
 
 
-def _cell(column: str, value: float | int | str) -> str:
+def _cell(column: str, row: Row) -> str:
+    value = row.get(column, "")
     if isinstance(value, str):
         return _escaped(value) or "–"
-    return str(value) if column in COUNTS else f"{value:.1f}"
+    if column == "rsum" and "rsum_low" in row:
+        return f"{value:.1f} ±{(float(row['rsum_high']) - float(row['rsum_low'])) / 2:.1f}"
+    return str(value) if column in _WHOLE else f"{value:.1f}"
 
 
 def _escaped(text: str) -> str:

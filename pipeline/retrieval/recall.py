@@ -1,12 +1,14 @@
-"""Recall@K, median and mean rank in both directions, as one flat table."""
+"""Recall@K, median and mean rank in both directions, as one flat table; what chance would give."""
 
 from collections import Counter, defaultdict
 from dataclasses import replace
+from fractions import Fraction
+from math import comb
 
 import numpy as np
 
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.ranks import Ranks, image_to_text, text_to_image
+from pipeline.retrieval.ranks import Ranks, rank_both_ways
 
 CUTOFFS = (1, 5, 10)
 DIRECTIONS = ("image_to_text", "text_to_image")
@@ -38,11 +40,14 @@ def recall_table(
     counted = embeddings
     if captions_per_image is not None:
         counted = first_captions(embeddings, captions_per_image)
+    return table_of_ranks(counted, rank_both_ways(counted))
+
+
+def table_of_ranks(counted: Embeddings, ranks: tuple[Ranks, Ranks]) -> dict[str, float | int]:
+    """Return the table of `recall_table` from the ranks of `rank_both_ways`; all captions count."""
     table: dict[str, float | int] = {}
-    for direction, ranks in zip(
-        DIRECTIONS, (image_to_text(counted), text_to_image(counted)), strict=True
-    ):
-        table |= {f"{direction}_{name}": value for name, value in measures(ranks).items()}
+    for direction, found in zip(DIRECTIONS, ranks, strict=True):
+        table |= {f"{direction}_{name}": value for name, value in measures(found).items()}
     table["rsum"] = sum(table[f"{d}_r{k}"] for d in DIRECTIONS for k in CUTOFFS)
     table["num_images"] = len(counted.image_ids)
     table["num_captions"] = len(counted.caption_ids)
@@ -60,11 +65,40 @@ def measures(ranks: Ranks) -> dict[str, float | int]:
     return values
 
 
+def mean_inverted_rank(ranks: Ranks) -> float:
+    """Return the mean over the queries of 1 / (rank from 1), 0-1, of ranks counted from 0.
+
+    "Mean Inverted Rank (MIR) at which the annotated item is found" (Dong et al. 2018, on TrecVid
+    2016). There each query has one annotated item; where it has several, the best counts here.
+    """
+    return float(np.mean(1.0 / (ranks + 1)))
+
+
+def chance(captions: Embeddings) -> dict[str, float]:
+    """Return the expected R@K, 0-100, of a gallery in random order: `image_to_text_r1` and so on.
+
+    An image with c of the C captions finds one among the first K with probability
+    1 - binomial(C - c, K) / binomial(C, K); a caption finds its image, one of N, with K / N.
+    """
+    of_image = Counter(captions.caption_image_ids)
+    num_images, num_captions = len(of_image), len(captions.caption_ids)
+    levels: dict[str, float] = {}
+    for k in CUTOFFS:
+        missed = sum(
+            images * Fraction(comb(num_captions - c, k), max(1, comb(num_captions, k)))
+            for c, images in Counter(of_image.values()).items()
+        )
+        levels[f"{DIRECTIONS[0]}_r{k}"] = float(100 * (1 - missed / num_images))
+        levels[f"{DIRECTIONS[1]}_r{k}"] = 100.0 * min(k, num_images) / num_images
+    return levels
+
+
 def first_captions(embeddings: Embeddings, number: int) -> Embeddings:
     """Keep the first `number` captions of every image, in the order of the rows.
 
     First by caption number where all of an image's captions are called `<image id>#<number>`,
-    as this project names them; otherwise by their order in the file.
+    as this project names them; otherwise by their order in the file. Embeddings that have no
+    more are returned as they are, not copied.
 
     Raises
     ------
@@ -82,6 +116,8 @@ def first_captions(embeddings: Embeddings, number: int) -> Embeddings:
         if None not in numbers:
             rows = [row for _, row in sorted(zip(numbers, rows, strict=True))]
         kept += rows[:number]
+    if len(kept) == len(embeddings.caption_ids):
+        return embeddings
     kept.sort()
     return replace(
         embeddings,

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,27 @@ head, made = load_head(Path(sys.argv[1])).head, pairs(9, seed=4)
 rows = head.embed_images(made.images), head.embed_captions(made.captions)
 print(*(hashlib.sha256(r.tobytes()).hexdigest() for r in rows))
 """
+
+
+@pytest.mark.parametrize("given", ["given", "unit", "centred"])
+def test_ridge_prepares_images_alike_in_training_and_embedding(given: str) -> None:
+    train, other = pairs(60), pairs(20, seed=5)
+    images = all_of(train.images).astype(np.float64)
+    centre = images.mean(0) if given == "centred" else 0.0
+
+    def prepared(rows: np.ndarray) -> np.ndarray:
+        moved = rows - centre
+        return rows if given == "given" else moved / np.linalg.norm(moved, axis=1, keepdims=True)
+
+    head, _ = fitted("ridge", image_input=given)
+    plain = make_head("ridge", {}, inputs())
+    rows = ArrayRows(prepared(images).astype(np.float32))
+    plain.fit(replace(train, images=rows), pairs(20, seed=1), Run(0))
+    expected = prepared(all_of(other.images).astype(np.float64))
+    np.testing.assert_allclose(head.embed_images(other.images), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        head.embed_captions(other.captions), plain.embed_captions(other.captions), atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(("kind", "settings"), [("ridge", {}), ("two-branch", SMALL)])

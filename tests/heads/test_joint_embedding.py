@@ -1,5 +1,6 @@
 """Joint embeddings: every paper's settings train through the real trainer, and learn."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,10 @@ from pipeline.heads.design import Batch
 from pipeline.heads.inputs import Inputs, Side
 from pipeline.heads.interface import Head, Run, settings_from
 from pipeline.heads.joint_embedding import JointEmbeddingSettings, Scaling, design
+from pipeline.heads.losses import hardest_negative
 from pipeline.heads.pairs import ArrayRows, Features, HeadError, Pairs
+from pipeline.heads.scores import cosine
+from pipeline.heads.warm_up import mean_of_hinges
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import recall_table
 
@@ -63,6 +67,8 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "order-embeddings": ORDER,
     "symmetric": {**ORDER, "similarity": "cosine", "absolute": False, "margin": 0.2},
     "vse++": VSEPP,
+    "vse++ warmed up": {**VSEPP, "warm_up": 20},
+    "contrastive": {**VSEPP, "loss": "contrastive"},
     "kiros lstm": KIROS,
     "kiros program": {**VSEPP, "unit": "captions", "loss": "sum"},
     "kiros linear": {**KIROS, "cell": "none", "optimiser": "adam", "learning_rate": 0.01},
@@ -139,6 +145,19 @@ def test_a_head_restored_from_tensors_embeds_the_same() -> None:
         np.testing.assert_array_equal(getattr(again, embed)(rows), getattr(head, embed)(rows))
 
 
+def test_a_training_that_goes_on_is_warm_already(tmp_path: Path) -> None:
+    settings = small({**VSEPP, "warm_up": 9})
+
+    def fit(epochs: int, work: Path | None) -> dict[str, torch.Tensor]:
+        head = make_head("recurrent", {**settings, "epochs": epochs}, Inputs(IMAGES, SEQUENCES))
+        head.fit(pairs(60, 0), pairs(30, 1), Run(seed=0, work=work))
+        return head.tensors()
+
+    fit(1, tmp_path)
+    resumed, whole = fit(3, tmp_path), fit(3, None)
+    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
+
+
 def built(words: Features | None = None, **settings: Any) -> tuple[Any, nn.ModuleDict]:
     torch.manual_seed(0)
     kind = settings_from(JointEmbeddingSettings, small(settings), "recurrent")
@@ -187,14 +206,14 @@ def test_image_vectors_as_they_are_weigh_in_training_only() -> None:
 
 def test_hardest_negatives_come_after_the_warm_up() -> None:
     given = batch()
-    every, towers = built(**VSEPP, warm_up=2)
-    expected = [
-        kind.loss(towers, given, torch.Generator()).item()
-        for kind in (built(**{**VSEPP, "loss": "sum"})[0], built(**VSEPP)[0])
-    ]
-    found = [every.loss(towers, given, torch.Generator()).item() for _ in range(4)]
-    assert found == [expected[0], expected[0], expected[1], expected[1]]
-    assert int(towers.state_dict()["warm_up.done"]) == 4
+    made, towers = built(**VSEPP, warm_up=2)
+    with torch.no_grad():
+        scores = cosine(towers["image"](given.images), towers["caption"](given.captions))
+    every = float(mean_of_hinges(scores, given.owner, 0.2))
+    hardest = float(hardest_negative(scores, given.owner, 0.2))
+    found = [made.loss(towers, given, torch.Generator()).item() for _ in range(4)]
+    assert found == pytest.approx([every, every, hardest, hardest])
+    assert int(towers.state_dict()["warm_up.count"]) == 4
 
 
 def test_standardised_images_have_the_training_splits_statistics() -> None:

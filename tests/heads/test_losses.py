@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pipeline.heads.losses import (
+    contrastive,
     cross_attention_loss,
     hardest_negative,
     hardest_negatives,
@@ -61,6 +62,21 @@ def test_hinges_equal_naive_loops(owner: list[int], ties: bool, l1: float, l2: f
     assert float(hardest_negative(scores, own, 0.25, l1, l2)) == pytest.approx(worst, rel=1e-12)
     everything = sampled_contrast(scores, own, 0.25, 99, generator, l1, l2)
     assert float(everything) == pytest.approx(total, rel=1e-12)
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_contrastive_loss_equals_naive_loops(owner: list[int], ties: bool) -> None:
+    scores, own = matrix(owner, len(owner), ties), torch.tensor(owner)
+    s, total = scores.tolist(), 0.0
+    for j, i in enumerate(owner):
+        captions = [s[i][c] for c in range(len(owner)) if owner[c] != i]
+        images = [s[v][j] for v in range(len(s)) if v != i]
+        for negatives in (captions, images):
+            every = [math.exp((value - s[i][j]) / 0.2) for value in [s[i][j], *negatives]]
+            total += math.log(sum(every))
+    assert float(contrastive(scores, own, 0.2)) == pytest.approx(total, rel=1e-12, abs=1e-12)
+    assert math.isfinite(float(contrastive(scores * 1e6, own, 0.2)))
 
 
 def test_sampled_contrast_draws_k_distinct_negatives_uniformly() -> None:
@@ -163,6 +179,7 @@ def test_a_batch_of_one_image_costs_nothing_and_its_gradient_is_zero() -> None:
 
 SCORE_LOSSES: dict[str, Loss] = {
     "sum_of_hinges": lambda s, owner: sum_of_hinges(s, owner, 0.4, 1.0, 0.5),
+    "contrastive": lambda s, owner: contrastive(s, owner, 0.3),
     "hardest_negative": lambda s, owner: hardest_negative(s, owner, 0.4),
     "sampled_contrast": lambda s, owner: sampled_contrast(
         s, owner, 0.4, 2, torch.Generator().manual_seed(0)

@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from pipeline.retrieval import ranks
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
-from pipeline.retrieval.ranks import image_to_text, text_to_image
+from pipeline.retrieval.ranks import rank_both_ways
 from pipeline.retrieval.recall import recall_table
 from pipeline.retrieval.similarity import CROSS_ATTENTIONS
 
@@ -70,12 +71,12 @@ def naive_ranks(scored: list[tuple[float, str, bool]]) -> tuple[int, int, int]:
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("integers", [False, True])
 @pytest.mark.parametrize("counts", [[5] * 9, [1, 7, 2, 5, 1, 3, 6], [1], [3]])
-@pytest.mark.parametrize("block_elements", [1, 50, 1 << 22])
+@pytest.mark.parametrize("block_elements", [1, 7, 50, 1 << 22])
 def test_ranks_equal_plain_loops(
     similarity: str, integers: bool, counts: list[int], block_elements: int
 ) -> None:
     e = made(counts, similarity, integers=integers)
-    i2t, t2i = image_to_text(e, block_elements), text_to_image(e, block_elements)
+    i2t, t2i = rank_both_ways(e, block_elements)
     assert i2t.shape == (len(counts),)
     assert t2i.shape == (sum(counts),)
     for rank, image, row in zip(i2t, e.image_ids, e.image_embeddings, strict=True):
@@ -116,11 +117,12 @@ def test_order_of_rows_and_block_size_change_nothing(similarity: str) -> None:
     # Duplicates: every third image and caption has the row of its neighbour.
     e.image_embeddings[::3] = e.image_embeddings[1::3]
     e.caption_embeddings[::3] = e.caption_embeddings[1::3]
-    i2t, t2i = image_to_text(e), text_to_image(e)
+    i2t, t2i = rank_both_ways(e)
     for seed, block_elements in ((4, 1), (5, 1000), (6, 12345)):
         moved, images, captions = shuffled(e, seed)
-        assert np.array_equal(image_to_text(moved, block_elements), i2t[images])
-        assert np.array_equal(text_to_image(moved, block_elements), t2i[captions])
+        moved_i2t, moved_t2i = rank_both_ways(moved, block_elements)
+        assert np.array_equal(moved_i2t, i2t[images])
+        assert np.array_equal(moved_t2i, t2i[captions])
         assert recall_table(moved) == recall_table(e)
 
 
@@ -135,7 +137,25 @@ def test_constant_embeddings_score_about_chance(similarity: str, value: float) -
     assert table["text_to_image_r10"] == 10.0
     assert table["image_to_text_r1"] == 1.0
     assert table["image_to_text_r10"] <= 10.0
-    assert np.array_equal(np.sort(text_to_image(e)), np.repeat(np.arange(100), 5))
+    assert np.array_equal(np.sort(rank_both_ways(e)[1]), np.repeat(np.arange(100), 5))
+
+
+@pytest.mark.parametrize("block_elements", [1, 60, 1000, 1 << 22])
+def test_every_pair_is_scored_once_in_blocks_of_bounded_size(
+    block_elements: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    e = made([5, 1, 7, 2, 3, 1] * 6, "dot")
+    shapes: list[tuple[int, int]] = []
+
+    def dot(images: npt.NDArray, captions: npt.NDArray) -> npt.NDArray:
+        shapes.append((len(images), len(captions)))
+        return images @ captions.T
+
+    watched = replace(ranks.SIMILARITIES["dot"], between=dot)
+    monkeypatch.setitem(ranks.SIMILARITIES, "dot", watched)
+    rank_both_ways(e, block_elements)
+    assert sum(n * m for n, m in shapes) == len(e.image_ids) * len(e.caption_ids)
+    assert max(n * m for n, m in shapes) <= max(block_elements, 7)
 
 
 def test_perfect_embeddings_score_everything() -> None:
@@ -157,7 +177,7 @@ def test_tie_rule_of_the_documentation() -> None:
         "cosine",
         {},
     )
-    assert image_to_text(e)[0] == 2
+    assert rank_both_ways(e)[0][0] == 2
 
 
 @pytest.mark.parametrize("similarity", ["dot", "euclidean"])
@@ -165,12 +185,12 @@ def test_overflow_is_an_error(similarity: str) -> None:
     e = made([1, 1], similarity)
     e.image_embeddings[:] = 3e38
     with pytest.raises(EmbeddingsError, match="not a finite float32"):
-        image_to_text(e)
-    assert len(image_to_text(replace(e, similarity="cosine"))) == 2
+        rank_both_ways(e)
+    assert len(rank_both_ways(replace(e, similarity="cosine"))[0]) == 2
 
 
 def test_nan_that_came_after_the_check_is_an_error() -> None:
     e = made([2, 2], "cosine")
     e.caption_embeddings[1, 1] = np.nan
     with pytest.raises(EmbeddingsError, match="not a finite"):
-        text_to_image(e)
+        rank_both_ways(e)

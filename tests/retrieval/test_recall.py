@@ -1,12 +1,19 @@
 """The recall table: known ranks, columns, which captions count."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
 
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.recall import first_captions, measures, recall_table
+from pipeline.retrieval.recall import (
+    chance,
+    first_captions,
+    mean_inverted_rank,
+    measures,
+    recall_table,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,6 +29,11 @@ def test_median_and_mean_of_known_ranks(ranks: list[int], median: int, mean: flo
 def test_recall_of_known_ranks() -> None:
     values = measures(np.array([0, 1, 4, 5, 9, 10, 11, 0]))
     assert (values["r1"], values["r5"], values["r10"]) == (25.0, 50.0, 75.0)
+
+
+def test_mean_inverted_rank_of_known_ranks() -> None:
+    assert mean_inverted_rank(np.array([0])) == 1.0
+    assert mean_inverted_rank(np.array([0, 1, 3, 9])) == pytest.approx(1.85 / 4)
 
 
 def on_a_line(caption_ids: tuple[str, ...], image_ids: tuple[str, ...]) -> Embeddings:
@@ -76,6 +88,27 @@ def test_unnumbered_captions_count_in_file_order() -> None:
     assert first_captions(e, 2).caption_ids == ("30", "20", "7")
     one_unnumbered = replace(e, caption_ids=("3#1", "3#0", "10", "7"))
     assert first_captions(one_unnumbered, 1).caption_ids == ("3#1", "7")
+
+
+@pytest.mark.parametrize("counts", [(1,), (2,), (3, 1), (1, 2, 4), (1, 1, 1, 1, 1, 1, 1)])
+def test_chance_is_the_mean_over_all_orders(counts: tuple[int, ...]) -> None:
+    images = tuple(f"im{k}" for k, n in enumerate(counts) for _ in range(n))
+    levels = chance(on_a_line(tuple(f"c{k}" for k in range(len(images))), images))
+    orders = np.array(list(permutations(range(len(images)))))
+    for k in (1, 5, 10):
+        owners = np.array([int(i[2:]) for i in images])[orders[:, :k]]
+        hits = [(owners == image).any(axis=1).mean() for image in range(len(counts))]
+        assert levels[f"image_to_text_r{k}"] == pytest.approx(100 * np.mean(hits))
+        assert levels[f"text_to_image_r{k}"] == pytest.approx(100 * min(1, k / len(counts)))
+
+
+def test_chance_of_many_captions() -> None:
+    images = tuple(f"{k // 5}" for k in range(5000))
+    levels = chance(on_a_line(tuple(f"c{k}" for k in range(5000)), images))
+    assert levels["image_to_text_r1"] == pytest.approx(0.1)
+    none = np.prod([(4995 - place) / (5000 - place) for place in range(10)])
+    assert levels["image_to_text_r10"] == pytest.approx(100 * (1 - none))
+    assert levels["text_to_image_r10"] == pytest.approx(1.0)
 
 
 def test_no_captions_is_refused() -> None:

@@ -1,0 +1,85 @@
+"""Queries by vector arithmetic: an image, less some words, plus others.
+
+Kiros et al. 2014, section 3.2: *image of a blue car* - "blue" + "red" is near images of red
+cars.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.retrieval.search import SearchError, Vectors
+
+_CANCELLED = 1e-6
+
+
+def require_composable(similarity: str) -> None:
+    """Check that embeddings of a similarity can be added and taken away.
+
+    Raises
+    ------
+    SearchError
+    """
+    if similarity != "cosine":
+        raise SearchError(
+            "composing images and words, and re-sorting around a mean, go by the direction of "
+            f"embeddings, by cosine; these are meant for the similarity {similarity}, under which "
+            "a sum of unit vectors means nothing; take an experiment whose head has cosine"
+        )
+
+
+def compose(image: Vectors, minus: Vectors, plus: Vectors) -> Vectors:
+    """Return the query of Kiros et al. 2014, eq. (14), right-hand side.
+
+    All vectors are brought to length 1 first, as they are in the paper. There one word goes and
+    one comes; here each of several counts alike.
+
+    Parameters
+    ----------
+    image : (dim,) float32.
+    minus, plus : (words, dim) float32 embeddings of the words; there may be none.
+
+    Returns
+    -------
+    (dim,) float32, not of length 1.
+
+    Raises
+    ------
+    SearchError
+        A vector is zero, or they cancel, so that there is no direction.
+    """
+    vectors = np.concatenate((image[None], minus, plus))
+    if not vectors.any(axis=1).all():
+        raise SearchError(
+            "an embedding is the zero vector, which has no direction; leave its word or image out"
+        )
+    signs = np.repeat((1.0, -1.0, 1.0), (1, len(minus), len(plus)))
+    query = signs @ _unit(vectors)
+    if np.linalg.norm(query) < _CANCELLED:
+        raise SearchError("image and words cancel to the zero vector; take other words")
+    return np.asarray(query, np.float32)
+
+
+def around_the_mean(rows: Vectors) -> npt.NDArray[np.int64]:
+    """Order the N nearest rows by their distance to their mean; the nearest to it comes first.
+
+    Kiros et al. 2014, section 3.2, against a poor result among good ones. The distance is the
+    Euclidean one of unit vectors. What is equally far stays in the order given.
+
+    Parameters
+    ----------
+    rows : (N, dim) float32, best first.
+
+    Returns
+    -------
+    (N,) int64, positions in `rows`.
+    """
+    units = _unit(rows)
+    distances = np.linalg.norm(units - units.mean(axis=0), axis=1)
+    # Rounded, so that equal rows are equally far.
+    return np.argsort(distances.astype(np.float32), kind="stable")
+
+
+def _unit(rows: Vectors) -> npt.NDArray[np.float64]:
+    wide = rows.astype(np.float64)
+    norms = np.linalg.norm(wide, axis=1, keepdims=True)
+    return np.divide(wide, norms, out=wide, where=norms > 0)

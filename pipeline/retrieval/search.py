@@ -1,0 +1,177 @@
+"""The nearest images or captions of some queries: exact, in chunks of bounded memory."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import PipelineError
+from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.similarity import SIMILARITIES, Rows, Similarity
+
+SideName = Literal["images", "captions"]
+Vectors = npt.NDArray[np.float32]
+
+BLOCK_ELEMENTS = 1 << 22
+"""Numbers of the gallery, and similarities, held in float64 at once: 32 MiB each."""
+
+SYMMETRIC = ("cosine", "euclidean", "dot")
+"""The similarities that mean the same between two images, or two captions."""
+
+_QUERIES_AT_ONCE = 256
+
+
+class SearchError(PipelineError):
+    """A query cannot be asked of these embeddings, or there is nothing to answer it with."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gallery:
+    """The side of an embedding file that is searched.
+
+    Attributes
+    ----------
+    side : which one.
+    ids : one a row, each once.
+    rows : (rows, dim) or (rows, parts, dim) float32; see `Embeddings`.
+    similarity : a name in `SIMILARITIES`.
+    """
+
+    side: SideName
+    ids: tuple[str, ...]
+    rows: Vectors
+    similarity: str
+
+    @classmethod
+    def of(cls, embeddings: Embeddings, side: SideName) -> "Gallery":
+        """Return one side of an embedding file."""
+        if side == "images":
+            return cls(
+                side, embeddings.image_ids, embeddings.image_embeddings, embeddings.similarity
+            )
+        return cls(
+            side, embeddings.caption_ids, embeddings.caption_embeddings, embeddings.similarity
+        )
+
+    @cached_property
+    def in_order(self) -> npt.NDArray[np.int64]:
+        """Row numbers (rows,) in the sorted order of the ids, which settles ties."""
+        return np.array(sorted(range(len(self.ids)), key=self.ids.__getitem__), np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Hits:
+    """The best rows of a gallery for each query, best first.
+
+    Attributes
+    ----------
+    rows : (queries, top) int64 row numbers of the gallery.
+    scores : (queries, top) float32 similarities.
+    """
+
+    rows: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float32]
+
+
+def nearest(
+    gallery: Gallery,
+    queries: Vectors,
+    asking: SideName,
+    top: int,
+    block_elements: int = BLOCK_ELEMENTS,
+) -> Hits:
+    """Compare every query with the whole gallery and keep the best.
+
+    Ties stand in the sorted order of the ids, and similarities are compared as in
+    `pipeline.retrieval.ranks`: the hit that stands at k (from 0) is the item of rank k.
+
+    Parameters
+    ----------
+    gallery : what is searched.
+    queries : (queries, dim) or (queries, parts, dim) float32, as the gallery's rows.
+    asking : the side that the queries are on.
+    top : how many are wanted, at least 1; a smaller gallery gives all that it has.
+    block_elements : bounds the memory; does not change the result.
+
+    Raises
+    ------
+    SearchError
+        The queries do not lie in the gallery's space, or are on its own side where the
+        similarity is not symmetric.
+    EmbeddingsError
+        A similarity is not finite in float32.
+    """
+    similarity = SIMILARITIES[gallery.similarity]
+    require_comparable(gallery, queries, asking)
+    order, top = gallery.in_order, min(top, len(gallery.ids))
+    row_numbers = gallery.rows[0].size
+    found: list[Hits] = []
+    for start in range(0, len(queries), _QUERIES_AT_ONCE):
+        asked = similarity.prepare(queries[start : start + _QUERIES_AT_ONCE])
+        size = max(1, block_elements // max(row_numbers, len(asked)))
+        best = Hits(np.full((len(asked), top), -1), np.full((len(asked), top), -np.inf, np.float32))
+        for first in range(0, len(order), size):
+            rows = order[first : first + size]
+            prepared = similarity.prepare(gallery.rows[rows])
+            _improve(best, rows, scores_of(similarity, gallery.side, prepared, asked))
+        found.append(best)
+    if not found:
+        return Hits(np.empty((0, top), np.int64), np.empty((0, top), np.float32))
+    return Hits(
+        np.concatenate([hits.rows for hits in found]),
+        np.concatenate([hits.scores for hits in found]),
+    )
+
+
+def require_comparable(gallery: Gallery, queries: Vectors, asking: SideName) -> None:
+    """Check that queries of a side have a similarity to a gallery.
+
+    Raises
+    ------
+    SearchError
+    """
+    if asking == gallery.side and gallery.similarity not in SYMMETRIC:
+        raise SearchError(
+            f"the similarity {gallery.similarity} is one of an image and a caption, so {asking} "
+            f"cannot be searched by {asking}; that takes one of {', '.join(SYMMETRIC)}"
+        )
+    if queries.ndim != gallery.rows.ndim or queries.shape[-1] != gallery.rows.shape[-1]:
+        raise SearchError(
+            f"the queries are of shape {queries.shape}, but the {gallery.side} are "
+            f"{gallery.rows.shape}; embed both with one head"
+        )
+
+
+def scores_of(
+    similarity: Similarity, side: SideName, gallery: Rows, queries: Rows
+) -> npt.NDArray[np.float32]:
+    """Return the similarities (queries, rows) float32 of prepared rows, the gallery's on `side`.
+
+    Raises
+    ------
+    EmbeddingsError
+        One is not finite.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        if side == "images":
+            scores = similarity.between(gallery, queries).T.astype(np.float32)
+        else:
+            scores = similarity.between(queries, gallery).astype(np.float32)
+    if not np.isfinite(scores).all():
+        raise EmbeddingsError(
+            "a similarity is not a finite float32 number, so there is no order; the embeddings "
+            "are too large: normalise them or use the similarity cosine"
+        )
+    return scores
+
+
+def _improve(best: Hits, rows: npt.NDArray[np.int64], scores: npt.NDArray[np.float32]) -> None:
+    """Merge scores (queries, n) of rows (n,), which stand behind all earlier ones in a tie."""
+    for query, row in enumerate(scores):
+        better = np.flatnonzero(row > best.scores[query, -1])
+        all_scores = np.concatenate((best.scores[query], row[better]))
+        all_rows = np.concatenate((best.rows[query], rows[better]))
+        kept = np.argsort(-all_scores, kind="stable")[: best.rows.shape[1]]
+        best.scores[query], best.rows[query] = all_scores[kept], all_rows[kept]

@@ -1,0 +1,274 @@
+"""`pipeline search` on drawn scenes with a tiny head: what it finds, prints and refuses."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import yaml
+
+from pipeline.datasets.manifest import read_manifest
+from pipeline.retrieval.embeddings import read_embeddings
+from stages.cli import main
+from tests.stages.project import PROJECT, Call, Ended
+
+LITE, MEAN = "efficientnet-lite0-pool", "mean-glove-6b-50d"
+NAME, RIDGE = "two-branch-tiny", "ridge-tiny"
+SETTINGS = {"hidden": 64, "dim": 32, "epochs": 3, "batch_size": 50}
+SENTENCE = "A red square above a blue circle."
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with 40 scenes, features, two heads and their embeddings of the test split."""
+    folder = tmp_path_factory.mktemp("search")
+    params = yaml.safe_load((PROJECT / "params.yaml").read_text())
+    features = {"images": LITE, "captions": MEAN}
+    params["experiments"] = {
+        NAME: {**features, "head": "two-branch", "settings": SETTINGS},
+        RIDGE: {**features, "head": "ridge"},
+        "untrained": {**features, "head": "ridge"},
+    }
+    (folder / "params.yaml").write_text(yaml.safe_dump(params))
+    dataset = ("--dataset", "data/scenes")
+    commands = [
+        ("prepare", "scenes", "--images", "40", "--out", "data/scenes"),
+        ("extract", "--recipe", LITE, *dataset, "--out", f"data/features/scenes/{LITE}"),
+        ("text", "--encoder", "mean", *dataset, "--out", f"data/text/scenes/{MEAN}"),
+        ("text", "--encoder", "tfidf", *dataset, "--out", "data/text/scenes/tfidf"),
+        *((step, "--experiment", name) for name in (NAME, RIDGE) for step in ("train", "embed")),
+    ]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        for command in commands:
+            patched.setattr(sys, "argv", ["pipeline", *command])
+            with pytest.raises(SystemExit) as ended:
+                main()
+            assert not ended.value.code
+    return folder
+
+
+@pytest.fixture
+def within(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project as the current folder; nothing in it may be changed."""
+    monkeypatch.chdir(made)
+    return made
+
+
+def found(ended: Ended) -> list[list[str]]:
+    assert ended.status == 0, ended.stderr
+    return [line.split("\t") for line in ended.stdout.splitlines()]
+
+
+def test_a_sentence_finds_images(within: Path, pipeline: Call) -> None:
+    command = ("search", SENTENCE, "--experiment", NAME, "--top", 4)
+    lines = found(pipeline(*command))
+    entries = {entry.id: entry for entry in read_manifest(Path("data/scenes")).entries}
+    assert [line[0] for line in lines] == ["1", "2", "3", "4"]
+    scores = [float(line[1]) for line in lines]
+    assert scores == sorted(scores, reverse=True)
+    for _, _, one, file, caption in lines:
+        assert entries[one].split == "test"
+        assert Path(file).name == entries[one].file
+        assert caption == entries[one].captions[0]
+    answer = json.loads(pipeline(*command, "--json").stdout)
+    assert (answer["of"], answer["similarity"]) == ("images", "cosine")
+    (only,) = answer["answers"]
+    assert only["query"] == {"sentence": SENTENCE}
+    assert [hit["id"] for hit in only["results"]] == [line[2] for line in lines]
+    assert [f"{hit['score']:.6g}" for hit in only["results"]] == [line[1] for line in lines]
+
+
+@pytest.mark.parametrize("name", [NAME, RIDGE])
+def test_a_caption_of_the_file_is_embedded_as_it_was(
+    name: str, within: Path, pipeline: Call, tmp_path: Path
+) -> None:
+    stored = read_embeddings(Path(f"data/embeddings/{name}.h5"))
+    captions = {
+        one: text
+        for entry in read_manifest(Path("data/scenes")).entries
+        for one, text in zip(entry.caption_ids, entry.captions, strict=True)
+    }
+    asked = stored.caption_ids[::9]
+    (tmp_path / "queries").write_text("".join(f"{captions[one]}\n" for one in asked))
+    ended = pipeline(
+        *("search", "--queries", tmp_path / "queries", "--experiment", name),
+        *("--of", "sentences", "--top", 1, "--json"),
+    )
+    answers = json.loads(ended.stdout)["answers"]
+    assert len(answers) == len(asked)
+    for answer, one in zip(answers, asked, strict=True):
+        (hit,) = answer["results"]
+        assert hit["sentence"] == captions[one] == answer["query"]["sentence"]
+        assert hit["score"] == pytest.approx(1.0 if name == NAME else 0.0, abs=1e-6)
+
+
+def test_several_queries_are_told_apart(within: Path, pipeline: Call, tmp_path: Path) -> None:
+    (tmp_path / "queries").write_text(f"{SENTENCE}\nA green fish.")
+    ended = pipeline("search", "--queries", tmp_path / "queries", "--experiment", NAME, "--top", 2)
+    lines = found(ended)
+    assert [len(line) for line in lines] == [1, 5, 5, 1, 5, 5]
+    assert [lines[0], lines[3]] == [[SENTENCE], ["A green fish."]]
+    assert lines[1:3] == found(pipeline("search", SENTENCE, "--experiment", NAME, "--top", 2))
+
+
+def test_an_id_and_its_file_find_the_same_sentences(within: Path, pipeline: Call) -> None:
+    stored = read_embeddings(Path(f"data/embeddings/{NAME}.h5"))
+    one = stored.image_ids[3]
+    by_id = found(pipeline("search", "--image", one, "--experiment", NAME))
+    by_file = found(
+        pipeline("search", "--image", f"data/scenes/images/{one}.png", "--experiment", NAME)
+    )
+    assert [line[2] for line in by_id] == [line[2] for line in by_file]
+    np.testing.assert_allclose(
+        [float(line[1]) for line in by_id], [float(line[1]) for line in by_file], atol=1e-4
+    )
+    assert all(len(line) == 5 for line in by_id)
+
+    alike = pipeline("search", "--image", one, "--experiment", NAME, "--of", "images", "--top", 99)
+    assert f"{one} itself is left out" in alike.stderr
+    assert sorted(line[2] for line in found(alike)) == sorted({*stored.image_ids} - {one})
+    file = f"data/scenes/images/{one}.png"
+    first = found(pipeline("search", "--image", file, "--experiment", NAME, "--of", "images"))[0]
+    assert (first[2], first[1]) == (one, "1")
+
+
+def test_composition_is_that_of_the_paper(within: Path, pipeline: Call, tmp_path: Path) -> None:
+    stored = read_embeddings(Path(f"data/embeddings/{NAME}.h5"))
+    one = stored.image_ids[0]
+    command = ("search", "--image", one, "--minus", "red", "--plus", "blue", "--experiment", NAME)
+    answer = json.loads(pipeline(*command, "--top", 9, "--json").stdout)
+    assert answer["answers"][0]["query"] == {"image": one, "minus": ["red"], "plus": ["blue"]}
+    hits = answer["answers"][0]["results"]
+
+    # The two words' vectors from the searches by each of them: images are a basis of the space.
+    images = stored.image_embeddings.astype(np.float64)
+    scores = {}
+    for word in ("red", "blue"):
+        told = json.loads(
+            pipeline("search", word, "--experiment", NAME, "--top", 99, "--json").stdout
+        )["answers"][0]["results"]
+        scores[word] = {hit["id"]: hit["score"] for hit in told}
+    products = {
+        other: float(images[0] @ row) - scores["red"][other] + scores["blue"][other]
+        for other, row in zip(stored.image_ids, images, strict=True)
+        if other != one
+    }
+    assert [hit["id"] for hit in hits] == sorted(products, key=lambda i: -products[i])
+    ratio = [hit["score"] / products[hit["id"]] for hit in hits]
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-4)
+
+    ended = pipeline(*command, "--top", 2, "--around-mean", 5)
+    nearest = [hit["id"] for hit in hits[:5]]
+    rows = np.array([images[stored.image_ids.index(i)] for i in nearest])
+    far = np.linalg.norm(rows - rows.mean(axis=0), axis=1)
+    assert [line[2] for line in found(ended)] == [nearest[k] for k in np.argsort(far)[:2]]
+    assert [line[1] for line in found(ended)] == [
+        f"{hits[k]['score']:.6g}" for k in np.argsort(far)[:2]
+    ]
+
+
+def test_control_characters_of_data_are_escaped(
+    within: Path, pipeline: Call, tmp_path: Path
+) -> None:
+    (tmp_path / "queries").write_text("A red \x1b[2J square.\nA green fish.\n")
+    ended = pipeline("search", "--queries", tmp_path / "queries", "--experiment", NAME)
+    assert ended.status == 0, ended.stderr
+    assert ended.stdout.startswith("A red \\x1b[2J square.\n")
+    assert "\x1b" not in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((SENTENCE, "--experiment", "nothing"), "it has ridge-tiny, two-branch-tiny"),
+        ((SENTENCE, "--experiment", "untrained"), "pipeline embed --experiment untrained"),
+        (("  ", "--experiment", NAME), "is empty"),
+        (("xqzzy wvvk", "--experiment", NAME), "knows no word of 1 of 1 queries"),
+        (("--image", "absent.png", "--experiment", NAME), "nor a file"),
+        (("--image", "params.yaml", "--experiment", NAME), "params.yaml is unreadable"),
+        (("--image", "ONE", "--minus", "qzzyx", "--experiment", NAME), "first ['qzzyx']"),
+        (("--image", "ONE", "--plus", "red", "--experiment", RIDGE), "euclidean"),
+        (("--image", "ONE", "--of", "images", "--around-mean", 9, "--experiment", RIDGE), "cosine"),
+        ((SENTENCE, "--experiment", NAME, "--head", f"data/heads/{RIDGE}"), "differs in"),
+        ((SENTENCE, "--experiment", NAME, "--encoder", "data/text/scenes/tfidf.encoder"), "hash"),
+        ((SENTENCE, "--experiment", NAME, "--encoder", "nowhere"), "no fitted encoder"),
+        ((SENTENCE, "--experiment", NAME, "--embeddings", "nowhere.h5"), "nowhere.h5 is not there"),
+        (("--image", "FILE", "--experiment", NAME, "--weights", "random:1"), "not the one that"),
+        (("--queries", "TEXTS", "--experiment", NAME), "2 of 3, '', is empty"),
+    ],
+)
+def test_mistakes_end_in_one_paragraph(
+    arguments: tuple[object, ...],
+    expected: str,
+    within: Path,
+    pipeline: Call,
+    tmp_path: Path,
+) -> None:
+    one = read_embeddings(Path(f"data/embeddings/{NAME}.h5")).image_ids[0]
+    (tmp_path / "texts").write_text("a fish\n\na square\n")
+    real = {"ONE": one, "FILE": f"data/scenes/images/{one}.png", "TEXTS": tmp_path / "texts"}
+    ended = pipeline("search", *(real.get(str(a), a) for a in arguments))
+    assert ended.status == 1
+    assert expected in ended.stderr
+    assert ended.stderr.splitlines()[-1].startswith("pipeline: error: ")
+    assert not ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), "one of them"),
+        ((SENTENCE, "--image", "x"), "one of them"),
+        ((SENTENCE, "--plus", "red"), "go with --image"),
+        ((SENTENCE, "--around-mean", 2), "fewer than --top 5"),
+        ((SENTENCE, "--top", 0), "--top"),
+    ],
+)
+def test_wrong_usage(
+    arguments: tuple[object, ...], expected: str, within: Path, pipeline: Call
+) -> None:
+    ended = pipeline("search", *arguments, "--experiment", NAME)
+    assert ended.status == 2
+    assert expected in ended.stderr
+
+
+def test_what_does_not_belong_together_is_refused_or_said(
+    made: Path, pipeline: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(made, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    command = ("search", SENTENCE, "--experiment", NAME)
+    embeddings = Path(f"data/embeddings/{NAME}.h5")
+    with h5py.File(embeddings, "r+") as file:
+        facts = json.loads(file.attrs["provenance"])
+        file.attrs["provenance"] = json.dumps({**facts, "manifest_sha256": "other"})
+    assert "has changed since it was embedded" in pipeline(*command).stderr
+    with h5py.File(embeddings, "r+") as file:
+        file.attrs["provenance"] = json.dumps({**facts, "seed": 5})
+    assert "differs in seed" in pipeline(*command).stderr
+    # The stored embedding of an id needs neither head nor encoder.
+    shutil.rmtree("data/heads")
+    one = read_embeddings(embeddings).image_ids[0]
+    ended = pipeline("search", "--image", one, "--experiment", NAME)
+    assert len(found(ended)) == 5
+    assert "run `pipeline train`" in pipeline(*command).stderr
+    with h5py.File(embeddings, "r+") as file:
+        file["images/id"][0] = file["captions/image_id"][:5] = "stranger"
+    assert "first ['stranger']" in pipeline(*command).stderr
+
+
+def test_the_index_gives_what_the_exact_search_gives(
+    made: Path, pipeline: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("faiss", reason="needs the extra search")
+    shutil.copytree(made, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    command = ("search", SENTENCE, "--experiment", NAME)
+    ended = pipeline(*command, "--approximate")
+    assert "recall@10 1.000" in ended.stderr
+    assert found(ended) == found(pipeline(*command))
+    assert "is made" not in pipeline(*command, "--approximate").stderr
