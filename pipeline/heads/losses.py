@@ -271,16 +271,16 @@ def _hinges(positive: Tensor, negative: Tensor, margin: float) -> Tensor:
     return (margin + negative - positive).clamp_min(0.0)
 
 
-def unit_distances(x: Tensor, y: Tensor) -> Tensor:
-    """Return Euclidean distances (n, m) of unit vectors x (n, d) and y (m, d).
+def unit_distances(products: Tensor) -> Tensor:
+    """Return Euclidean distances of unit vectors from their dot products, of the same shape.
 
     d(x, y) = sqrt(2 - 2 x.y + 1e-4), from 0.01 for equal points to about 2.
     """
-    return (2.0 - 2.0 * x @ y.T).clamp_min(0.0).add(DISTANCE_FLOOR).sqrt()
+    return (2.0 - 2.0 * products).clamp_min(0.0).add(DISTANCE_FLOOR).sqrt()
 
 
 def top_violations(
-    anchor: Tensor, positive: Tensor, distances: Tensor, negative: Tensor, margin: float, k: int
+    anchor: Tensor, positive: Tensor, products: Tensor, negative: Tensor, margin: float, k: int
 ) -> Tensor:
     """Return the hinge violations of each positive pair by its k worst negatives.
 
@@ -291,9 +291,9 @@ def top_violations(
 
     Parameters
     ----------
-    anchor : (pairs,) int64, the row of each pair's anchor in `distances`.
+    anchor : (pairs,) int64, the row of each pair's anchor in `products`.
     positive : (pairs,) distance of each positive pair.
-    distances : (anchors, candidates) distances.
+    products : (anchors, candidates) dot products of unit vectors.
     negative : (anchors, candidates) bool, which candidates do not match the anchor.
     margin : at least 0.
     k : so many violations count for a pair, or all candidates if there are fewer.
@@ -304,12 +304,13 @@ def top_violations(
         A scalar; 0 where there is no pair.
     """
     if positive.numel() == 0:
-        return distances.sum() * 0.0
+        return products.sum() * 0.0
     # The largest violations are those of the nearest negatives, the same for all pairs of an
-    # anchor; where there are fewer than k, the distance is infinite and the hinge is 0.
-    masked = distances.masked_fill(~negative, torch.inf)
-    nearest = masked.topk(min(k, masked.shape[1]), dim=1, largest=False, sorted=False).values
-    hinge = (margin + positive[:, None] - nearest[anchor]).clamp_min(0.0)
+    # anchor, so only their distances are worked out. Where there are fewer than k, the distance
+    # is infinite and the hinge is 0.
+    masked = products.masked_fill(~negative, -torch.inf)
+    nearest = masked.topk(min(k, masked.shape[1]), dim=1, sorted=False).values
+    hinge = (margin + positive[:, None] - unit_distances(nearest)[anchor]).clamp_min(0.0)
     return hinge.mean()
 
 
@@ -335,9 +336,9 @@ def structure_preserving_loss(
     text_to_image : lambda_1, weight of the constraints whose anchor is a sentence (eq. 2).
     structure : lambda_3, weight of the constraints among sentences (eq. 4).
     """
-    across = unit_distances(sentences, images)
+    across = sentences @ images.T
     row = torch.arange(len(owner), device=owner.device)
-    matched = across[row, owner]
+    matched = unit_distances(across[row, owner])
     other_image = owner[:, None] != torch.arange(len(images), device=owner.device)[None, :]
 
     loss = top_violations(owner, matched, across.T, other_image.T, margin, k)
@@ -345,9 +346,10 @@ def structure_preserving_loss(
         term = top_violations(row, matched, across, other_image, margin, k)
         loss = loss + text_to_image * term
     if structure:
-        within = unit_distances(sentences, sentences)
+        within = sentences @ sentences.T
         other = owner[:, None] != owner[None, :]
         anchor, positive = (~other).fill_diagonal_(False).nonzero(as_tuple=True)
-        term = top_violations(anchor, within[anchor, positive], within, other, margin, k)
+        apart = unit_distances(within[anchor, positive])
+        term = top_violations(anchor, apart, within, other, margin, k)
         loss = loss + structure * term
     return loss
