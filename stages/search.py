@@ -2,36 +2,25 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from collections.abc import Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
-import torch
 
-from pipeline.canonical import canonical_json, sha256_of_file
-from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, check_caption, read_manifest
-from pipeline.heads.files import TrainedHead, load_head
-from pipeline.heads.pairs import ArrayRows, Features
-from pipeline.images.extract import feature_header
-from pipeline.images.network import FeatureNetwork
-from pipeline.images.samples import read_sample
-from pipeline.images.weights import load_weights
-from pipeline.recipes import RECIPES, resolve_recipe
+from pipeline.canonical import sha256_of_file
+from pipeline.datasets.manifest import MANIFEST_FILE, read_manifest
+from pipeline.queries import embed_pictures, embed_sentences, head_of, read_sentences
 from pipeline.retrieval.approximate import open_index
-from pipeline.retrieval.composition import around_the_mean, compose, require_composable
+from pipeline.retrieval.composition import compose, listed, require_composable
 from pipeline.retrieval.embeddings import Embeddings, read_embeddings
-from pipeline.retrieval.search import Gallery, Hits, SearchError, SideName, nearest
-from pipeline.shards.format import STATUS_NAMES
-from pipeline.text.features import caption_header
-from pipeline.text.fitted import load_encoder
+from pipeline.retrieval.search import Gallery, SearchError, SideName, nearest
 from stages.console import log_done, log_settings, printable
 from stages.experiment import inputs_of
 from stages.params import DATA, load_params
 
+_PATH = click.Path(path_type=Path)
 _SIDES: dict[str, SideName] = {"images": "images", "sentences": "captions"}
 
 
@@ -43,9 +32,7 @@ _SIDES: dict[str, SideName] = {"images": "images", "sentences": "captions"}
 )
 @click.option("--minus", multiple=True, metavar="WORD", help="Picture less this word; repeatable.")
 @click.option("--plus", multiple=True, metavar="WORD", help="Picture plus this word; repeatable.")
-@click.option(
-    "--queries", type=click.Path(path_type=Path), help="File of sentences to ask with, one a line."
-)
+@click.option("--queries", type=_PATH, help="File of sentences to ask with, one a line.")
 @click.option(
     "--of",
     type=click.Choice(list(_SIDES)),
@@ -65,19 +52,15 @@ _SIDES: dict[str, SideName] = {"images": "images", "sentences": "captions"}
     help="Compare only with what an index points to, for millions of rows. It is made if need be.",
 )
 @click.option(
-    "--embeddings",
-    type=click.Path(path_type=Path),
-    help="Embedding file.  [default: data/embeddings/EXPERIMENT.h5]",
+    "--embeddings", type=_PATH, help="Embedding file.  [default: data/embeddings/EXPERIMENT.h5]"
 )
 @click.option(
-    "--head",
-    type=click.Path(path_type=Path),
-    help="Folder of the trained head.  [default: data/heads/EXPERIMENT]",
+    "--head", type=_PATH, help="Folder of the trained head.  [default: data/heads/EXPERIMENT]"
 )
-@click.option("--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]")
+@click.option("--dataset", type=_PATH, help="[default: that of params.yaml]")
 @click.option(
     "--encoder",
-    type=click.Path(path_type=Path),
+    type=_PATH,
     help="Folder of the fitted sentence encoder.  [default: data/text/DATASET/NAME.encoder]",
 )
 @click.option(
@@ -117,9 +100,9 @@ def search(
     if image is None and (minus or plus):
         raise click.UsageError("--minus and --plus go with --image")
     if around_mean is not None and around_mean < top:
-        raise click.UsageError(f"--around-mean {around_mean} is fewer than --top {top}")
-    composed = bool(minus or plus)
-    of = of or ("images" if image is None or composed else "sentences")
+        raise click.UsageError(f"--around-mean {around_mean} is fewer than --top {top}; take more")
+    words = [*minus, *plus]
+    of = of or ("images" if image is None or words else "sentences")
     params = load_params()
     plan = params.experiment(experiment)
     dataset, _, captions = inputs_of(plan, params, dataset, None, None)
@@ -131,23 +114,32 @@ def search(
         encoder=encoder, of=of, top=top, around_mean=around_mean,
         search="approximate" if approximate else "exact",
     )  # fmt: skip
+    texts = read_sentences(queries) if queries is not None else [sentence or ""]
     space = _read(embeddings, experiment)
     gallery = Gallery.of(space, _SIDES[of])
-    if composed or around_mean:
+    if words or around_mean:
         require_composable(space.similarity)
-    known = _facts(read_manifest(dataset), dataset, space, of)
-    asker = _Asker(space, embeddings, head, encoder, weights)
-    queried: list[dict[str, Any]]
+    known = _known(dataset, space, gallery)
+    # The stored embedding of an id needs no head.
+    trained = cache(partial(head_of, space, embeddings, head))
     if image is None:
-        texts = _lines(queries) if queries is not None else [sentence or ""]
-        queried = [{"sentence": text} for text in texts]
-        asking, rows = _SIDES["sentences"], asker.sentences(texts)
+        asked: list[dict[str, Any]] = [{"sentence": text} for text in texts]
+        asking, rows = _SIDES["sentences"], embed_sentences(trained(), encoder, texts, log_done)
     else:
-        queried = [{"image": image, "minus": list(minus), "plus": list(plus)}]
-        asking, rows = _SIDES["images"], asker.picture(image)
-        if composed:
-            words = asker.sentences([*minus, *plus])
-            rows = compose(rows[0], words[: len(minus)], words[len(minus) :])[None]
+        asked = [{"image": image, "minus": list(minus), "plus": list(plus)}]
+        asking = _SIDES["images"]
+        if image in space.image_ids:
+            rows = space.image_embeddings[[space.image_ids.index(image)]]
+        elif Path(image).is_file():
+            rows = embed_pictures(trained(), [Path(image)], weights)
+        else:
+            raise SearchError(
+                f"{image!r} is neither the id of an image in {embeddings} nor a file; give one of "
+                f"them (ids there look like {space.image_ids[0]!r})"
+            )
+        if words:
+            vectors = embed_sentences(trained(), encoder, words, log_done)
+            rows = compose(rows[0], vectors[: len(minus)], vectors[len(minus) :])[None]
     own = image if of == "images" and image in gallery.ids else None
     number = max(top, around_mean or 0) + (own is not None)
     started = time.monotonic()
@@ -164,7 +156,7 @@ def search(
                 for rank, (one, score) in enumerate(best[:top], 1)
             ],
         }
-        for query, best in zip(queried, _best(hits, gallery, own, around_mean), strict=True)
+        for query, best in zip(asked, listed(hits, gallery, own, around_mean), strict=True)
     ]
     if as_json:
         facts = {"experiment": experiment, "similarity": space.similarity, "of": of}
@@ -179,27 +171,6 @@ def search(
     )
 
 
-def _best(
-    hits: Hits, gallery: Gallery, own: str | None, around_mean: int | None
-) -> Iterator[list[tuple[str, float]]]:
-    """Yield ids and scores for each query, in the order that is shown, less the query's own id."""
-    for found, scores in zip(hits.rows, hits.scores, strict=True):
-        kept = [at for at, row in enumerate(found) if gallery.ids[row] != own]
-        if around_mean is not None:
-            kept = kept[:around_mean]
-            kept = [kept[at] for at in around_the_mean(gallery.rows[found[kept]])]
-        yield [(gallery.ids[found[at]], float(scores[at])) for at in kept]
-
-
-def _lines(path: Path) -> list[str]:
-    """Return the sentences of a file, one a line."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise SearchError(f"{path} is not UTF-8 ({error}); save it so") from error
-    return text.removesuffix("\n").split("\n")
-
-
 def _read(path: Path, experiment: str) -> Embeddings:
     if not path.is_file():
         raise SearchError(
@@ -209,149 +180,28 @@ def _read(path: Path, experiment: str) -> Embeddings:
     return read_embeddings(path)
 
 
-def _facts(
-    manifest: Manifest, dataset: Path, space: Embeddings, of: str
-) -> dict[str, dict[str, str]]:
+def _known(dataset: Path, space: Embeddings, gallery: Gallery) -> dict[str, dict[str, str]]:
     """Return what is said of each result beside its id, by the id."""
-    facts: dict[str, dict[str, str]] = {}
+    manifest = read_manifest(dataset)
+    known: dict[str, dict[str, str]] = {}
     for entry in manifest.entries:
-        file = str(manifest.image_root / entry.file)
-        if of == "images":
-            facts[entry.id] = {"file": file, "caption": next(iter(entry.captions), "")}
+        if gallery.side == "images":
+            file = str(manifest.image_root / entry.file)
+            known[entry.id] = {"file": file, "caption": next(iter(entry.captions), "")}
         else:
             for one, text in zip(entry.caption_ids, entry.captions, strict=True):
-                facts[one] = {"sentence": text, "image": entry.id}
-    ids = space.image_ids if of == "images" else space.caption_ids
-    if strangers := [one for one in ids if one not in facts]:
+                known[one] = {"sentence": text, "image": entry.id}
+    if strangers := [one for one in gallery.ids if one not in known]:
         raise SearchError(
-            f"{dataset} has not all {of} of the embedding file: {len(strangers)} ids are missing, "
-            f"first {strangers[:5]}; give the dataset that was embedded with --dataset"
+            f"{len(strangers)} of the {len(gallery.ids)} {gallery.side} of the embedding file are "
+            f"not in {dataset / MANIFEST_FILE}, first {strangers[:5]}; give the dataset that was "
+            f"embedded ({space.provenance.get('dataset', 'its name is not recorded')}) with "
+            "--dataset"
         )
     made_from = space.provenance.get("manifest_sha256")
     if made_from not in (None, sha256_of_file(dataset / MANIFEST_FILE)):
         log_done(f"{dataset} has changed since it was embedded; its captions may have, too")
-    return facts
-
-
-@dataclass(frozen=True)
-class _Asker:
-    """Embeds queries with the head that made an embedding file.
-
-    Attributes
-    ----------
-    space, path : the embeddings, and their file.
-    folder : of the trained head. encoder : of the fitted sentence encoder.
-    weights : of the image network; None takes what the head's record says.
-    """
-
-    space: Embeddings
-    path: Path
-    folder: Path
-    encoder: Path
-    weights: str | None
-
-    @cached_property
-    def _trained(self) -> TrainedHead:
-        trained = load_head(self.folder)
-        said = self.space.provenance
-        # As JSON, where a tuple is a list.
-        different = [
-            name
-            for name, value in _facts_of(trained).items()
-            if canonical_json(said.get(name)) != canonical_json(value)
-        ]
-        if different:
-            raise SearchError(
-                f"{self.path} was not made by the head in {self.folder}: it differs in "
-                f"{', '.join(different)}; give the right --head or --embeddings, or run `pipeline "
-                f"embed --experiment {trained.experiment}` again"
-            )
-        return trained
-
-    def sentences(self, texts: Sequence[str]) -> Features:
-        """Return the embeddings of sentences or words, one a row."""
-        for number, text in enumerate(texts, 1):
-            if fault := check_caption(text):
-                raise SearchError(
-                    f"sentence or word {number} of {len(texts)}, {text!r}, {fault}; each is one "
-                    "line of words"
-                )
-        encoder = load_encoder(self.encoder, texts)
-        side = self._trained.inputs.captions
-        if (found := caption_header(encoder, "").recipe_hash) != side.recipe_hash:
-            raise SearchError(
-                f"{self.encoder} holds the encoder {encoder.name!r} (hash {found}), but the head "
-                f"in {self.folder} was fitted on {side.name!r} (hash {side.recipe_hash}); give "
-                "the encoder that made its caption features with --encoder, or train again"
-            )
-        reports = encoder.reports(texts)
-        # A part that knows a word is enough: the row is not that of an unknown sentence.
-        if unknown := set.intersection(*(set(r.unknown_captions) for r in reports.values())):
-            first = [texts[at] for at in sorted(unknown)[:5]]
-            raise SearchError(
-                f"the encoder {encoder.name!r} knows no word of {len(unknown)} of {len(texts)} "
-                f"queries, first {first}, so they would be searched with an empty vector; use "
-                "words of its vocabulary"
-            )
-        for name, report in reports.items():
-            if report.oov_words:
-                words = ", ".join(word for word, _ in report.oov_words[:10])
-                log_done(f"{name} does not know: {words}")
-            for at in report.cut[:5]:
-                log_done(f"{name}: too long, its last words are cut off: {texts[at]}")
-        return self._trained.head.embed_captions(ArrayRows(encoder.encode(texts)))
-
-    def picture(self, image: str) -> Features:
-        """Return the embedding (1, ...) of a picture: the stored one of an id, or of a file."""
-        if image in self.space.image_ids:
-            return self.space.image_embeddings[[self.space.image_ids.index(image)]]
-        if not Path(image).is_file():
-            raise SearchError(
-                f"{image!r} is neither the id of an image in {self.path} nor a file; give one of "
-                f"them (ids there look like {self.space.image_ids[0]!r})"
-            )
-        side = self._trained.inputs.images
-        if side.name not in RECIPES and not side.name.startswith("timm:"):
-            raise SearchError(
-                f"the head in {self.folder} was fitted on {side.name!r}, features that no recipe "
-                f"here makes, so {image} cannot be embedded; ask with an id of {self.path}"
-            )
-        made = [str(side.recipe.get(name)) for name in ("precision", "storage")]
-        recipe = resolve_recipe(side.name, *made)
-        source = self.weights or (
-            "imagenet" if side.weights == recipe.weights else side.weights.removeprefix("file:")
-        )
-        loaded = load_weights(recipe, source)
-        if feature_header(recipe, loaded, "").recipe_hash != side.recipe_hash:
-            raise SearchError(
-                f"the recipe {recipe.name!r} with weights {loaded.name!r} is not the one that the "
-                f"head in {self.folder} was fitted on (weights {side.weights!r}, hash "
-                f"{side.recipe_hash}); give its weights with --weights, or ask with an id of "
-                f"{self.path}"
-            )
-        network = FeatureNetwork(recipe, loaded.state)
-        sample = read_sample(Path(image), recipe.resize, network.window)
-        if sample.windows is None:
-            raise SearchError(f"{image} is {STATUS_NAMES[sample.status]}: {sample.error}")
-        row = network(torch.from_numpy(sample.windows[None])).numpy()
-        # As the shards hold it.
-        stored = row.astype(recipe.storage).astype(np.float32)
-        return self._trained.head.embed_images(ArrayRows(stored))
-
-
-def _facts_of(trained: TrainedHead) -> dict[str, Any]:
-    """Return what an embedding file's provenance says of the head that made it."""
-    return {
-        "experiment": trained.experiment,
-        "head": trained.kind,
-        "settings": dict(trained.settings),
-        "seed": trained.seed,
-        "trained_on": f"{trained.dataset}/{trained.train_split}",
-        "chosen_on": f"{trained.dataset}/{trained.validation_split}",
-        "inputs": asdict(trained.inputs),
-        "word_vectors": trained.word_vectors,
-        "software": trained.created_by,
-    }
+    return known
 
 
 def _print(answers: Sequence[dict[str, Any]]) -> None:

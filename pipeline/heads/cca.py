@@ -13,7 +13,7 @@ one for both (on 5,000 images of Flickr8K, EfficientNet-Lite0 against word count
 for each); coordinates that do not correlate are left out, since any basis of theirs would do.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import torch
@@ -25,7 +25,7 @@ from pipeline.heads.correlation import canonical_directions, moments_of
 from pipeline.heads.embedding import embed, retrieval_figures
 from pipeline.heads.inputs import Inputs, require_vectors
 from pipeline.heads.interface import History, Run, choice, setting
-from pipeline.heads.pairs import Doubles, Features, HeadError, Pairs, Rows
+from pipeline.heads.pairs import Doubles, Features, HeadError, Pairs, RootedRows, Rows
 
 CANDIDATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 """Ridges among which the validation split chooses."""
@@ -46,6 +46,9 @@ class CcaSettings:
     scaling : coordinates are scaled by a power of the "correlation" rho, or of the "eigenvalue"
         1 + rho of the generalised problem of both sides (Gong et al.).
     power : of the scaling; 0 scales nothing.
+    image_input : features as "given", or "rooted": the signed square root of each number, then
+        unit length. No paper's; with 0.03 and 0.001 as ridges the rsum is 284 with it and 277
+        without, on the features named above.
     """
 
     dim: int = setting(0)
@@ -54,6 +57,7 @@ class CcaSettings:
     caption_ridge: float = setting(0.0)
     scaling: str = choice("correlation", "eigenvalue")
     power: float = setting(1.0)
+    image_input: str = choice("given", "rooted")
 
 
 class Projection(nn.Module):
@@ -115,6 +119,8 @@ class CcaHead:
         candidates = ([r] if r else CANDIDATES for r in (s.image_ridge, s.caption_ridge))
         ridges = list(product(*candidates))
         run.progress(0, len(ridges), 0)
+        train = replace(train, images=self._prepared(train.images))
+        validation = replace(validation, images=self._prepared(validation.images))
         moments = moments_of(train)
         image_unit = caption_unit = 1.0
         floor = 0.0
@@ -156,7 +162,7 @@ class CcaHead:
 
     def embed_images(self, rows: Rows) -> Features:
         """Return (images, dim) float32 unit vectors; zeros for an image at the mean."""
-        return embed(self._fitted()["image"], rows, _CPU)
+        return embed(self._fitted()["image"], self._prepared(rows), _CPU)
 
     def embed_captions(self, rows: Rows) -> Features:
         """Return (captions, dim) float32 unit vectors; zeros for a caption at the mean."""
@@ -173,6 +179,9 @@ class CcaHead:
             (tensors["caption.mean"], tensors["caption.weight"]),
         )
         self._correlations = tensors["correlations"]
+
+    def _prepared(self, images: Rows) -> Rows:
+        return RootedRows(images) if self.settings.image_input == "rooted" else images
 
     def _fitted(self) -> nn.ModuleDict:
         if self._net is None:

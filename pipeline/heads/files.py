@@ -35,6 +35,7 @@ class TrainedHead:
     history : one entry an epoch.
     created_by : software and versions.
     head : the fitted head itself.
+    tensors_sha256 : of the file that it was loaded from; None of a head that is on no disk yet.
     """
 
     experiment: str
@@ -49,6 +50,23 @@ class TrainedHead:
     history: History
     created_by: str
     head: Head
+    tensors_sha256: str | None = None
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What its embeddings say of it, as JSON values: which head, made of what."""
+        return {
+            "experiment": self.experiment,
+            "head": self.kind,
+            "settings": dict(self.settings),
+            "seed": self.seed,
+            "trained_on": f"{self.dataset}/{self.train_split}",
+            "chosen_on": f"{self.dataset}/{self.validation_split}",
+            "inputs": asdict(self.inputs),
+            "word_vectors": None if self.word_vectors is None else dict(self.word_vectors),
+            "software": self.created_by,
+            "tensors_sha256": self.tensors_sha256,
+        }
 
     def save(self, folder: Path) -> None:
         """Write the head's files into `folder`, `head.json` last.
@@ -89,7 +107,7 @@ def load_head(folder: Path) -> TrainedHead:
             )
     try:
         facts = json.loads(described.read_text(encoding="utf-8"))
-        if sha256_of_file(path) != facts.pop("tensors_sha256"):
+        if sha256_of_file(path) != facts["tensors_sha256"]:
             raise HeadError(
                 f"{path} is not the file that {described} describes; run `pipeline train` again"
             )
@@ -143,17 +161,5 @@ def embed_split(
         pairs.caption_image_ids,
         trained.head.embed_captions(queries),
         trained.head.similarity,
-        {
-            "experiment": trained.experiment,
-            "head": trained.kind,
-            "settings": dict(trained.settings),
-            "seed": trained.seed,
-            "trained_on": f"{trained.dataset}/{trained.train_split}",
-            "chosen_on": f"{trained.dataset}/{trained.validation_split}",
-            "inputs": asdict(trained.inputs),
-            "word_vectors": trained.word_vectors,
-            "average_captions": average_captions,
-            "software": trained.created_by,
-            **provenance,
-        },
+        {**trained.provenance, "average_captions": average_captions, **provenance},
     )

@@ -7,7 +7,7 @@ cars.
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.search import SearchError, Vectors
+from pipeline.retrieval.search import Gallery, Hits, SearchError, Vectors
 
 _CANCELLED = 1e-6
 
@@ -49,8 +49,13 @@ def compose(image: Vectors, minus: Vectors, plus: Vectors) -> Vectors:
     """
     vectors = np.concatenate((image[None], minus, plus))
     if not vectors.any(axis=1).all():
+        names = ["the image"]
+        names += [f"word {k} of those taken away" for k in range(1, len(minus) + 1)]
+        names += [f"word {k} of those added" for k in range(1, len(plus) + 1)]
+        zero = [name for name, row in zip(names, vectors, strict=True) if not row.any()]
         raise SearchError(
-            "an embedding is the zero vector, which has no direction; leave its word or image out"
+            f"the embedding of {' and of '.join(zero)} is the zero vector, which has no direction; "
+            "leave it out"
         )
     signs = np.repeat((1.0, -1.0, 1.0), (1, len(minus), len(plus)))
     query = signs @ _unit(vectors)
@@ -77,6 +82,27 @@ def around_the_mean(rows: Vectors) -> npt.NDArray[np.int64]:
     distances = np.linalg.norm(units - units.mean(axis=0), axis=1)
     # Rounded, so that equal rows are equally far.
     return np.argsort(distances.astype(np.float32), kind="stable")
+
+
+def listed(
+    hits: Hits, gallery: Gallery, leave_out: str | None = None, around: int | None = None
+) -> list[list[tuple[str, float]]]:
+    """Return the ids and scores of each query's hits, best first.
+
+    Parameters
+    ----------
+    hits, gallery : what was found, and where.
+    leave_out : an id that is no answer, such as the query's own.
+    around : re-sort the first N by `around_the_mean`, and leave the others out.
+    """
+    answers = []
+    for found, scores in zip(hits.rows, hits.scores, strict=True):
+        kept = np.array([at for at, row in enumerate(found) if gallery.ids[row] != leave_out], int)
+        if around is not None:
+            kept = kept[:around]
+            kept = kept[around_the_mean(gallery.rows[found[kept]])]
+        answers.append([(gallery.ids[found[at]], float(scores[at])) for at in kept])
+    return answers
 
 
 def _unit(rows: Vectors) -> npt.NDArray[np.float64]:

@@ -220,6 +220,22 @@ def test_a_restored_head_embeds_the_same() -> None:
     )
 
 
+def test_rooted_images_are_those_that_were_rooted_before() -> None:
+    images, captions, owner = made([2, 1, 3, 2, 1, 2, 2, 3, 1, 2])
+    images[0] = 0.0
+    roots = np.sign(images) * np.sqrt(np.abs(images))
+    norms = np.linalg.norm(roots, axis=1, keepdims=True)
+    unit = roots / np.where(norms > 0, norms, 1)
+    given = {"image_ridge": 0.1, "caption_ridge": 0.1}
+    rooted, _ = fitted(pairs(images, captions, owner), image_input="rooted", **given)
+    plain, _ = fitted(pairs(unit, captions, owner), **given)
+    np.testing.assert_allclose(
+        rooted.embed_images(ArrayRows(images.astype(np.float32))),
+        plain.embed_images(ArrayRows(unit.astype(np.float32))),
+        atol=1e-5,
+    )
+
+
 def test_features_that_never_vary_change_nothing() -> None:
     features, captions, owner = made(uneven(60))
     wider = np.insert(features, [0, 5, 12], 0.1, axis=1)

@@ -198,7 +198,8 @@ def test_control_characters_of_data_are_escaped(
         ((SENTENCE, "--experiment", NAME, "--encoder", "nowhere"), "no fitted encoder"),
         ((SENTENCE, "--experiment", NAME, "--embeddings", "nowhere.h5"), "nowhere.h5 is not there"),
         (("--image", "FILE", "--experiment", NAME, "--weights", "random:1"), "not the one that"),
-        (("--queries", "TEXTS", "--experiment", NAME), "2 of 3, '', is empty"),
+        (("--queries", "TEXTS", "--experiment", NAME), "texts: line 2 of 3, '', is empty"),
+        ((SENTENCE, "--experiment", NAME, "--dataset", "nowhere"), "nowhere"),
     ],
 )
 def test_mistakes_end_in_one_paragraph(
@@ -249,7 +250,19 @@ def test_what_does_not_belong_together_is_refused_or_said(
     assert "has changed since it was embedded" in pipeline(*command).stderr
     with h5py.File(embeddings, "r+") as file:
         file.attrs["provenance"] = json.dumps({**facts, "seed": 5})
-    assert "differs in seed" in pipeline(*command).stderr
+    assert "differs in seed (5 in the file, 0 in the head)" in pipeline(*command).stderr
+    with h5py.File(embeddings, "r+") as file:
+        file.attrs["provenance"] = json.dumps(facts)
+    assert pipeline(*command).status == 0
+    params = yaml.safe_load(Path("params.yaml").read_text())
+    Path("params.yaml").write_text(yaml.safe_dump({**params, "max_epochs": 1}))
+    shutil.rmtree(f"data/heads/{NAME}")
+    assert pipeline("train", "--experiment", NAME).status == 0
+    refused = pipeline(*command).stderr
+    assert "differs in settings, tensors_sha256 (" in refused
+    assert f"make it again with `pipeline embed --experiment {NAME}`" in refused
+    assert pipeline("embed", "--experiment", NAME).status == 0
+    assert pipeline(*command).status == 0
     # The stored embedding of an id needs neither head nor encoder.
     shutil.rmtree("data/heads")
     one = read_embeddings(embeddings).image_ids[0]
