@@ -7,14 +7,13 @@ from typing import Any
 import click
 
 from pipeline.canonical import sha256_of_file, write_json
+from pipeline.report.origin import PROVENANCE_FILE
 from pipeline.report.tables import markdown_table, write_recall
 from pipeline.retrieval.embeddings import read_embeddings
 from pipeline.retrieval.protocols import PROTOCOLS, resolve_protocol
 from pipeline.retrieval.protocols import evaluate as evaluate_by
 from pipeline.retrieval.recall import recall_table
 from stages.console import OUTPUT, log_done, log_settings
-
-PROVENANCE_FILE = "provenance.json"
 
 
 @click.command()

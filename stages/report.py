@@ -1,13 +1,14 @@
-"""`pipeline report`: the recall tables of all experiments in one."""
+"""`pipeline report`: the recall tables of all experiments in one, and a report as HTML."""
 
-import json
 from pathlib import Path
 
 import click
 
+from pipeline.report.collect import RECALL_FILE, Folders
+from pipeline.report.html import write_html
+from pipeline.report.origin import PROVENANCE_FILE, columns_of, read_provenance
 from pipeline.report.tables import TableError, markdown_table, read_recall, write_joint_table
-from stages.console import log_done, log_settings
-from stages.evaluate import PROVENANCE_FILE
+from stages.console import OUTPUT, log_done, log_settings, progress_of
 from stages.params import DATA, PARAMS_FILE, load_params
 
 
@@ -19,16 +20,47 @@ from stages.params import DATA, PARAMS_FILE, load_params
     show_default=True,
     help="Folder with a folder an experiment, each with a recall.json.",
 )
-def report(reports: Path) -> None:
+@click.option(
+    "--html",
+    type=OUTPUT,
+    metavar="DIR",
+    help="Write a report there, too: tables beside the published numbers, figures, queries with "
+    "their results. DIR/index.html opens in any browser, offline.",
+)
+@click.option(
+    "--embeddings",
+    type=click.Path(path_type=Path),
+    default=DATA / "embeddings",
+    show_default=True,
+    help="Folder of embedding files, for --html.",
+)
+@click.option(
+    "--heads",
+    type=click.Path(path_type=Path),
+    default=DATA / "heads",
+    show_default=True,
+    help="Folder with a folder an experiment, each with a history.json, for --html.",
+)
+@click.option(
+    "--datasets",
+    type=click.Path(path_type=Path),
+    default=DATA,
+    show_default=True,
+    help="Folder of the datasets, each under its name, for --html.",
+)
+def report(reports: Path, html: Path | None, embeddings: Path, heads: Path, datasets: Path) -> None:
     """Join the recall tables of all experiments as recall.json, recall.csv and recall.md.
 
     The experiments of params.yaml come first, in its order; others follow by name.
+    docs/report.md describes the report that --html writes.
 
     \b
-    Example:
+    Examples:
       pipeline report
+      pipeline report --html data/reports/html
     """
-    log_settings("report", reports=reports)
+    used = {"embeddings": embeddings, "heads": heads, "datasets": datasets}
+    log_settings("report", reports=reports, html=html, **(used if html else {}))
     # Only `pipeline evaluate` writes a provenance; a joint table further down has none.
     found = sorted(path.parent.name for path in reports.glob(f"*/{PROVENANCE_FILE}"))
     if not found:
@@ -39,29 +71,16 @@ def report(reports: Path) -> None:
     known = list(load_params().experiments) if PARAMS_FILE.is_file() else []
     names = [name for name in known if name in found]
     names += [name for name in found if name not in known]
-    rows = {name: {**_origin(reports / name), **read_recall(reports / name / "recall.json")}
+    rows = {name: {**columns_of(read_provenance(reports / name / PROVENANCE_FILE)),
+                   **read_recall(reports / name / RECALL_FILE)}
             for name in names}  # fmt: skip
     paths = write_joint_table(reports, rows)
     log_done(f"{len(rows)} experiments in {', '.join(map(str, paths))}")
+    if html is not None:
+        with progress_of("report", "experiment") as show:
+            gaps = write_html(
+                html, names, Folders(reports, embeddings, heads, datasets),
+                lambda done: show(done, len(names), 0),
+            )  # fmt: skip
+        log_done(f"{html / 'index.html'}: {len(names)} experiments, {len(gaps)} things left out")
     click.echo(markdown_table(rows), nl=False)
-
-
-def _origin(folder: Path) -> dict[str, str]:
-    path = folder / PROVENANCE_FILE
-    if not path.is_file():
-        return {}
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))["provenance"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise TableError(f"{path} is damaged ({error!r}); run `pipeline evaluate` again") from error
-    try:
-        origin = {
-            "split": f"{facts['dataset']}/{facts['split']}",
-            "image features": facts["images"]["recipe"],
-            "image weights": facts["images"]["weights"],
-            "caption features": facts["captions"]["recipe"],
-        }
-    except (TypeError, KeyError):
-        # Somebody else's embedding file, which says other things or nothing of its origin.
-        return {}
-    return origin if all(isinstance(text, str) for text in origin.values()) else {}

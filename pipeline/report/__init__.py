@@ -1,1 +1,1 @@
-"""Tables of results as JSON, CSV and Markdown."""
+"""Tables of results, the published numbers beside them, figures, and the report as HTML."""

@@ -27,12 +27,13 @@ _WHOLE = (*COUNTS, "num_folds")
 # In Markdown the first column of a direction carries the query, and so may the others.
 _ARROWS = {"image_to_text": "i→t", "text_to_image": "t→i"}
 _SHORT = {f"r{k}": f"R@{k}" for k in CUTOFFS} | {"median_rank": "medr", "mean_rank": "meanr"}
-_HEADINGS = {f"{d}_{m}": f"{_ARROWS[d]} {_SHORT[m]}" for d in DIRECTIONS for m in MEASURES} | {
+HEADINGS = {f"{d}_{m}": f"{_ARROWS[d]} {_SHORT[m]}" for d in DIRECTIONS for m in MEASURES} | {
     "num_images": "images",
     "num_captions": "captions",
     "captions_per_image": "captions an image",
     "num_folds": "folds",
 }
+"""What a column is called where people read it; others go by their own name."""
 _LEGEND = (
     "i→t: an image looks for its captions; t→i: a caption looks for its image. R@K in per cent; "
     "medr, meanr: median and mean rank, from 1."
@@ -117,7 +118,7 @@ def markdown_table(experiments: Mapping[str, Row]) -> str:
 
 
 def _aligned(rows: Sequence[Row], columns: Sequence[str]) -> str:
-    cells = [[_escaped(_HEADINGS.get(column, column)) for column in columns]]
+    cells = [[_escaped(HEADINGS.get(column, column)) for column in columns]]
     cells += [[_cell(column, row) for column in columns] for row in rows]
     widths = [max(3, *(len(line[k]) for line in cells)) for k in range(len(columns))]
     right = [column in METRICS or column in _WHOLE for column in columns]

@@ -1,0 +1,218 @@
+"""What is on the disk about each experiment, and a sentence about every piece that is not."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pipeline.canonical import sha256_of_file
+from pipeline.datasets.manifest import (
+    MANIFEST_FILE,
+    DatasetError,
+    Manifest,
+    check_relative,
+    read_manifest,
+)
+from pipeline.report.origin import (
+    PROVENANCE_FILE,
+    columns_of,
+    dataset_of,
+    lineage_of,
+    members_of,
+    read_provenance,
+)
+from pipeline.report.queries import Retrieval, protocol_of, retrieve
+from pipeline.report.tables import TableError, read_recall
+from pipeline.retrieval.embeddings import read_embeddings
+
+RECALL_FILE = "recall.json"
+HISTORY_FILE = "history.json"
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where things lie.
+
+    Attributes
+    ----------
+    reports : `<experiment>/recall.json` and `provenance.json`.
+    embeddings : embedding files, found by their SHA-256, whatever they are called.
+    heads : `<experiment>/history.json`.
+    datasets : prepared datasets, by name.
+    """
+
+    reports: Path
+    embeddings: Path
+    heads: Path
+    datasets: Path
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A prepared dataset by ids.
+
+    Attributes
+    ----------
+    texts : caption id to its sentence.
+    files : image id to its path.
+    captions : image id to its first sentence, or "".
+    """
+
+    manifest: Manifest
+    texts: Mapping[str, str]
+    files: Mapping[str, Path]
+    captions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An experiment with all that was found of it.
+
+    Attributes
+    ----------
+    recall : its table.
+    facts : its `provenance.json`; columns, lineage : see `pipeline.report.origin`.
+    history : the entries of its head's history, () if there is none.
+    retrieval : None without its embedding file.
+    dataset : None where that is not known or lacks one of the queries.
+    gaps : what is left out, and why.
+    """
+
+    name: str
+    recall: Mapping[str, float | int]
+    facts: Mapping[str, Any]
+    columns: Mapping[str, str]
+    lineage: Mapping[str, str]
+    history: tuple[Mapping[str, Any], ...]
+    retrieval: Retrieval | None
+    dataset: Dataset | None
+    gaps: tuple[str, ...]
+
+    @property
+    def rsum_interval(self) -> tuple[float, float] | None:
+        """The table's own bootstrap interval, else the one of the embeddings, if they are there."""
+        if "rsum_low" in self.recall:
+            return float(self.recall["rsum_low"]), float(self.recall["rsum_high"])
+        return self.retrieval.rsum_interval if self.retrieval else None
+
+
+def collect(
+    names: Sequence[str], folders: Folders, said: Callable[[int], None]
+) -> tuple[Case, ...]:
+    """Read everything about some experiments; embedding files one after the other.
+
+    Parameters
+    ----------
+    names : folders of `folders.reports`.
+    said : is told how many experiments are done.
+
+    Raises
+    ------
+    TableError
+        A recall table, a provenance or a history is damaged.
+    EmbeddingsError, ProtocolError
+        An embedding file does not give what its table says.
+    """
+    found = sorted(folders.embeddings.glob("*.h5"))
+    file_of = {sha256_of_file(path): path for path in reversed(found)}
+    dataset_named = cache(lambda name: _dataset(folders.datasets, name))
+    cases = []
+    for number, name in enumerate(names):
+        said(number)
+        recall = read_recall(folders.reports / name / RECALL_FILE)
+        facts = read_provenance(folders.reports / name / PROVENANCE_FILE)
+        gaps: list[str] = []
+        retrieval = _retrieval(facts, recall, file_of, folders.embeddings, gaps)
+        dataset = dataset_named(dataset_of(facts))
+        # An ensemble has no head of its own, so that nothing is missing.
+        alone = members_of(facts) == [facts["provenance"]]
+        history = _history(folders.heads / name / HISTORY_FILE, gaps) if alone else ()
+        cases.append(
+            Case(
+                name, recall, facts, columns_of(facts), lineage_of(facts), history, retrieval,
+                _fitting(dataset, facts, retrieval, folders.datasets, gaps), tuple(gaps),
+            )
+        )  # fmt: skip
+    said(len(names))
+    return tuple(cases)
+
+
+def _retrieval(
+    facts: Mapping[str, Any],
+    recall: Mapping[str, float | int],
+    file_of: Mapping[str, Path],
+    folder: Path,
+    gaps: list[str],
+) -> Retrieval | None:
+    """Rank the embedding file of a table, found by its SHA-256, or add a gap."""
+    digest = str(facts.get("embeddings_sha256", ""))
+    if digest in file_of:
+        return retrieve(read_embeddings(file_of[digest]), protocol_of(facts, recall))
+    gaps.append(
+        f"No file of {folder} is the embedding file that the table was made from (SHA-256 "
+        f"{digest[:16] or 'not said'}…): no interval, no breakdown, no queries."
+    )
+    return None
+
+
+def _fitting(
+    dataset: Dataset | str,
+    facts: Mapping[str, Any],
+    retrieval: Retrieval | None,
+    folder: Path,
+    gaps: list[str],
+) -> Dataset | None:
+    """Return a dataset that has every query, or None and add a gap; one too if it has changed."""
+    if isinstance(dataset, str):
+        gaps.append(dataset)
+        return None
+    ranked = retrieval.caption_ids if retrieval else ()
+    name = dataset.manifest.name
+    if strangers := [one for one in ranked if one not in dataset.texts]:
+        gaps.append(
+            f"The dataset {name} lacks {len(strangers)} captions of the embedding file, first "
+            f"{strangers[0]}: no breakdown, no queries."
+        )
+        return None
+    made_from = {one.get("manifest_sha256") for one in members_of(facts)} - {None}
+    if made_from - {sha256_of_file(folder / dataset_of(facts) / MANIFEST_FILE)}:
+        gaps.append(
+            f"The dataset {name} has changed since its features were made; sentences and pictures "
+            "shown here may be others than those that were ranked."
+        )
+    return dataset
+
+
+def _dataset(datasets: Path, name: str) -> Dataset | str:
+    """Read a dataset, or say why not; the name comes from somebody's file."""
+    if not name or "/" in name or check_relative(name):
+        return "Its dataset is not said: no breakdown, no queries."
+    try:
+        manifest = read_manifest(datasets / name)
+    except DatasetError as error:
+        return f"No breakdown and no queries, since its dataset cannot be read: {error}"
+    return Dataset(
+        manifest,
+        {i: t for e in manifest.entries for i, t in zip(e.caption_ids, e.captions, strict=True)},
+        {e.id: manifest.image_root / e.file for e in manifest.entries},
+        {e.id: next(iter(e.captions), "") for e in manifest.entries},
+    )
+
+
+def _history(path: Path, gaps: list[str]) -> tuple[Mapping[str, Any], ...]:
+    """Read the history of a head; without one return () and add a gap."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        if not all(isinstance(one, dict) for one in entries):
+            raise TypeError("expected a list of objects")
+    except FileNotFoundError:
+        gaps.append(f"{path} is not there: no curve.")
+        return ()
+    except (ValueError, TypeError) as error:
+        raise TableError(
+            f"{path} is no history of a head ({error}); expected a list of one JSON object an "
+            "epoch, as `pipeline train` writes it"
+        ) from error
+    return tuple(entries)

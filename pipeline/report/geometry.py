@@ -1,0 +1,76 @@
+"""Where sentences lie in a space: how close those of one image are, and a plane to show them in."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Matrix = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Closeness:
+    """Mean cosine of two sentences of one image (`within`) and of two images (`between`)."""
+
+    within: float
+    between: float
+
+
+def unit_rows(rows: npt.NDArray[np.floating]) -> Matrix:
+    """Return rows (n, dim) at length 1 in float64; a zero row stays zero."""
+    wide = rows.astype(np.float64)
+    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
+    return np.asarray(wide / np.where(lengths > 0, lengths, 1.0))
+
+
+def closeness(
+    rows: npt.NDArray[np.floating], image_rows: npt.NDArray[np.int64]
+) -> Closeness | None:
+    """Average the cosines of all pairs of different sentences, from sums and not pair by pair.
+
+    Parameters
+    ----------
+    rows : (captions, dim).
+    image_rows : (captions,), the image of each.
+
+    Returns
+    -------
+    Closeness or None
+        None if no image has two sentences, or if there is only one image.
+    """
+    units = unit_rows(rows)
+    counts = np.bincount(image_rows)
+    sums = np.zeros((len(counts), rows.shape[1]))
+    np.add.at(sums, image_rows, units)
+    own = float(np.sum(units**2))  # every sentence with itself, which is no pair
+    within = float(np.sum(sums**2)) - own
+    everything = float(np.sum(sums.sum(axis=0) ** 2)) - own
+    pairs_within = int(np.sum(counts * (counts - 1)))
+    pairs_between = len(rows) * (len(rows) - 1) - pairs_within
+    if not pairs_within or not pairs_between:
+        return None
+    return Closeness(within / pairs_within, (everything - within) / pairs_between)
+
+
+def principal_plane(rows: npt.NDArray[np.floating]) -> tuple[Matrix, tuple[float, float]]:
+    """Project rows onto their first two principal components.
+
+    Parameters
+    ----------
+    rows : (n, dim), few enough for a singular value decomposition.
+
+    Returns
+    -------
+    (n, 2) float64 and two shares of the variance, 0-1
+        A component's sign is such that its entry of greatest size is positive. A component that
+        there is not, of a single row or dimension, is 0.
+    """
+    wide = rows.astype(np.float64)
+    left, values, right = np.linalg.svd(wide - wide.mean(axis=0), full_matrices=False)
+    signs = np.sign(right[np.arange(len(right)), np.argmax(np.abs(right), axis=1)])
+    places = np.zeros((len(rows), 2))
+    kept = min(2, len(values))
+    places[:, :kept] = (left * values * np.where(signs == 0, 1.0, signs))[:, :kept]
+    total = float(np.sum(values**2))
+    shares = [float(v) ** 2 / total if total > 0 else 0.0 for v in values[:2]] + [0.0, 0.0]
+    return places, (shares[0], shares[1])

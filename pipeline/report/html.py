@@ -1,0 +1,293 @@
+"""The report as a folder of static HTML: a page of all experiments, and one of each.
+
+Pages need no script and ask nobody for anything: styles stand in them, pictures lie beside them.
+The templates escape every text that comes from data.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from pipeline import __version__
+from pipeline.canonical import require_folder, write_json, write_text
+from pipeline.datasets.manifest import check_relative
+from pipeline.report.breakdowns import LengthBin, WordRow, by_length, by_word
+from pipeline.report.collect import Case, Dataset, Folders, collect
+from pipeline.report.comparison import COLUMNS, Comparison, compare
+from pipeline.report.figures import (
+    Figure,
+    curve_of,
+    epoch_figure,
+    length_figure,
+    places_figure,
+    rsum_figure,
+)
+from pipeline.report.origin import dataset_of, flattened
+from pipeline.report.queries import SEED, TOP, Answer
+from pipeline.report.svg import Bar
+from pipeline.report.tables import HEADINGS
+from pipeline.report.text import shown
+from pipeline.report.thumbnails import Thumbnails
+
+FILES_FILE = "report.json"
+"""Lists the report's files, so that a later one into the same folder removes what it replaces."""
+
+WORDS_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """An experiment's sentences by length and by word."""
+
+    lengths: tuple[LengthBin, ...]
+    words: tuple[WordRow, ...]
+    least: int
+    """Sentences that a word of `words` occurs in, or more."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Experiments whose figures compare: the same split, protocol and gallery."""
+
+    title: str
+    protocol: str
+    cases: tuple[Case, ...]
+    figures: tuple[Figure, ...]
+    comparisons: Mapping[str, Comparison]
+    best: Mapping[str, float]
+
+
+def write_html(
+    folder: Path, names: Sequence[str], folders: Folders, said: Callable[[int], None]
+) -> tuple[str, ...]:
+    """Write the report of some experiments into a folder; `index.html` is its first page.
+
+    The same files on the disk give the same bytes. Files of an earlier report in the folder that
+    this one does not have are removed; others are left alone.
+
+    Parameters
+    ----------
+    folder : made if need be.
+    names : the experiments in the order of the tables; folders of `folders.reports`.
+    said : is told how many experiments have been read.
+
+    Returns
+    -------
+    tuple of str
+        What had to be left out, one sentence each.
+
+    Raises
+    ------
+    TableError, EmbeddingsError, ProtocolError
+        See `pipeline.report.collect.collect`.
+    ImageReadError
+        The system could not read a picture that is there.
+    OutputError
+        The folder cannot be written to.
+    """
+    require_folder(folder)
+    cases = collect(names, folders, said)
+    breakdowns = {case.name: found for case in cases if (found := _breakdown(case))}
+    groups = [_group(k, found, breakdowns) for k, found in enumerate(_grouped(cases), 1)]
+    thumbnails = Thumbnails(folder / "images")
+    files: list[str] = []
+
+    def write(name: str, text: str) -> None:
+        write_text(folder / name, text)
+        files.append(name)
+
+    def draw(figures: Sequence[Figure]) -> None:
+        for figure in figures:
+            files.extend(f"figures/{name}" for name in figure.write(folder / "figures"))
+
+    templates = _templates()
+    for group in groups:
+        draw(group.figures)
+        for case in group.cases:
+            figures = _own_figures(case, breakdowns.get(case.name))
+            draw(figures)
+            page = templates.get_template("experiment.html").render(
+                root="../",
+                case=case,
+                group=group,
+                comparison=group.comparisons[case.name],
+                figures=figures,
+                breakdown=breakdowns.get(case.name),
+                galleries=_galleries(case, thumbnails),
+                facts=list(flattened(case.facts)),
+            )
+            write(f"experiments/{case.name}.html", page)
+    gaps = tuple(f"{case.name}: {gap}" for case in cases for gap in case.gaps)
+    gaps += tuple(thumbnails.faults)
+    index = templates.get_template("index.html").render(
+        root="", groups=groups, cases=cases, gaps=gaps, datasets=_datasets(cases)
+    )
+    write("index.html", index)
+    _forget_others(folder, {*files, *(f"images/{name}" for name in thumbnails.names)})
+    return gaps
+
+
+def _templates() -> Environment:
+    templates = Environment(
+        loader=PackageLoader("pipeline.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    templates.filters["url"] = lambda path: quote(path)
+    templates.filters["one"] = lambda value: f"{value:.1f}"
+    templates.filters["two"] = lambda value: f"{value:.2f}"
+    templates.globals |= {
+        "columns": COLUMNS,
+        "headings": HEADINGS,
+        "top": TOP,
+        "seed": SEED,
+        "words_shown": WORDS_SHOWN,
+        "made_by": f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}, "
+        f"Pillow {version('pillow')}",
+    }
+    return templates
+
+
+def _shown(value: Any) -> Any:
+    """What every expression of a template goes through before it is escaped."""
+    markup = hasattr(value, "__html__")  # what a macro or a block gave, done already
+    return shown(value) if isinstance(value, str) and not markup else value
+
+
+def _grouped(cases: Sequence[Case]) -> list[tuple[Case, ...]]:
+    groups: dict[tuple[Any, ...], list[Case]] = {}
+    for case in cases:
+        key = (
+            case.columns.get("split"),
+            case.columns.get("protocol"),
+            *(case.recall[name] for name in ("num_images", "num_captions", "captions_per_image")),
+        )
+        groups.setdefault(key, []).append(case)
+    return [tuple(group) for group in groups.values()]
+
+
+def _breakdown(case: Case) -> Breakdown | None:
+    if case.retrieval is None or case.dataset is None:
+        return None
+    ranks = case.retrieval.caption_ranks
+    texts = [case.dataset.texts[one] for one in case.retrieval.caption_ids]
+    least = max(10, len(texts) // 100)
+    return Breakdown(by_length(texts, ranks, 2 * least), by_word(texts, ranks, least), least)
+
+
+def _group(number: int, cases: tuple[Case, ...], breakdowns: Mapping[str, Breakdown]) -> Group:
+    by_rsum = sorted(cases, key=lambda case: -float(case.recall["rsum"]))
+    bars = [Bar(c.name, float(c.recall["rsum"]), *(c.rsum_interval or ())) for c in by_rsum]
+    figures = [rsum_figure(f"rsum-{number}", bars)]
+    lengths = {c.name: breakdowns[c.name].lengths for c in by_rsum if c.name in breakdowns}
+    if lengths:
+        figures.append(length_figure(f"r10-by-length-{number}", lengths))
+    curves = [curve for c in by_rsum if (curve := curve_of(c.name, c.history))]
+    if curves:
+        figures.append(epoch_figure(f"rsum-by-epoch-{number}", curves, _chosen_on(cases)))
+    first = cases[0]
+    gallery = (
+        f"{first.recall['num_images']:g} images, {first.recall['num_captions']:g} captions, "
+        f"at most {first.recall['captions_per_image']:g} of an image"
+    )
+    best = {
+        column: (min if "rank" in column else max)(float(c.recall[column]) for c in cases)
+        for column in COLUMNS
+    }
+    return Group(
+        f"{first.columns.get('split', 'Of unknown origin')}: {gallery}",
+        first.columns.get("protocol", ""),
+        cases,
+        tuple(figures),
+        {c.name: compare(c.name, dataset_of(c.facts), c.recall, c.columns) for c in cases},
+        best,
+    )
+
+
+def _own_figures(case: Case, breakdown: Breakdown | None) -> list[Figure]:
+    figures = []
+    if breakdown is not None:
+        figures.append(length_figure(f"{case.name}-r10-by-length", {case.name: breakdown.lengths}))
+    if curve := curve_of(case.name, case.history):
+        figures.append(epoch_figure(f"{case.name}-rsum-by-epoch", [curve], _chosen_on([case])))
+    found, dataset = case.retrieval, case.dataset
+    if found is not None and dataset is not None and found.places:
+        name = f"{case.name}-sentences"
+        figures.append(places_figure(name, found.places, found.shares, dataset.captions))
+    return figures
+
+
+def _chosen_on(cases: Sequence[Case]) -> str:
+    splits = {case.lineage["chosen on"] for case in cases} - {""}
+    return splits.pop() if len(splits) == 1 else ""
+
+
+def _galleries(case: Case, thumbnails: Thumbnails) -> list[dict[str, Any]]:
+    """Return what the page shows of queries and answers, none without texts and pictures."""
+    found, dataset = case.retrieval, case.dataset
+    if found is None or dataset is None:
+        return []
+
+    def picture(image_id: str) -> dict[str, Any]:
+        copy = thumbnails.of(dataset.manifest.name, image_id, dataset.files[image_id])
+        alt = dataset.captions[image_id] or image_id
+        return {"file": copy.name, "fault": copy.fault, "alt": alt}
+
+    def answers(given: Sequence[Answer]) -> list[dict[str, Any]]:
+        return [_answer(one, dataset, picture) for one in given]
+
+    return [
+        {"kind": "sentences", "failures": False, "answers": answers(found.sentences)},
+        {"kind": "sentences", "failures": True, "answers": answers(found.sentence_failures)},
+        {"kind": "images", "failures": False, "answers": answers(found.images)},
+        {"kind": "images", "failures": True, "answers": answers(found.image_failures)},
+    ]
+
+
+def _answer(
+    one: Answer, dataset: Dataset, picture: Callable[[str], dict[str, Any]]
+) -> dict[str, Any]:
+    def item(found: str, rank: int, missed: bool = False) -> dict[str, Any]:
+        return {
+            "picture": picture(found) if found in dataset.files else None,
+            "text": dataset.texts.get(found, ""),
+            "correct": found in one.correct,
+            "rank": rank,
+            "missed": missed,
+        }
+
+    found = [item(hit, rank) for rank, hit in enumerate(one.found, 1)]
+    if one.rank > len(one.found):
+        found.append(item(one.best_correct, one.rank, missed=True))
+    return {"query": item(one.query, 0), "found": found}
+
+
+def _datasets(cases: Sequence[Case]) -> list[dict[str, Any]]:
+    manifests = {c.dataset.manifest.name: c.dataset.manifest for c in cases if c.dataset}
+    return [
+        {"name": m.name, "source": m.source, "licence": m.licence, "counts": m.counts}
+        for m in manifests.values()
+    ]
+
+
+def _forget_others(folder: Path, files: set[str]) -> None:
+    """Remove what an earlier report listed as its own and this one lacks; list this one's."""
+    listed = folder / FILES_FILE
+    try:
+        earlier = json.loads(listed.read_text(encoding="utf-8"))["files"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        earlier = []
+    for name in earlier:
+        if isinstance(name, str) and not check_relative(name) and name not in files:
+            (folder / name).unlink(missing_ok=True)
+    write_json(listed, {"files": sorted(files)})

@@ -1,0 +1,47 @@
+"""Closeness against loops over all pairs, the plane against scikit-learn's PCA."""
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+
+from pipeline.report.geometry import closeness, principal_plane
+
+
+@pytest.mark.parametrize("counts", [(1, 2), (3, 3), (5, 1, 4, 2)])
+def test_closeness_is_the_mean_over_pairs(counts: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(sum(counts))
+    owner = rng.permutation(np.repeat(np.arange(len(counts)), counts))
+    rows = rng.normal(size=(len(owner), 7)).astype(np.float32)
+    rows[0] = 0
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for i, a in enumerate(rows.astype(float)):
+        for j, b in enumerate(rows.astype(float)):
+            if i != j:
+                size = np.linalg.norm(a) * np.linalg.norm(b)
+                found[owner[i] == owner[j]].append(a @ b / size if size else 0.0)
+    measured = closeness(rows, owner)
+    assert measured is not None
+    assert measured.within == pytest.approx(np.mean(found[True]))
+    assert measured.between == pytest.approx(np.mean(found[False]))
+
+
+def test_no_pairs_no_closeness() -> None:
+    rows = np.ones((3, 2), np.float32)
+    assert closeness(rows, np.array([0, 1, 2])) is None
+    assert closeness(rows, np.array([0, 0, 0])) is None
+
+
+@pytest.mark.parametrize(("number", "dim"), [(40, 9), (5, 30), (1, 4), (6, 1)])
+def test_the_plane_is_that_of_principal_components(number: int, dim: int) -> None:
+    rows = np.random.default_rng(dim).normal(size=(number, dim)).astype(np.float32)
+    places, shares = principal_plane(rows)
+    kept = min(2, number - 1, dim)
+    assert places.shape == (number, 2)
+    assert not places[:, kept:].round(6).any()
+    if kept:
+        peer = PCA(kept).fit(rows.astype(float))
+        expected = peer.transform(rows.astype(float))
+        assert np.abs(places[:, :kept]) == pytest.approx(np.abs(expected), abs=1e-6)
+        assert shares[:kept] == pytest.approx(peer.explained_variance_ratio_)
+    again, _ = principal_plane(rows)
+    assert (again == places).all()
