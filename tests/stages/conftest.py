@@ -32,6 +32,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: Call) -> 
     """An empty project folder with params.yaml and 60 drawn scenes."""
     monkeypatch.chdir(tmp_path)
     params = yaml.safe_load((PROJECT / "params.yaml").read_text())
+    params["max_epochs"] = None
     branch = params["experiments"]["wang2016-nonlinear-bidirectional-structure"]
     branch["captions"] = "mean-glove-6b-50d"
     branch["settings"] |= {"hidden": 64, "dim": 32, "epochs": 3, "batch_size": 50}

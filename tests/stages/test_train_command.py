@@ -1,5 +1,6 @@
 """`pipeline train` and `pipeline embed`: what they announce, and how a training goes on."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -91,3 +92,17 @@ def test_what_cannot_be_trained_is_refused(experiment: Path, pipeline: Call) -> 
     ended = pipeline("train", "--experiment", NAME)
     assert (ended.status, Path("data/heads").exists()) == (1, False)
     assert "has no word numbers" in ended.stderr
+
+
+def test_no_training_is_longer_than_asked(experiment: Path, pipeline: Call) -> None:
+    def epochs(out: str, *options: object) -> int:
+        assert pipeline("train", "--experiment", NAME, "--out", out, *options).status == 0
+        return len(json.loads(Path(out, "history.json").read_text()))
+
+    assert epochs("whole") == 4
+    assert epochs("short", "--max-epochs", 2) == 2
+    path = Path("params.yaml")
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "max_epochs": 3}))
+    assert epochs("as-params-say") == 3
+    assert epochs("longer", "--max-epochs", 9) == 4
+    assert json.loads(Path("short/head.json").read_text())["settings"]["epochs"] == 2
