@@ -18,7 +18,7 @@ from pipeline.images.extract import (
     usual_crew,
 )
 from pipeline.images.memory import expected_memory, resident_memory
-from pipeline.images.network import ENGINES, FeatureNetwork, usable_device
+from pipeline.images.network import ENGINES, FeatureNetwork, device_for
 from pipeline.images.weights import Weights, load_weights
 from pipeline.recipes import PRECISIONS, STORAGES, Recipe, resolve_recipe
 from pipeline.shards.build import ShardBuild
@@ -132,7 +132,7 @@ def extract(
     if (name := recipe_name or backbone) is None or (recipe_name and backbone):
         raise click.UsageError("give --backbone NAME or --recipe NAME, one of them")
     recipe = resolve_recipe(name, precision, storage)
-    usable_device(device, recipe)
+    device_for(device, recipe)
     manifest = read_manifest(dataset)
     file_of = {
         entry.id: manifest.image_root / entry.file for entry in manifest.select(split)[:limit]

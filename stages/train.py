@@ -9,12 +9,12 @@ import click
 
 from pipeline.canonical import require_folder
 from pipeline.datasets.manifest import read_manifest
+from pipeline.devices import usable_device
 from pipeline.heads.catalogue import make_head, with_epochs_at_most
 from pipeline.heads.files import TrainedHead
 from pipeline.heads.inputs import Inputs
 from pipeline.heads.interface import Head, History, Run
 from pipeline.heads.pairs import Pairs, join_pairs, with_features
-from pipeline.heads.trainer import usable_device
 from pipeline.heads.words import known_words
 from pipeline.shards.build import WORK_FOLDER
 from pipeline.shards.output import only_writer

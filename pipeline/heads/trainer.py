@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from pipeline.canonical import sha256_of_json
+from pipeline.devices import usable_device
 from pipeline.heads.checkpoints import Checkpoints, TrainingState
 from pipeline.heads.design import Design
 from pipeline.heads.embedding import retrieval_figures
@@ -104,24 +105,6 @@ def train(
         net.load_state_dict(state.best)
     best = _best(history)
     return net.eval(), [{**entry, "best": float(at == best)} for at, entry in enumerate(history)]
-
-
-def usable_device(name: str) -> torch.device:
-    """Return the torch device of that name, if it is there.
-
-    Raises
-    ------
-    HeadError
-    """
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise HeadError(
-            f"device {name!r} cannot be used here ({str(error).splitlines()[0]}); CUDA devices "
-            f"found: {torch.cuda.device_count()}; try device 'cpu'"
-        ) from error
-    return device
 
 
 def _best(history: History) -> int:

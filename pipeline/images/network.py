@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pipeline.devices import usable_device
 from pipeline.images.backbones import backbone_named
 from pipeline.images.geometry import crop_offsets
 from pipeline.images.onednn import OneDnnLayers
@@ -76,7 +77,7 @@ class FeatureNetwork:
             TF32 on a device that has none, or a device that is not there.
         """
         self.recipe = recipe
-        self.device = usable_device(device, recipe)
+        self.device = device_for(device, recipe)
         self.window = recipe.crop
         self._dtype = _DTYPES[recipe.precision]
         backbone = backbone_named(recipe.backbone)
@@ -163,21 +164,17 @@ class FeatureNetwork:
         return rewrite(tapped, layers, (SharedTenCrops,))
 
 
-def usable_device(name: str, recipe: Recipe) -> torch.device:
+def device_for(name: str, recipe: Recipe) -> torch.device:
     """Return the torch device of that name, if it is there and can compute the recipe.
 
     Raises
     ------
+    DeviceError
+        It is not there.
     RecipeError
+        It does not have the recipe's arithmetic.
     """
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise RecipeError(
-            f"device {name!r} cannot be used here ({str(error).splitlines()[0]}); "
-            f"CUDA devices found: {torch.cuda.device_count()}; try device 'cpu'"
-        ) from error
+    device = usable_device(name)
     if recipe.precision == "tf32" and device.type != "cuda":
         raise RecipeError(f"precision tf32 needs a CUDA device, not {name!r}; use float32")
     return device

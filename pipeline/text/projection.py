@@ -219,6 +219,8 @@ def fit_projection(
     ------
     ProjectionError
         Too few captions for `dim` components, `dim` out of range, or too little room on the disk.
+    DeviceError
+        The device is not there.
     OutputError
         The work folder cannot be written to.
     CovarianceError
@@ -232,6 +234,11 @@ def fit_projection(
             f"of {encoder.name!r}"
         )
     require_enough(len(texts), dim)
+    if device != "cpu":
+        # Here, since torch takes seconds to import and numpy does the products of a processor.
+        from pipeline.devices import usable_device
+
+        usable_device(device)
     _require_room(work, encoder.dim)
     facts = {
         "encoder_hash": _hash_of(encoder),

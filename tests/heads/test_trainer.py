@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from pipeline.devices import DeviceError
 from pipeline.heads.checkpoints import CHECKPOINT_FILE
 from pipeline.heads.clipping import overall, per_tensor
 from pipeline.heads.interface import History, Run
@@ -146,7 +147,7 @@ def test_training_leaves_torch_as_it_was() -> None:
     assert torch.rand(1) == expected
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    with pytest.raises(HeadError, match="'abacus' cannot be used here"):
+    with pytest.raises(DeviceError, match="'abacus' cannot be used here"):
         trained(1, Run(0, device="abacus"))
 
 

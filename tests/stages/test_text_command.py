@@ -109,3 +109,13 @@ def test_another_encoder_is_not_put_over_a_fitted_one(project: Path, pipeline: C
     assert ended.status == 1
     assert "min-9" in ended.stderr
     assert "remove this one" in ended.stderr
+
+
+def test_components_on_a_device_that_is_not_there(project: Path, pipeline: Call) -> None:
+    ended = pipeline(
+        "text", "--encoder", "mean", "--pca", 5, "--device", "abacus",
+        "--dataset", "data/scenes", "--out", "out",
+    )  # fmt: skip
+    assert ended.status == 1
+    assert "device 'abacus' cannot be used here" in ended.stderr
+    assert not Path("out").exists()
