@@ -1,6 +1,6 @@
 """Sentence encoders and their PCA beside the obvious alternatives, as ratios of one run.
 
-Run as `OMP_NUM_THREADS=1 python bench/text.py [CAPTIONS]`. The captions are drawn from a seed:
+Run as `OMP_NUM_THREADS=1 python -m bench.text [CAPTIONS]`. The captions are drawn from a seed:
 5 to 18 of the first 8,000 words of GloVe 50-d, frequent ones more often. The 300-d vectors are
 synthetic. Rates are captions a CPU second, splitting into words counted, of the fastest of three
 runs; what is prepared once for all captions is not counted on either side. Fails if an encoder and

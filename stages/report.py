@@ -1,5 +1,6 @@
 """`pipeline report`: the recall tables of all experiments in one, and a report as HTML."""
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,13 +12,13 @@ from pipeline.report.tables import TableError, markdown_table, read_recall, writ
 from stages.console import OUTPUT, log_done, log_settings, progress_of
 from stages.params import DATA, PARAMS_FILE, load_params
 
+_folder = partial(click.option, type=click.Path(path_type=Path), show_default=True)
+
 
 @click.command()
-@click.option(
+@_folder(
     "--reports",
-    type=click.Path(path_type=Path),
     default=DATA / "reports",
-    show_default=True,
     help="Folder with a folder an experiment, each with a recall.json.",
 )
 @click.option(
@@ -27,27 +28,13 @@ from stages.params import DATA, PARAMS_FILE, load_params
     help="Write a report there, too: tables beside the published numbers, figures, queries with "
     "their results. DIR/index.html opens in any browser, offline.",
 )
-@click.option(
-    "--embeddings",
-    type=click.Path(path_type=Path),
-    default=DATA / "embeddings",
-    show_default=True,
-    help="Folder of embedding files, for --html.",
-)
-@click.option(
+@_folder("--embeddings", default=DATA / "embeddings", help="Folder of embedding files, for --html.")
+@_folder(
     "--heads",
-    type=click.Path(path_type=Path),
     default=DATA / "heads",
-    show_default=True,
     help="Folder with a folder an experiment, each with a history.json, for --html.",
 )
-@click.option(
-    "--datasets",
-    type=click.Path(path_type=Path),
-    default=DATA,
-    show_default=True,
-    help="Folder of the datasets, each under its name, for --html.",
-)
+@_folder("--datasets", default=DATA, help="Folder of the datasets by their names, for --html.")
 def report(reports: Path, html: Path | None, embeddings: Path, heads: Path, datasets: Path) -> None:
     """Join the recall tables of all experiments as recall.json, recall.csv and recall.md.
 

@@ -126,17 +126,17 @@ def text(
     fitted = fitted or out.with_name(f"{out.name}.encoder")
     log_settings(
         "text", encoder=encoder, dataset=dataset, out=out, split=split, fit_split=fit_split,
-        fitted=fitted, codebooks=codebooks, **{k: v for k, v in options.items() if v is not None},
+        fitted=fitted, codebooks=codebooks, device=device, **options,
     )  # fmt: skip
     manifest = read_manifest(dataset)
     text_of = _texts(manifest, split)
     training = list(_texts(manifest, fit_split).values())
     started = time.monotonic()
     fitting = Fitting(training, manifest.name, fit_split, codebooks, log_done)
-    made = fit_parts(plan, fitted, fitting, list(text_of.values()))
+    inputs = list(text_of.values())
+    made = fit_parts(plan, fitted, fitting, inputs)
     made = _with_components(plan, fitted, made, training, device)
     header = caption_header(made, manifest.name)
-    inputs = list(text_of.values())
     with ShardBuild(out, header, list(text_of), rows_per_shard, inputs=inputs) as build:
         texts = [text_of[one] for one in build.ids]
         index = _encode(build, out, made, texts)

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.text.encoders import report_on
 from pipeline.text.policies import POLICIES, TokenPolicy
-from pipeline.text.vectors import WordVectors, load_vectors, save_vectors
+from pipeline.text.vectors import STORED_SUFFIX, WordVectors, load_vectors, save_vectors
 from pipeline.text.vectors.corpus import Corpus, leaks, read_lines, refuse_leaks
 from pipeline.text.vectors.settings import Training
 from stages.console import OUTPUT, log_done, log_settings, progress_of
@@ -159,8 +159,8 @@ def _check_usage(
         raise click.UsageError("--buckets is for --train fasttext")
     if allow_leaks and corpus is None:
         raise click.UsageError("--allow-leaks is for --corpus")
-    if out.suffix != ".safetensors":
-        raise click.UsageError(f"--out {out}: the file's name must end in .safetensors")
+    if out.suffix != STORED_SUFFIX:
+        raise click.UsageError(f"--out {out}: the file's name must end in {STORED_SUFFIX}")
 
 
 def _texts(manifest: Manifest, split: str | None = None) -> dict[str, str]:

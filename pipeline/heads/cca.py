@@ -8,9 +8,8 @@ makes a pair with its image, so an image counts as often as it has captions.
 
 The defaults are Klein et al.'s; Gong et al.'s are `regularisation` "absolute" with both ridges
 1e-4, `scaling` "eigenvalue" and `power` 4. Deviations: each side has a ridge of its own, theirs is
-one for both (on 5,000 images of Flickr8K, EfficientNet-Lite0 against word counts and mean GloVe,
-128 coordinates, the best validation rsum is 245 with one of `CANDIDATES` for both and 275 with one
-for each); coordinates that do not correlate are left out, since any basis of theirs would do.
+one for both, which suits neither where the spectra of the two sides differ; coordinates that do not
+correlate are left out, since any basis of theirs would do.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.heads.correlation import canonical_directions, moments_of
-from pipeline.heads.embedding import embed, retrieval_figures
+from pipeline.heads.embedding import embed, require_fitted, retrieval_figures
 from pipeline.heads.inputs import Inputs, require_vectors
 from pipeline.heads.interface import History, Run, choice, setting
 from pipeline.heads.pairs import Doubles, Features, HeadError, Pairs, RootedRows, Rows
@@ -47,8 +46,7 @@ class CcaSettings:
         1 + rho of the generalised problem of both sides (Gong et al.).
     power : of the scaling; 0 scales nothing.
     image_input : features as "given", or "rooted": the signed square root of each number, then
-        unit length. No paper's; with 0.03 and 0.001 as ridges the rsum is 284 with it and 277
-        without, on the features named above.
+        unit length; no CCA paper's, see `pipeline.heads.pairs.RootedRows`.
     """
 
     dim: int = setting(0)
@@ -162,15 +160,15 @@ class CcaHead:
 
     def embed_images(self, rows: Rows) -> Features:
         """Return (images, dim) float32 unit vectors; zeros for an image at the mean."""
-        return embed(self._fitted()["image"], self._prepared(rows), _CPU)
+        return embed(require_fitted(self._net)["image"], self._prepared(rows), _CPU)
 
     def embed_captions(self, rows: Rows) -> Features:
         """Return (captions, dim) float32 unit vectors; zeros for a caption at the mean."""
-        return embed(self._fitted()["caption"], rows, _CPU)
+        return embed(require_fitted(self._net)["caption"], rows, _CPU)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return `mean` and scaled `weight` of both sides and the correlations, float64."""
-        return {**self._fitted().state_dict(), "correlations": self._correlations}
+        return {**require_fitted(self._net).state_dict(), "correlations": self._correlations}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take back what `tensors` gave."""
@@ -182,11 +180,6 @@ class CcaHead:
 
     def _prepared(self, images: Rows) -> Rows:
         return RootedRows(images) if self.settings.image_input == "rooted" else images
-
-    def _fitted(self) -> nn.ModuleDict:
-        if self._net is None:
-            raise HeadError("this head has not learnt anything yet; fit it or load a trained one")
-        return self._net
 
 
 def _network(image: tuple[Tensor, Tensor], caption: tuple[Tensor, Tensor]) -> nn.ModuleDict:

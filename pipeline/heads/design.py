@@ -1,13 +1,18 @@
 """What a family of trained heads fills in; everything else about training is the same for all."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pipeline.heads.clipping import Clip
 from pipeline.heads.pairs import Features, Pairs, RowNumbers
+from pipeline.heads.schedules import Rate
+
+Batches = Callable[[RowNumbers, np.random.Generator], Iterator[RowNumbers]]
+"""One epoch of caption rows (n,) from `Pairs.owner`; see `pipeline.heads.sampling`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +55,7 @@ class Design:
         is in its state dictionary.
     loss : from those modules, in training mode, a batch on their device, and a generator (on the
         CPU) for sampled negatives, to a scalar.
-    batches : one epoch of caption rows (n,) from `Pairs.owner`; see `pipeline.heads.sampling`.
+    batches : of an epoch.
     optimiser : of the modules' parameters.
     rate : factor on the learning rate of each parameter group, from the epoch (from 0) and the
         validation scores of the epochs before; see `pipeline.heads.schedules`.
@@ -64,11 +69,11 @@ class Design:
     similarity: str
     build: Callable[[Features | None], nn.ModuleDict]
     loss: Callable[[nn.ModuleDict, Batch, torch.Generator], Tensor]
-    batches: Callable[[RowNumbers, np.random.Generator], Iterator[RowNumbers]]
+    batches: Batches
     optimiser: Callable[[nn.ModuleDict], torch.optim.Optimizer]
-    rate: Callable[[int, Sequence[float]], float]
+    rate: Rate
     epochs: int
-    clip: Callable[[Iterable[nn.Parameter]], None] | None = None
+    clip: Clip | None = None
     patience: int | None = None
     require: Callable[[Pairs], None] | None = None
     prepare: Callable[[nn.ModuleDict, Pairs], None] | None = None

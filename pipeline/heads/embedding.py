@@ -11,12 +11,37 @@ from pipeline.retrieval.recall import recall_table
 # Enough for full matrix products, few enough for a long caption's activations.
 _ROWS = 512
 
-FIGURES = ("image_to_text_r1", "text_to_image_r1", "rsum")
+FIGURES = (
+    "image_to_text_r1",
+    "text_to_image_r1",
+    "image_to_text_r10",
+    "text_to_image_r10",
+    "rsum",
+)
+
+
+def require_fitted(net: nn.ModuleDict | None) -> nn.ModuleDict:
+    """Return a head's modules.
+
+    Raises
+    ------
+    HeadError
+        There are none yet.
+    """
+    if net is None:
+        raise HeadError("this head has not learnt anything yet; fit it or load a trained one")
+    return net
 
 
 @torch.inference_mode()
 def embed(module: nn.Module, rows: Rows, device: torch.device) -> Features:
-    """Return the embeddings of all rows, float32, from a module in evaluation mode."""
+    """Return the embeddings (n, ...) float32 of all rows, each by itself.
+
+    Parameters
+    ----------
+    module : in evaluation mode, on `device`; from (n, *row_shape) float32 to (n, ...) float32.
+    rows : at least one.
+    """
     chunks = [
         module(torch.from_numpy(block).to(device)).cpu().numpy() for block in in_blocks(rows, _ROWS)
     ]
@@ -26,7 +51,7 @@ def embed(module: nn.Module, rows: Rows, device: torch.device) -> Features:
 def retrieval_figures(
     net: nn.ModuleDict, similarity: str, pairs: Pairs, device: torch.device
 ) -> dict[str, float]:
-    """Return R@1 in both directions and rsum of a split, in percent.
+    """Return R@1 and R@10 in both directions and rsum of a split, in percent.
 
     Raises
     ------

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save
 from pipeline.canonical import appearing_whole, sha256_of_file, write_json
 from pipeline.datasets.manifest import ImageEntry
 from pipeline.heads.catalogue import make_head
-from pipeline.heads.inputs import Inputs, Side, require_averageable
+from pipeline.heads.inputs import Inputs, require_averageable
 from pipeline.heads.interface import Head, History
 from pipeline.heads.pairs import AveragedRows, HeadError, join_pairs
 from pipeline.retrieval.embeddings import Embeddings
@@ -112,7 +112,7 @@ def load_head(folder: Path) -> TrainedHead:
                 f"{path} is not the file that {described} describes; run `pipeline train` again"
             )
         del facts["similarity"]
-        facts["inputs"] = Inputs(*(Side.from_json(facts["inputs"][s]) for s in Inputs.SIDES))
+        facts["inputs"] = Inputs.from_json(facts["inputs"])
         head = make_head(facts["kind"], facts["settings"], facts["inputs"])
         head.restore(load_file(path))
         return TrainedHead(head=head, **facts)

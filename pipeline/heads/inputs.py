@@ -1,8 +1,9 @@
 """What a head is told of its features before it sees any: shapes and recipes of both sides."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from pipeline.heads.pairs import HeadError
 from pipeline.shards.read import FeatureSet
@@ -53,6 +54,7 @@ class Side:
         Raises
         ------
         HeadError
+            Recipe, weights or shape are others.
         """
         found = Side.of(features)
         if (found.recipe_hash, found.shape) != (self.recipe_hash, self.shape):
@@ -68,8 +70,6 @@ class Side:
 class Inputs:
     """Both sides of what a head is fitted on."""
 
-    SIDES: ClassVar = ("images", "captions")
-
     images: Side
     captions: Side
 
@@ -77,6 +77,17 @@ class Inputs:
     def of(cls, images: FeatureSet, captions: FeatureSet) -> "Inputs":
         """Return the facts of two feature folders."""
         return cls(Side.of(images), Side.of(captions))
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> "Inputs":
+        """Return the inputs of which `facts` is the JSON.
+
+        Raises
+        ------
+        KeyError, TypeError
+            It is the JSON of something else.
+        """
+        return cls(Side.from_json(facts["images"]), Side.from_json(facts["captions"]))
 
 
 @dataclass(frozen=True)
@@ -193,10 +204,7 @@ def require_grid(head: str, side: Side) -> tuple[int, int]:
             f"{side.name!r} are vectors {side.shape}; use a recipe whose name ends with -grid"
         )
     *cells, channels = side.shape
-    number = 1
-    for size in cells:
-        number *= size
-    return number, channels
+    return math.prod(cells), channels
 
 
 def _vector(side: Side, taker: str) -> int:

@@ -1,7 +1,7 @@
 """What every head offers, and how settings given as data become a head's own settings."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -9,16 +9,10 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from pipeline.heads.pairs import Features, HeadError, Pairs, Rows
+from pipeline.shards.progress import Progress, silent
 
 History = list[dict[str, float]]
 """One entry an epoch (or one for a closed form): the figures worth plotting."""
-
-Progress = Callable[[int, int, int], None]
-"""Called with epochs done, epochs in all, and 0."""
-
-
-def silent(done: int, total: int, failed: int) -> None:
-    """Say nothing."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +22,7 @@ class Run:
     Attributes
     ----------
     seed : of everything random.
-    progress : told how far the fitting is.
+    progress : called with epochs done, epochs in all, and 0.
     work : folder of checkpoints; None keeps none.
     workers : processes that read batches ahead; 0 reads them in this one. No result depends on
         it.

@@ -6,9 +6,8 @@ which is that of Qian & Lamberti 2018):
 Qian & Lamberti 2018
     "GRU + GloVe" is the default with word vectors given to training; "LSTM + GloVe": `cell: lstm`;
     their further architectures: `layers: 2`, `bidirectional: true`. Deviations: the image map has
-    a bias; the learning rate is 0.001, that of the order-embeddings that they started from. After
-    an epoch on 2,500 images of Flickr8K rsum on 1,000 others is 49 with it, and 5 with the paper's
-    0.05, where 3 is chance. `image_input: unit` makes these 49 to 78.
+    a bias; the learning rate is 0.001, that of the order-embeddings that they started from, since
+    a few thousand images teach next to nothing at the paper's 0.05.
 Order-embeddings, Vendrov et al. 2016
     `similarity: order, unit: both, absolute: true, margin: 0.05, epoch: images, clip: 2,
     clip_each: true, epochs: 100`, words from random; symmetric: `similarity: cosine,
@@ -70,8 +69,8 @@ class JointEmbeddingSettings:
         `negatives` "sampled" ones of either side; or "contrastive", no paper's of these: how well
         a pair is picked out from all negatives, scores over `temperature`.
     margin : of the hinges.
-    warm_up : of the hardest negatives: the first so many batches take the mean hinge of all. On
-        2,500 images three epochs give an rsum of 78 without, and of 154 with 200 such batches.
+    warm_up : of the hardest negatives: the first so many batches take the mean hinge of all; 0 as
+        published. See `pipeline.heads.warm_up`.
     epoch : all "captions" once, or all "images" once, each with a random caption.
     optimiser : "adam", or "sgd" without momentum.
     decay, decay_every : the learning rate is multiplied by `decay` every so many epochs.

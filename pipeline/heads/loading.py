@@ -1,17 +1,15 @@
 """Batches for training: caption rows become tensors, in this process or in workers ahead of it."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from pipeline.errors import PipelineError
-from pipeline.heads.design import Batch
+from pipeline.heads.design import Batch, Batches
 from pipeline.heads.pairs import Pairs, RowNumbers, Rows
-
-Batches = Callable[[RowNumbers, np.random.Generator], Iterator[RowNumbers]]
 
 
 class PairDataset(Dataset[Batch | PipelineError]):

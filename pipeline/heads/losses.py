@@ -19,13 +19,7 @@ from pipeline.heads.scores import attended_similarities, present
 DISTANCE_FLOOR = 1e-4
 
 
-def sum_of_hinges(
-    scores: Tensor,
-    owner: Tensor,
-    margin: float,
-    image_to_text: float = 1.0,
-    text_to_image: float = 1.0,
-) -> Tensor:
+def sum_of_hinges(scores: Tensor, owner: Tensor, margin: float) -> Tensor:
     """Return the hinges of every pair against all its negatives in the batch, summed.
 
     The sum over pairs (i, c) of the sums over c' and i' of max(0, margin - S(i, c) + S(i, c')) and
@@ -38,7 +32,6 @@ def sum_of_hinges(
     scores : (images, captions).
     owner : (captions,) int64.
     margin : at least 0.
-    image_to_text, text_to_image : weights of the hinges whose anchor is the image, the caption.
 
     Returns
     -------
@@ -46,9 +39,8 @@ def sum_of_hinges(
         A scalar.
     """
     positive, captions, images = _split(scores, owner)
-    return image_to_text * _hinges(positive[:, None], captions, margin).sum() + (
-        text_to_image * _hinges(positive[:, None], images, margin).sum()
-    )
+    own = positive[:, None]
+    return _hinges(own, captions, margin).sum() + _hinges(own, images, margin).sum()
 
 
 def contrastive(scores: Tensor, owner: Tensor, temperature: float) -> Tensor:
@@ -78,13 +70,7 @@ def contrastive(scores: Tensor, owner: Tensor, temperature: float) -> Tensor:
 
 
 def sampled_contrast(
-    scores: Tensor,
-    owner: Tensor,
-    margin: float,
-    k: int,
-    generator: torch.Generator,
-    image_to_text: float = 1.0,
-    text_to_image: float = 1.0,
+    scores: Tensor, owner: Tensor, margin: float, k: int, generator: torch.Generator
 ) -> Tensor:
     """Return the hinges of every pair against `k` random captions and `k` random images, summed.
 
@@ -94,20 +80,22 @@ def sampled_contrast(
 
     Parameters
     ----------
+    k : at least 1.
     generator : gives the draws; the same state and batch give the same loss.
 
     Others, result: as `sum_of_hinges`.
     """
     positive, captions, images = _split(scores, owner)
+    own = positive[:, None]
 
     def drawn(negative: Tensor) -> Tensor:
         keys = torch.rand(negative.shape, generator=generator, device=generator.device)
         keys = keys.to(negative.device).masked_fill(negative == -torch.inf, -1.0)
         return negative.gather(1, keys.topk(min(k, keys.shape[1]), dim=1).indices)
 
-    return image_to_text * _hinges(positive[:, None], drawn(captions), margin).sum() + (
-        text_to_image * _hinges(positive[:, None], drawn(images), margin).sum()
-    )
+    by_image = _hinges(own, drawn(captions), margin)
+    by_caption = _hinges(own, drawn(images), margin)
+    return by_image.sum() + by_caption.sum()
 
 
 class Negatives(NamedTuple):
@@ -127,14 +115,7 @@ def hardest_negatives(scores: Tensor, owner: Tensor) -> Negatives:
     return Negatives(captions.argmax(1), images.argmax(1))
 
 
-def hinges_at(
-    scores: Tensor,
-    owner: Tensor,
-    negatives: Negatives,
-    margin: float,
-    image_to_text: float = 1.0,
-    text_to_image: float = 1.0,
-) -> Tensor:
+def hinges_at(scores: Tensor, owner: Tensor, negatives: Negatives, margin: float) -> Tensor:
     """Return the hinges of every pair against the given negatives, summed.
 
     Parameters
@@ -150,16 +131,10 @@ def hinges_at(
     by_caption = _hinges(positive, scores[..., negatives.images, pair], margin)
     by_image = by_image * (owner[negatives.captions] != owner)
     by_caption = by_caption * (negatives.images != owner)
-    return image_to_text * by_image.sum() + text_to_image * by_caption.sum()
+    return by_image.sum() + by_caption.sum()
 
 
-def hardest_negative(
-    scores: Tensor,
-    owner: Tensor,
-    margin: float,
-    image_to_text: float = 1.0,
-    text_to_image: float = 1.0,
-) -> Tensor:
+def hardest_negative(scores: Tensor, owner: Tensor, margin: float) -> Tensor:
     """Return the hinges of every pair against its hardest negatives in the batch, summed.
 
     Faghri et al. 2018 (VSE++), eq. (6) (the maximum of hinges); Yan 2019, section 2.4. Of equal
@@ -167,8 +142,7 @@ def hardest_negative(
 
     Parameters, result: as `sum_of_hinges`.
     """
-    negatives = hardest_negatives(scores, owner)
-    return hinges_at(scores, owner, negatives, margin, image_to_text, text_to_image)
+    return hinges_at(scores, owner, hardest_negatives(scores, owner), margin)
 
 
 def pooling_loss(
@@ -323,7 +297,7 @@ def structure_preserving_loss(
     text_to_image: float,
     structure: float,
 ) -> Tensor:
-    """Wang et al. 2016, eq. (5) with lambda_2 = 0 (no image has two positive images here).
+    """Return Wang et al. 2016, eq. (5) with lambda_2 = 0 (no image has two positive images here).
 
     Two sentences of one image are never negatives of each other, nor is their image.
 
@@ -335,6 +309,11 @@ def structure_preserving_loss(
     margin, k : see `top_violations`.
     text_to_image : lambda_1, weight of the constraints whose anchor is a sentence (eq. 2).
     structure : lambda_3, weight of the constraints among sentences (eq. 4).
+
+    Returns
+    -------
+    Tensor
+        A scalar.
     """
     across = sentences @ images.T
     row = torch.arange(len(owner), device=owner.device)

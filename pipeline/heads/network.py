@@ -3,13 +3,11 @@
 import torch
 from torch import Tensor, nn
 
-from pipeline.heads.design import Batch, Design
-from pipeline.heads.embedding import embed
+from pipeline.heads.design import Design
+from pipeline.heads.embedding import embed, require_fitted
 from pipeline.heads.interface import History, Run
-from pipeline.heads.pairs import Features, HeadError, Pairs, Rows
+from pipeline.heads.pairs import Features, Pairs, Rows
 from pipeline.heads.trainer import train as run_training
-
-__all__ = ["Batch", "Design", "NetworkHead"]
 
 
 class NetworkHead:
@@ -43,15 +41,15 @@ class NetworkHead:
 
     def embed_images(self, rows: Rows) -> Features:
         """Return what the module "image" makes of each row."""
-        return embed(self._fitted()["image"], rows, self._device)
+        return embed(require_fitted(self._net)["image"], rows, self._device)
 
     def embed_captions(self, rows: Rows) -> Features:
         """Return what the module "caption" makes of each row."""
-        return embed(self._fitted()["caption"], rows, self._device)
+        return embed(require_fitted(self._net)["caption"], rows, self._device)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return weights, statistics and buffers of all modules."""
-        return dict(self._fitted().state_dict())
+        return dict(require_fitted(self._net).state_dict())
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take back what `tensors` gave; on the CPU."""
@@ -59,8 +57,3 @@ class NetworkHead:
             net = self.design.build(None)
         net.load_state_dict(tensors)
         self._net, self._device = net.eval(), torch.device("cpu")
-
-    def _fitted(self) -> nn.ModuleDict:
-        if self._net is None:
-            raise HeadError("this head has not learnt anything yet; fit it or load a trained one")
-        return self._net

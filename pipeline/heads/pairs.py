@@ -128,7 +128,7 @@ class FeatureRows:
 class AveragedRows:
     """Captions whose features are each the mean of those of all captions of their image.
 
-    Qian & Lamberti 2018, section 4.1, "Baseline + Weight": the mean over the five captions of an
+    Qian & Lamberti 2018, section 5, "Baseline + Weight": the mean over the five captions of an
     image is the query. Of an image with more captions the first five count, as they do in
     evaluation; each of its captions gets their mean.
     """

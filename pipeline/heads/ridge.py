@@ -87,11 +87,11 @@ class RidgeHead:
         return [{"epoch": 1, "mean_squared_error": squares / (pairs * image_dim)}]
 
     def embed_images(self, rows: Rows) -> Features:
-        """Return the image features themselves, brought to unit length if that is set."""
+        """Return (images, e) float32: the image features, as `image_input` has them."""
         return np.concatenate([self._prepared(block) for block in in_blocks(rows)])
 
     def embed_captions(self, rows: Rows) -> Features:
-        """Return the predicted image features."""
+        """Return (captions, e) float32: the predicted image features."""
         return np.concatenate([self._predict(block) for block in in_blocks(rows, _CHUNK)])
 
     def tensors(self) -> dict[str, torch.Tensor]:

@@ -19,6 +19,7 @@ def require_two_images(pairs: Pairs) -> None:
     Raises
     ------
     HeadError
+        There are fewer than two images.
     """
     if len(pairs.image_ids) < 2:
         raise HeadError(

@@ -42,7 +42,7 @@ class ScanSettings:
         `pipeline.heads.warm_up`.
     epochs, batch_size : an epoch is every pair once.
     learning_rate : of Adam, a tenth after every `decay_every` epochs.
-    clip : norm of all gradients together at most.
+    clip : norm of all gradients together at most; 0 clips nothing.
     """
 
     similarity: str = choice("scan-t2i-avg", "scan-t2i-lse", "scan-i2t-avg", "scan-i2t-lse")
@@ -131,6 +131,6 @@ def design(settings: ScanSettings, inputs: Inputs) -> Design:
         optimiser=lambda net: torch.optim.Adam(net.parameters(), settings.learning_rate),
         rate=steps(settings.decay_every, 0.1),
         epochs=settings.epochs,
-        clip=overall(settings.clip),
+        clip=overall(settings.clip) if settings.clip else None,
         require=require_two_images,
     )

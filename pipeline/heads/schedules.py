@@ -9,11 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 Rate = Callable[[int, Sequence[float]], float]
 
 
-def constant() -> Rate:
-    """Return a schedule that keeps the initial learning rate."""
-    return lambda epoch, scores: 1.0
-
-
 def steps(every: int, factor: float) -> Rate:
     """Return a schedule that multiplies the learning rate by `factor` every `every` epochs."""
     return lambda epoch, scores: factor ** (epoch // every)
@@ -32,11 +27,6 @@ def milestones(factors: Mapping[int, float]) -> Rate:
         return factors[max(reached)] if reached else 1.0
 
     return rate
-
-
-def exponential(factor: float) -> Rate:
-    """Return a schedule that multiplies the learning rate by `factor` after every epoch."""
-    return lambda epoch, scores: factor**epoch
 
 
 def plateau(factor: float, hold: int) -> Rate:

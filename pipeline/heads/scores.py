@@ -45,14 +45,6 @@ def order(images: Tensor, captions: Tensor) -> Tensor:
     return _by_captions(_order_block, images, captions, images.numel())
 
 
-def order_root(images: Tensor, captions: Tensor) -> Tensor:
-    """Return -sqrt(sum_d max(0, s_d - v_d)^2): the order score of VSE++, which ranks as `order`.
-
-    The root counts from 1e-12, so that the gradient of a perfectly ordered pair is 0, not NaN.
-    """
-    return -(-order(images, captions)).clamp_min(1e-12).sqrt()
-
-
 def scan(images: Tensor, captions: Tensor, attention: CrossAttention) -> Tensor:
     """Return Stacked Cross Attention scores (Lee et al. 2018, eqs. 1-8).
 

@@ -45,7 +45,7 @@ class Word2VisualVecSettings:
     epochs, batch_size : at most so many epochs of ceil(captions / batch_size) batches, each of
         distinct images with a random caption of each.
     learning_rate, decay, epsilon : of RMSprop; `decay` of the mean square.
-    clip : norm of each gradient tensor at most.
+    clip : norm of each gradient tensor at most; 0 clips nothing.
     halve_after : the learning rate halves where it has been used so many epochs and the last
         brought no better one.
     patience : training stops after more epochs than this without a better one.
@@ -156,7 +156,7 @@ def design(settings: Word2VisualVecSettings, inputs: Inputs) -> Design:
         ),
         rate=plateau(0.5, settings.halve_after),
         epochs=settings.epochs,
-        clip=per_tensor(settings.clip),
+        clip=per_tensor(settings.clip) if settings.clip else None,
         patience=settings.patience,
         require=require_targets,
     )

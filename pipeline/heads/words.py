@@ -48,8 +48,8 @@ def known_words(captions: Side, encoder: Path, source: str) -> KnownWords:
     sequences = [part for part in caption_parts(captions) if part.kind == "sequence"]
     if not sequences:
         raise HeadError(
-            f"word vectors are given, but {captions.name!r} has no word numbers; leave out "
-            "word_vectors, or use caption features of the encoder sequence"
+            f"word vectors are given, but {captions.name!r} has no word numbers; leave the "
+            "vectors out, or use caption features of the encoder sequence"
         )
     numbered = [part for part in load_plan(encoder).parts if part.layout is not None]
     if not numbered:

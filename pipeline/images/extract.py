@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from pipeline.shards.build import ShardBuild
 from pipeline.shards.format import MISSING, OK, FeatureHeader, RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
+from pipeline.shards.progress import Progress, silent
 from pipeline.software import created_by
 
 # Crops that go through the network together, unless a batch size is given. On a CPU each core
@@ -27,9 +28,6 @@ from pipeline.software import created_by
 CROPS_PER_BATCH, CROPS_PER_BATCH_ON_GPU = 8, 128
 # Batches that are read ahead of those in the network.
 BATCHES_AHEAD = 2
-
-Progress = Callable[[int, int, int], None]
-"""Called with rows done, rows in all, and rows that failed in this run."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ def changed_rows(
     build: ShardBuild,
     paths: Sequence[Path],
     readers: int,
-    progress: Progress = lambda done, total, failed: None,
+    progress: Progress = silent,
 ) -> tuple[list[int], list[int]]:
     """Return the finished rows whose files have changed since, and those whose files have gone.
 
@@ -141,7 +139,7 @@ def extract_features(
     paths: Sequence[Path],
     network: FeatureNetwork,
     crew: Crew,
-    progress: Progress = lambda done, total, failed: None,
+    progress: Progress = silent,
 ) -> FeatureIndex:
     """Compute the pending rows of a feature set and publish it.
 

@@ -1,8 +1,9 @@
 """The fast layers for CPUs: oneDNN's fused convolutions, and Winograd's where they pay.
 
 Activations are channels-last, weights in oneDNN's own layout, and what follows a convolution is
-done while its results are still in registers. On one thread this comes to about nine tenths of
-what the processor's arithmetic units can do, so that only fewer multiplications are faster.
+done while its results are still in registers. That leaves little of the processor's arithmetic
+units unused (`python -m bench.engine` prints GFLOP/s), so that only fewer multiplications are
+faster.
 """
 
 import torch
@@ -14,7 +15,8 @@ from pipeline.images.winograd import WinogradConvolution, applicable
 
 # From this many channels on, input and output, Winograd's transforms cost less than they save.
 _WINOGRAD_CHANNELS = 128
-# What a multiplication of a direct convolution then costs: measured at 256 and 512 channels.
+# What a multiplication of a direct convolution then costs, about, at 256 and 512 channels; the
+# column `Wino/fused` of `python -m bench.engine` is its inverse.
 _WINOGRAD_COST = 0.55
 
 

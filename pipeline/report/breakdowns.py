@@ -5,10 +5,12 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+
+import numpy as np
+
+from pipeline.retrieval.recall import measures
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
-_CUTOFF = 10
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class LengthBin:
     words : mean number of words of these queries.
     queries : how many there are.
     r10 : R@10, per cent.
-    median_rank : median rank from 1; between two ranks their mean.
+    median_rank : floor of the median rank, from 1, as everywhere.
     """
 
     first: int
@@ -91,7 +93,7 @@ def by_word(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[Wor
         for word in set(words_of(text)):
             of_word[word].append(int(rank))
     rows = [
-        WordRow(word, len(found), _r10(found), _median(found))
+        WordRow(word, len(found), *_measured(found))
         for word, found in of_word.items()
         if len(found) >= least
     ]
@@ -131,12 +133,10 @@ def _held(lengths: Sequence[int], of_length: dict[int, list[int]]) -> int:
 def _bin(lengths: Sequence[int], of_length: dict[int, list[int]]) -> LengthBin:
     ranks = [rank for length in lengths for rank in of_length[length]]
     words = sum(length * len(of_length[length]) for length in lengths) / len(ranks)
-    return LengthBin(lengths[0], lengths[-1], words, len(ranks), _r10(ranks), _median(ranks))
+    return LengthBin(lengths[0], lengths[-1], words, len(ranks), *_measured(ranks))
 
 
-def _r10(ranks: Sequence[int]) -> float:
-    return 100.0 * sum(rank < _CUTOFF for rank in ranks) / len(ranks)
-
-
-def _median(ranks: Sequence[int]) -> float:
-    return float(median(ranks)) + 1.0
+def _measured(ranks: Sequence[int]) -> tuple[float, float]:
+    """Return R@10 and the median rank of ranks from 0."""
+    values = measures(np.array(ranks, np.int64))
+    return values["r10"], values["median_rank"]

@@ -73,22 +73,30 @@ class Case:
     Attributes
     ----------
     recall : its table.
-    facts : its `provenance.json`; columns, lineage : see `pipeline.report.origin`.
+    facts : its `provenance.json`.
     history : the entries of its head's history, () if there is none.
     retrieval : None without its embedding file.
-    dataset : None where that is not known or lacks one of the queries.
+    dataset : None where that is not known or lacks an image or a caption that was ranked.
     gaps : what is left out, and why.
     """
 
     name: str
     recall: Mapping[str, float | int]
     facts: Mapping[str, Any]
-    columns: Mapping[str, str]
-    lineage: Mapping[str, str]
     history: tuple[Mapping[str, Any], ...]
     retrieval: Retrieval | None
     dataset: Dataset | None
     gaps: tuple[str, ...]
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """What `pipeline.report.origin.columns_of` says of its facts."""
+        return columns_of(self.facts)
+
+    @property
+    def lineage(self) -> dict[str, str]:
+        """What `pipeline.report.origin.lineage_of` says of its facts."""
+        return lineage_of(self.facts)
 
     @property
     def rsum_interval(self) -> tuple[float, float] | None:
@@ -131,7 +139,7 @@ def collect(
         history = _history(folders.heads / name / HISTORY_FILE, gaps) if alone else ()
         cases.append(
             Case(
-                name, recall, facts, columns_of(facts), lineage_of(facts), history, retrieval,
+                name, recall, facts, history, retrieval,
                 _fitting(dataset, facts, retrieval, folders.datasets, gaps), tuple(gaps),
             )
         )  # fmt: skip
@@ -164,18 +172,20 @@ def _fitting(
     folder: Path,
     gaps: list[str],
 ) -> Dataset | None:
-    """Return a dataset that has every query, or None and add a gap; one too if it has changed."""
+    """Return a dataset that has all that was ranked, or None; add a gap then, or if it changed."""
     if isinstance(dataset, str):
         gaps.append(dataset)
         return None
-    ranked = retrieval.caption_ids if retrieval else ()
     name = dataset.manifest.name
-    if strangers := [one for one in ranked if one not in dataset.texts]:
-        gaps.append(
-            f"The dataset {name} lacks {len(strangers)} captions of the embedding file, first "
-            f"{strangers[0]}: no breakdown, no queries."
-        )
-        return None
+    ranked = (("captions", retrieval.caption_ids, dataset.texts),
+              ("images", retrieval.image_ids, dataset.files)) if retrieval else ()  # fmt: skip
+    for what, ids, known in ranked:
+        if strangers := [one for one in ids if one not in known]:
+            gaps.append(
+                f"The dataset {name} lacks {len(strangers)} {what} of the embedding file, first "
+                f"{strangers[0]}: no breakdown, no queries."
+            )
+            return None
     made_from = {one.get("manifest_sha256") for one in members_of(facts)} - {None}
     if made_from - {sha256_of_file(folder / dataset_of(facts) / MANIFEST_FILE)}:
         gaps.append(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.report.published import PublishedRow, published_rows
+from pipeline.report.published import PublishedRow, published_for, published_rows
 from pipeline.retrieval.recall import DIRECTIONS
 
 COLUMNS = (
@@ -65,10 +65,10 @@ def compare(
     recall : its table.
     columns : of `pipeline.report.origin.columns_of`.
     """
-    same = [row for row in published_rows() if experiment and row.experiment == experiment]
-    here = [row for row in same if row.dataset == dataset]
+    here = published_for(experiment, dataset)
     if not here:
-        return Comparison((), tuple(dict.fromkeys(row.dataset for row in same)))
+        others = (row.dataset for row in published_rows() if row.experiment == experiment)
+        return Comparison((), tuple(dict.fromkeys(others)))
     gallery = (
         f"{columns.get('split', 'split not said')}: {recall['num_images']:g} images, "
         f"{recall['num_captions']:g} captions"

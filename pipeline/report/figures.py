@@ -132,7 +132,7 @@ def places_figure(
         (1, shares[0]), (2, shares[1])
     )]  # fmt: skip
     # An image without another name keeps its id, so that no two groups become one.
-    named = {f"{captions.get(one) or one}": points for one, points in places.items()}
+    named = {captions.get(one) or one: points for one, points in places.items()}
     if len(named) < len(places):
         named = {f"{one}: {captions.get(one, '')}": points for one, points in places.items()}
     rows = [[one, x, y] for one, points in places.items() for x, y in points]

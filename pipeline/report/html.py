@@ -125,8 +125,9 @@ def write_html(
             write(f"experiments/{case.name}.html", page)
     gaps = tuple(f"{case.name}: {gap}" for case in cases for gap in case.gaps)
     gaps += tuple(thumbnails.faults)
+    manifests = {c.dataset.manifest.name: c.dataset.manifest for c in cases if c.dataset}
     index = templates.get_template("index.html").render(
-        root="", groups=groups, cases=cases, gaps=gaps, datasets=_datasets(cases)
+        root="", groups=groups, cases=cases, gaps=gaps, datasets=manifests.values()
     )
     write("index.html", index)
     _forget_others(folder, {*files, *(f"images/{name}" for name in thumbnails.names)})
@@ -270,14 +271,6 @@ def _answer(
     if one.rank > len(one.found):
         found.append(item(one.best_correct, one.rank, missed=True))
     return {"query": item(one.query, 0), "found": found}
-
-
-def _datasets(cases: Sequence[Case]) -> list[dict[str, Any]]:
-    manifests = {c.dataset.manifest.name: c.dataset.manifest for c in cases if c.dataset}
-    return [
-        {"name": m.name, "source": m.source, "licence": m.licence, "counts": m.counts}
-        for m in manifests.values()
-    ]
 
 
 def _forget_others(folder: Path, files: set[str]) -> None:

@@ -5,16 +5,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
 from pipeline.report.breakdowns import chosen, worst
-from pipeline.report.geometry import Closeness, closeness, principal_plane, unit_rows
 from pipeline.report.tables import TableError
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.geometry import Closeness, closeness, principal_plane
 from pipeline.retrieval.protocols import Protocol, galleries
 from pipeline.retrieval.ranks import Ranks, image_rows, rank_both_ways
 from pipeline.retrieval.search import Gallery, SideName, nearest
+from pipeline.retrieval.similarity import unit_rows
 
 SHOWN, FAILURES, TOP = 6, 6, 5
 """Queries of each direction that are shown, failures likewise, and answers to each."""
@@ -52,6 +51,7 @@ class Retrieval:
 
     Attributes
     ----------
+    image_ids : the images that were ranked.
     caption_ids, caption_ranks : one a caption that counted as a query; ranks from 0.
     rsum_interval : 95 % bootstrap interval.
     closeness : of the first gallery's sentences; None for sets of vectors, or without pairs.
@@ -63,6 +63,7 @@ class Retrieval:
         of one image, one.
     """
 
+    image_ids: tuple[str, ...]
     caption_ids: tuple[str, ...]
     caption_ranks: tuple[int, ...]
     rsum_interval: tuple[float, float]
@@ -116,6 +117,7 @@ def retrieve(embeddings: Embeddings, protocol: Protocol) -> Retrieval:
     image_ids = tuple(one for r in ranked for one in r.gallery.image_ids)
     image_ranks = tuple(int(rank) for r in ranked for rank in r.images)
     return Retrieval(
+        image_ids,
         caption_ids,
         caption_ranks,
         (bounds["rsum_low"], bounds["rsum_high"]),
@@ -172,7 +174,7 @@ def _answers(
         queries = Gallery.of(e, asking).rows[rows]
         found = nearest(gallery, queries, asking, TOP).rows
         for row, query, hits in zip(rows, queries, found, strict=True):
-            own = _own(e, asking, ids[row])
+            own = _own(e, asking, row)
             own_gallery = Gallery(
                 side,
                 tuple(gallery.ids[k] for k in own),
@@ -190,9 +192,8 @@ def _answers(
     return tuple(given[query] for query in wanted)
 
 
-def _own(e: Embeddings, asking: SideName, query: str) -> list[int]:
-    """Return the rows of a query's correct items."""
-    if asking == "images":
-        return [row for row, image in enumerate(e.caption_image_ids) if image == query]
-    image = e.caption_image_ids[e.caption_ids.index(query)]
-    return [int(row) for row in np.flatnonzero(np.array(e.image_ids) == image)]
+def _own(e: Embeddings, asking: SideName, query: int) -> list[int]:
+    """Return the rows of the correct items of the query in row `query`."""
+    if asking == "captions":
+        return [e.image_ids.index(e.caption_image_ids[query])]
+    return [row for row, image in enumerate(e.caption_image_ids) if image == e.image_ids[query]]

@@ -41,11 +41,12 @@ def intervals(
 ) -> dict[str, float]:
     """Return percentile intervals of R@K, mean inverted rank and `rsum`.
 
-    A resample draws as many images as there are, with replacement, each with its captions: the
-    queries of both directions. The captions of one image are found or missed together, so that
-    drawing them one by one would promise too much, and `rsum` needs both directions of the same
-    draw. The gallery stays whole, and the ranks as they are. Of several galleries (folds) each
-    is drawn from by itself, and a resample's figure is the mean over them, as the figure is.
+    The percentile method of Efron & Tibshirani 1993, chapter 13, over images. A resample draws as
+    many images as there are, with replacement, each with its captions: the queries of both
+    directions. The captions of one image are found or missed together, so that drawing them one
+    by one would promise too much, and `rsum` needs both directions of the same draw. The gallery
+    stays whole, and the ranks as they are. Of several galleries (folds) each is drawn from by
+    itself, and a resample's figure is the mean over them, as the figure is.
 
     Parameters
     ----------

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.retrieval.search import Gallery, Hits, SearchError, Vectors
+from pipeline.retrieval.similarity import unit_rows
 
 _CANCELLED = 1e-6
 
@@ -58,7 +59,7 @@ def compose(image: Vectors, minus: Vectors, plus: Vectors) -> Vectors:
             "leave it out"
         )
     signs = np.repeat((1.0, -1.0, 1.0), (1, len(minus), len(plus)))
-    query = signs @ _unit(vectors)
+    query = signs @ unit_rows(vectors)
     if np.linalg.norm(query) < _CANCELLED:
         raise SearchError("image and words cancel to the zero vector; take other words")
     return np.asarray(query, np.float32)
@@ -78,7 +79,7 @@ def around_the_mean(rows: Vectors) -> npt.NDArray[np.int64]:
     -------
     (N,) int64, positions in `rows`.
     """
-    units = _unit(rows)
+    units = unit_rows(rows)
     distances = np.linalg.norm(units - units.mean(axis=0), axis=1)
     # Rounded, so that equal rows are equally far.
     return np.argsort(distances.astype(np.float32), kind="stable")
@@ -103,9 +104,3 @@ def listed(
             kept = kept[around_the_mean(gallery.rows[found[kept]])]
         answers.append([(gallery.ids[found[at]], float(scores[at])) for at in kept])
     return answers
-
-
-def _unit(rows: Vectors) -> npt.NDArray[np.float64]:
-    wide = rows.astype(np.float64)
-    norms = np.linalg.norm(wide, axis=1, keepdims=True)
-    return np.divide(wide, norms, out=wide, where=norms > 0)

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.similarity import unit_rows
 
 _Rows = npt.NDArray[np.float32]
 
@@ -54,8 +55,8 @@ def average(members: Sequence[Embeddings], weights: Sequence[float] | None = Non
                 f"member {number} has other images for its captions than member 1; embed the same "
                 "split of the same dataset"
             )
-        images.append(_unit(member.image_embeddings[image_rows]) * np.float32(share))
-        captions.append(_unit(member.caption_embeddings[caption_rows]) * np.float32(share))
+        images.append(_scaled(member.image_embeddings[image_rows], share))
+        captions.append(_scaled(member.caption_embeddings[caption_rows], share))
     return Embeddings(
         first.image_ids,
         np.concatenate(images, axis=1),
@@ -84,7 +85,5 @@ def _positions(
     return np.array([row_of[one] for one in wanted], np.int64)
 
 
-def _unit(rows: _Rows) -> _Rows:
-    wide = rows.astype(np.float64)
-    norms = np.linalg.norm(wide, axis=1, keepdims=True)
-    return np.asarray(wide / np.where(norms > 0, norms, 1), np.float32)
+def _scaled(rows: _Rows, length: float) -> _Rows:
+    return unit_rows(rows).astype(np.float32) * np.float32(length)

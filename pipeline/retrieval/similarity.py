@@ -72,21 +72,21 @@ CROSS_ATTENTIONS = {
 """The published cross attentions; the formula is at `pipeline.heads.scores.scan`."""
 
 
+def unit_rows(rows: npt.NDArray[np.floating]) -> Matrix:
+    """Return rows (..., dim) at length 1 in float64; a zero row stays zero."""
+    wide = rows.astype(np.float64)
+    norms = np.sqrt(np.einsum("...d,...d->...", wide, wide))
+    norms[norms == 0] = 1.0
+    wide /= norms[..., None]
+    return wide
+
+
 def _as_they_are(rows: npt.NDArray[np.float32]) -> Rows:
     return rows
 
 
 def _float64(rows: npt.NDArray[np.float32]) -> Matrix:
     return rows.astype(np.float64)
-
-
-def _unit(rows: npt.NDArray[np.float32]) -> Matrix:
-    """Return (..., d) scaled to length 1, zero vectors as they are."""
-    wide = rows.astype(np.float64)
-    norms = np.sqrt(np.einsum("...d,...d->...", wide, wide))
-    norms[norms == 0] = 1.0
-    wide /= norms[..., None]
-    return wide
 
 
 def _dot(images: Matrix, captions: Matrix) -> Matrix:
@@ -145,10 +145,10 @@ def _attend(contexts: Rows, queries: Rows, attention: CrossAttention) -> Matrix:
         size = max(1, _ATTENTION_ELEMENTS // (contexts.shape[1] * int(number)))
         for start in range(0, len(alike), size):
             some = alike[start : start + size]
-            parts = _unit(queries[some][asks[some]]).reshape(len(some), number, -1)
+            parts = unit_rows(queries[some][asks[some]]).reshape(len(some), number, -1)
             for row, context, there in zip(scores, contexts, attended, strict=True):
                 if there.any():
-                    row[some] = _attended(_unit(context[there]), parts, attention)
+                    row[some] = _attended(unit_rows(context[there]), parts, attention)
     return scores
 
 
@@ -179,7 +179,7 @@ SIMILARITIES = {
     s.name: s
     for s in (
         # The zero vector has cosine 0 to everything.
-        Similarity("cosine", _unit, _cosine),
+        Similarity("cosine", unit_rows, _cosine),
         # Minus the squared distance |v - s|^2: the same ranks as the distance itself.
         Similarity("euclidean", _float64, _minus_squared_distance),
         Similarity("dot", _float64, _dot),

@@ -1,24 +1,24 @@
 """What turns words into Fisher vectors: whitening and a mixture, fitted once, kept in one file."""
 
-import json
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+from safetensors import SafetensorError
 from sklearn.decomposition import FastICA
 from threadpoolctl import threadpool_limits
 
-from pipeline.canonical import appearing_whole, canonical_json
 from pipeline.errors import PipelineError
 from pipeline.software import created_by
 from pipeline.text.gaussian import fit_gaussian
 from pipeline.text.hybrid import fit_hybrid
 from pipeline.text.mixtures import Mixture, MixtureError
+from pipeline.text.tensor_file import read_facts, read_tensors, write_tensors
 from pipeline.text.vectors import WordVectors
 
 Kind = Literal["gmm", "hglmm", "lmm"]
@@ -29,7 +29,7 @@ _HYBRID_SCALE = 10.0  # the floors of the EM with Laplacians are made for vector
 _EM_ITERATIONS = 10
 _ICA_ITERATIONS = 1000
 _ROWS = 4096
-_KEY = "codebook"  # one key of metadata: safetensors writes several in no fixed order
+_KEY = "codebook"  # of the facts in the file
 
 
 class CodebookError(PipelineError):
@@ -79,6 +79,15 @@ class Codebook:
     whitening: npt.NDArray[np.float32]
     mixture: Mixture
 
+    @cached_property
+    def sha256(self) -> str:
+        """The SHA-256 of whitening and mixture."""
+        digest = hashlib.sha256()
+        for name, array in sorted(self._tensors().items()):
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
     def transform(self, words: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Return word vectors as the mixture knows them.
 
@@ -127,9 +136,7 @@ class Codebook:
 
     def save(self, path: Path) -> None:
         """Write one `.safetensors` file, whole or not at all; equal codebooks give equal bytes."""
-        tensors = {name: np.ascontiguousarray(array) for name, array in self._tensors().items()}
-        with appearing_whole(path) as part:
-            part.write_bytes(save(tensors, {_KEY: canonical_json(asdict(self.facts))}))
+        write_tensors(path, self._tensors(), _KEY, asdict(self.facts))
 
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:
         return {"whitening": self.whitening, **vars(self.mixture)}
@@ -228,9 +235,8 @@ def load_codebook(path: Path, vectors: WordVectors) -> Codebook:
     if not path.is_file():
         raise CodebookError(f"{path} not found; fit a codebook first")
     try:
-        with safe_open(path, framework="numpy") as stored:
-            facts = CodebookFacts(**json.loads(stored.metadata()[_KEY]))
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+        facts = CodebookFacts(**read_facts(path, _KEY))
+        tensors = read_tensors(path, ["whitening", *(field.name for field in fields(Mixture))])
         codebook = _assembled(facts, tensors)
     except (KeyError, TypeError, ValueError, SafetensorError, MixtureError) as error:
         raise CodebookError(

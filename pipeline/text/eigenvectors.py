@@ -16,8 +16,8 @@ def largest_eigenvectors(
 
     Reduced to tridiagonal form, decomposed by relatively robust representations (Dhillon and
     Parlett 2004, LAPACK's `dstemr`) and turned back. `scipy.linalg.eigh` does not offer that for
-    some of the eigenvalues. For a third of 6,500 of them, its "evr" took 1.9 times the time and
-    three quarters of the memory, its "evd", which finds all, 1.5 times of both.
+    some of the eigenvalues: its "evr" was slower for a third of several thousand, its "evd", which
+    finds all, slower and larger.
 
     Parameters
     ----------

@@ -1,13 +1,14 @@
 """Caption features: what a sentence encoder gives, as shards of the same format as images'."""
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from pipeline.shards.build import ShardBuild
 from pipeline.shards.format import FeatureHeader, RowBlock
 from pipeline.shards.index import FeatureIndex
+from pipeline.shards.progress import Progress, silent
 from pipeline.software import created_by
 from pipeline.text.encoders import CaptionEncoder
 
@@ -54,7 +55,7 @@ def encode_captions(
     build: ShardBuild,
     encoder: CaptionEncoder,
     texts: Sequence[str],
-    progress: Callable[[int, int, int], None] = lambda done, total, failed: None,
+    progress: Progress = silent,
 ) -> FeatureIndex:
     """Encode the pending rows of a caption feature set and publish it.
 
@@ -63,6 +64,16 @@ def encode_captions(
     build : an entered `ShardBuild` with one row a caption.
     texts : all captions, in row order.
     progress : called with rows done, rows in all, and 0.
+
+    Returns
+    -------
+    FeatureIndex
+        Of the published set.
+
+    Raises
+    ------
+    ShardError
+        No room for the rows, or they cannot be published; see `ShardBuild`.
     """
     progress(build.rows_done, len(texts), 0)
     at_once = max(1, _BYTES_AT_ONCE // (4 * encoder.dim))

@@ -1,6 +1,5 @@
 """Captions as Fisher vectors of one or several codebooks, side by side."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -128,7 +127,7 @@ class FisherEncoder:
 
     @cached_property
     def _sha256(self) -> str:
-        fitted = [_content_sha256(codebook) for codebook in self.codebooks]
+        fitted = [codebook.sha256 for codebook in self.codebooks]
         return sha256_of_json({"vectors": self.vectors.sha256, "codebooks": fitted})
 
 
@@ -140,12 +139,3 @@ def _account(codebook: Codebook) -> dict[str, Any]:
     """Return what made a codebook; the software that did shows in its numbers, if at all."""
     facts = {name: value for name, value in asdict(codebook.facts).items() if name != "created_by"}
     return {**facts, "components": codebook.mixture.components}
-
-
-def _content_sha256(codebook: Codebook) -> str:
-    """Return the SHA-256 of a codebook's numbers."""
-    digest = hashlib.sha256()
-    for name, array in sorted({"whitening": codebook.whitening, **vars(codebook.mixture)}.items()):
-        digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()

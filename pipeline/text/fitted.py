@@ -116,6 +116,11 @@ def fit_components(
     -------
     CaptionEncoder
         The encoder itself if the plan has no components.
+
+    Raises
+    ------
+    ProjectionError, CovarianceError, DeviceError, OutputError, ShardError
+        As `fit_projection`, or `load_projection` of components that are there already.
     """
     if plan.pca is None:
         return encoder

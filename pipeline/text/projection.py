@@ -1,36 +1,30 @@
 """Principal components of the rows of an encoder: fitted out of core, kept in one file."""
 
 import hashlib
-import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors import SafetensorError
 
-from pipeline.canonical import (
-    appearing_whole,
-    canonical_json,
-    recipe_hash,
-    require_folder,
-    sha256_of_json,
-)
+from pipeline.canonical import recipe_hash, require_folder, sha256_of_json
 from pipeline.errors import PipelineError
 from pipeline.shards.output import only_writer
+from pipeline.shards.progress import Progress, silent
 from pipeline.software import created_by
 from pipeline.text.covariance import Covariance
 from pipeline.text.eigenvectors import eigenvectors_memory, largest_eigenvectors
 from pipeline.text.encoders import CaptionEncoder
+from pipeline.text.tensor_file import read_facts, read_tensors, write_tensors
 
 _CHUNK = 2048  # captions multiplied at once
 _LOCK = "fit.lock"  # beside the unfinished work
-_KEY = "projection"  # one key of metadata: safetensors writes several in no fixed order
+_KEY = "projection"  # of the facts in the file
 
 
 class ProjectionError(PipelineError):
@@ -115,8 +109,7 @@ class Projection:
     def save(self, path: Path) -> None:
         """Write one `.safetensors` file, whole or not at all; equal projections, equal bytes."""
         tensors = {name: array for name, array in vars(self).items() if name in _TENSORS}
-        with appearing_whole(path) as part:
-            save_file(tensors, part, {_KEY: canonical_json(asdict(self.facts))})
+        write_tensors(path, tensors, _KEY, asdict(self.facts))
 
 
 _TENSORS = {"mean": np.float32, "components": np.float32, "eigenvalues": np.float64}
@@ -138,10 +131,8 @@ def load_projection(path: Path, encoder: CaptionEncoder) -> Projection:
     if not path.is_file():
         raise ProjectionError(f"{path} not found; fit a projection first")
     try:
-        with safe_open(path, framework="numpy") as stored:
-            facts = ProjectionFacts(**json.loads(stored.metadata()[_KEY]))
-            tensors = {name: stored.get_tensor(name) for name in _TENSORS}
-        projection = Projection(facts, **tensors)
+        tensors = read_tensors(path, _TENSORS)
+        projection = Projection(ProjectionFacts(**read_facts(path, _KEY)), **tensors)
         expected = (len(projection.mean), len(projection.eigenvalues))
         types = {name: tensors[name].dtype.type for name in _TENSORS}
         if projection.components.shape != expected or types != _TENSORS:
@@ -191,7 +182,7 @@ def fit_projection(
     *,
     device: str = "cpu",
     checkpoint_seconds: float = 120.0,
-    progress: Callable[[int, int, int], None] = lambda done, total, failed: None,
+    progress: Progress = silent,
 ) -> Projection:
     """Fit principal components to the rows of an encoder in one pass over the captions.
 

@@ -19,11 +19,13 @@ from pipeline.datasets.manifest import ImageEntry
 from pipeline.heads.clipping import overall
 from pipeline.heads.design import Batch, Design
 from pipeline.heads.inputs import Inputs, Side
-from pipeline.heads.interface import Run
+from pipeline.heads.interface import Head, Run
 from pipeline.heads.network import NetworkHead
 from pipeline.heads.pairs import ArrayRows, Features, Pairs, Rows, mean_and_scale
 from pipeline.heads.sampling import shuffled_captions
 from pipeline.heads.schedules import plateau
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.recall import recall_table
 from pipeline.shards.build import ShardBuild
 from pipeline.shards.format import FeatureHeader, RowBlock
 
@@ -61,6 +63,21 @@ def pairs(images: int, seed: int = 0, captions: int = 3, noise: float = 0.3) -> 
 def all_of(rows: Rows) -> Features:
     """Return all rows."""
     return rows.take(np.arange(len(rows)))
+
+
+def rsum(head: Head, test: Pairs) -> float:
+    """Return the sum of the six recalls in percent, of 600."""
+    return recall_table(
+        Embeddings(
+            test.image_ids,
+            head.embed_images(test.images),
+            test.caption_ids,
+            test.caption_image_ids,
+            head.embed_captions(test.captions),
+            head.similarity,
+            {},
+        )
+    )["rsum"]
 
 
 def entries_of(made: Pairs) -> tuple[ImageEntry, ...]:
@@ -117,7 +134,8 @@ def small_design(epochs: int, batch_size: int = 20, patience: int | None = None)
         return (0.3 + scores[other, row] - scores[batch.owner, row]).clamp_min(0).mean()
 
     def prepare(net: nn.ModuleDict, train: Pairs) -> None:
-        net["image"].mean.copy_(torch.from_numpy(mean_and_scale(train.images)[0]))  # type: ignore
+        mean, _ = mean_and_scale(train.images)
+        net.get_buffer("image.mean").copy_(torch.from_numpy(mean))
 
     return Design(
         similarity="cosine",

@@ -11,14 +11,13 @@ from torch import nn
 from pipeline.heads.catalogue import make_head
 from pipeline.heads.design import Batch
 from pipeline.heads.inputs import Inputs, Side
-from pipeline.heads.interface import Head, Run, settings_from
+from pipeline.heads.interface import Run, settings_from
 from pipeline.heads.joint_embedding import JointEmbeddingSettings, Scaling, design
 from pipeline.heads.losses import hardest_negative
 from pipeline.heads.pairs import ArrayRows, Features, HeadError, Pairs
 from pipeline.heads.scores import cosine
 from pipeline.heads.warm_up import mean_of_hinges
-from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.recall import recall_table
+from tests.heads.made import rsum
 
 CONCEPTS, IMAGE, LENGTH, FIRST = 30, 20, 9, 4
 IMAGES = Side((IMAGE,), {"name": "made"}, "0", "none")
@@ -106,29 +105,20 @@ def small(settings: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def rsum(head: Head, counts: bool = False) -> float:
-    test = pairs(50, 2, counts)
-    images, captions = head.embed_images(test.images), head.embed_captions(test.captions)
-    ids = test.image_ids, test.caption_ids
-    return recall_table(
-        Embeddings(ids[0], images, ids[1], test.caption_image_ids, captions, head.similarity, {})
-    )["rsum"]
-
-
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_system_learns_what_can_be_learnt(name: str) -> None:
     words = np.random.default_rng(5).normal(0, 0.25, (FIRST + CONCEPTS, 32)).astype(np.float32)
     head = make_head("recurrent", small(SYSTEMS[name]), Inputs(IMAGES, SEQUENCES))
     history = head.fit(pairs(150, 0), pairs(30, 1), Run(seed=0, words=words))
     assert history[-1]["loss"] < history[0]["loss"]
-    assert rsum(head) > 240  # of 600; chance is about 64
+    assert rsum(head, pairs(50, 2)) > 240  # of 600; chance is about 64
 
 
 def test_a_bag_of_words_given_as_counts_is_mapped_linearly() -> None:
     settings = small(SYSTEMS["kiros linear"])
     head = make_head("recurrent", settings, Inputs(IMAGES, COUNTS))
     head.fit(pairs(150, 0, counts=True), pairs(30, 1, counts=True), Run(seed=0))
-    assert rsum(head, counts=True) > 300
+    assert rsum(head, pairs(50, 2, counts=True)) > 300
     assert head.tensors()["caption.0.weight"].shape == (32, CONCEPTS)
 
 

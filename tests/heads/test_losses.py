@@ -24,7 +24,6 @@ from pipeline.heads.losses import (
 )
 
 OWNERS = [[0, 1], [0, 0, 1], [0, 1, 1, 1, 2], [0, 0, 1, 2, 2, 3, 3, 3, 4], [0], [0, 0, 0]]
-WEIGHTS = [(1.0, 1.0), (1.0, 0.0), (0.3, 2.0)]
 Loss = Callable[..., Tensor]
 
 
@@ -51,16 +50,15 @@ def naive_hinges(
 
 @pytest.mark.parametrize("owner", OWNERS)
 @pytest.mark.parametrize("ties", [False, True])
-@pytest.mark.parametrize(("l1", "l2"), WEIGHTS)
-def test_hinges_equal_naive_loops(owner: list[int], ties: bool, l1: float, l2: float) -> None:
+def test_hinges_equal_naive_loops(owner: list[int], ties: bool) -> None:
     scores, own = matrix(owner, len(owner), ties), torch.tensor(owner)
     pairs = naive_hinges(scores.tolist(), owner, 0.25)
-    total = sum(l1 * sum(c) + l2 * sum(i) for c, i in pairs)
-    worst = sum(l1 * max(c, default=0.0) + l2 * max(i, default=0.0) for c, i in pairs)
+    total = sum(sum(c) + sum(i) for c, i in pairs)
+    worst = sum(max(c, default=0.0) + max(i, default=0.0) for c, i in pairs)
     generator = torch.Generator().manual_seed(0)
-    assert float(sum_of_hinges(scores, own, 0.25, l1, l2)) == pytest.approx(total, rel=1e-12)
-    assert float(hardest_negative(scores, own, 0.25, l1, l2)) == pytest.approx(worst, rel=1e-12)
-    everything = sampled_contrast(scores, own, 0.25, 99, generator, l1, l2)
+    assert float(sum_of_hinges(scores, own, 0.25)) == pytest.approx(total, rel=1e-12)
+    assert float(hardest_negative(scores, own, 0.25)) == pytest.approx(worst, rel=1e-12)
+    everything = sampled_contrast(scores, own, 0.25, 99, generator)
     assert float(everything) == pytest.approx(total, rel=1e-12)
 
 
@@ -87,9 +85,7 @@ def test_sampled_contrast_draws_k_distinct_negatives_uniformly() -> None:
     scores[0] = torch.tensor([0.0, 99.0, 4.0, 8.0, 16.0])
     generator = torch.Generator().manual_seed(3)
     for k, possible in ((1, {4, 8, 16}), (2, {12, 20, 24}), (3, {28}), (4, {28})):
-        found = [
-            int(sampled_contrast(scores, owner, 0.0, k, generator, 1.0, 0.0)) for _ in range(200)
-        ]
+        found = [int(sampled_contrast(scores, owner, 0.0, k, generator)) for _ in range(200)]
         assert set(found) == possible
         assert min(found.count(value) for value in possible) > 40
 
@@ -178,7 +174,7 @@ def test_a_batch_of_one_image_costs_nothing_and_its_gradient_is_zero() -> None:
 
 
 SCORE_LOSSES: dict[str, Loss] = {
-    "sum_of_hinges": lambda s, owner: sum_of_hinges(s, owner, 0.4, 1.0, 0.5),
+    "sum_of_hinges": lambda s, owner: sum_of_hinges(s, owner, 0.4),
     "contrastive": lambda s, owner: contrastive(s, owner, 0.3),
     "hardest_negative": lambda s, owner: hardest_negative(s, owner, 0.4),
     "sampled_contrast": lambda s, owner: sampled_contrast(

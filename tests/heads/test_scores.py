@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pipeline.heads import scores
-from pipeline.heads.scores import SCORES, attended_similarities, order, order_root
+from pipeline.heads.scores import SCORES, attended_similarities, order
 from pipeline.retrieval.similarity import SIMILARITIES
 
 SETS = [name for name, s in SIMILARITIES.items() if s.sets]
@@ -83,15 +83,6 @@ def test_absent_parts_and_absent_rows_have_finite_gradients(name: str) -> None:
         assert side.grad is not None
         assert torch.isfinite(side.grad).all()
         assert not side.grad[(side == 0.0).all(dim=2)].any()
-
-
-def test_order_root_is_the_root_with_a_finite_gradient() -> None:
-    x, y = rows("order")
-    assert torch.allclose(order_root(x, y), -(-order(x, y)).sqrt(), atol=2e-6)
-    low = torch.ones(1, 4, requires_grad=True)  # a caption in perfect order below its image
-    order_root(torch.full((1, 4), 2.0), low).sum().backward()
-    assert low.grad is not None
-    assert torch.equal(low.grad, torch.zeros(1, 4))
 
 
 def test_order_asks_captions_to_be_below_their_images() -> None:

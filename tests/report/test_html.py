@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -268,6 +269,17 @@ def test_a_dataset_that_does_not_fit(folders: Folders) -> None:
     (case,) = collect(["plain"], folders, lambda done: None)
     assert case.dataset is None
     assert "lacks" in case.gaps[0]
+
+
+def test_a_dataset_with_the_captions_but_other_images(folders: Folders, tmp_path: Path) -> None:
+    """Somebody else's file may call images otherwise: then there is no picture to show."""
+    e = read_embeddings(folders.embeddings / "file of pla.h5")
+    renamed = {one: f"{one}.jpg" for one in e.image_ids}
+    owners = tuple(renamed[one] for one in e.caption_image_ids)
+    images = tuple(renamed.values())
+    _evaluated(folders, "plain", replace(e, image_ids=images, caption_image_ids=owners))
+    (gap,) = write_html(tmp_path / "html", ["plain"], folders, lambda done: None)
+    assert "lacks 30 images of the embedding file" in gap
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from skimage.feature import fisher_vector
 from sklearn.mixture import GaussianMixture
 
 from pipeline.text import fisher
-from pipeline.text.fisher import FisherError, fisher_vectors, power_and_l2, word_gradients
+from pipeline.text.fisher import FisherError, power_and_l2, word_gradients
 from pipeline.text.mixtures import Mixture
 
 Floats = npt.NDArray[np.float32]
@@ -32,6 +32,11 @@ def random_mixture(components: int, dim: int, laplace_share: float = 0.5) -> Mix
 
 def words(n: int, dim: int, seed: int = 1) -> Floats:
     return np.random.default_rng(seed).normal(0, 1.5, (n, dim)).astype(np.float32)
+
+
+def fisher_vectors(mixture: Mixture, vectors: Floats, lengths: npt.NDArray[np.integer]) -> Floats:
+    gradients = word_gradients(mixture, vectors)
+    return gradients.fisher_vectors(np.arange(len(vectors)), lengths)
 
 
 def gradient_of_the_likelihood(mixture: Mixture, caption: Floats) -> npt.NDArray[np.float64]:

@@ -11,7 +11,7 @@ from pipeline.canonical import canonical_json, recipe_hash
 from pipeline.text import fisher_encoder
 from pipeline.text.codebook import Codebook, CodebookError, fit_codebook, load_codebook
 from pipeline.text.encoders import CaptionEncoder
-from pipeline.text.fisher import fisher_vectors
+from pipeline.text.fisher import word_gradients
 from pipeline.text.fisher_encoder import FisherEncoder
 from pipeline.text.policies import POLICIES
 from pipeline.text.vectors import WordVectors, load_vectors, save_vectors
@@ -53,7 +53,9 @@ def one(codebook: Codebook, vectors: WordVectors, text: str) -> npt.NDArray[np.f
     """A caption's normalised Fisher vector, from its own word vectors and in float64."""
     rows = [NAMES.index(token) for token in POLICY.tokenize(text) if token in NAMES]
     words = codebook.transform(vectors.matrix[rows])
-    plain = fisher_vectors(codebook.mixture, words, np.array([len(rows)]))[0].astype(np.float64)
+    gradients = word_gradients(codebook.mixture, words)
+    lengths = np.array([len(rows)])
+    plain = gradients.fisher_vectors(np.arange(len(rows)), lengths)[0].astype(np.float64)
     root = np.sign(plain) * np.sqrt(np.abs(plain))
     return root / max(float(np.linalg.norm(root)), 1e-30)
 

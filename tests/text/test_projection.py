@@ -279,6 +279,10 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(ProjectionError, match="damaged"):
             load_projection(path, encoder)
+    mode = path.stat().st_mode
+    beside = tmp_path / "plain"
+    beside.touch()
+    assert mode == beside.stat().st_mode  # as umask says: others may read it
     save_file(tensors, path)
     with pytest.raises(ProjectionError, match="damaged"):
         load_projection(path, encoder)

@@ -1,15 +1,13 @@
 """word2vec's binary format: a header, then each word, a space and its float32 numbers."""
 
 import mmap
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from pipeline.text.vectors.table import MAX_DIM, Row, VectorsError, decoded
+from pipeline.text.vectors.table import HEADER, MAX_DIM, Row, VectorsError, decoded
 
-_HEADER = re.compile(rb"(\d{1,12}) (\d{1,6})")
 _MAX_WORD_BYTES = 1 << 16
 
 
@@ -23,7 +21,7 @@ def read_binary(path: Path, keep: frozenset[str] | None) -> tuple[int, Iterator[
     """
     with path.open("rb") as stream:
         first = stream.readline(64)
-    header = _HEADER.fullmatch(first.rstrip())
+    header = HEADER.fullmatch(first.rstrip())
     count, dim = (int(header[1]), int(header[2])) if header else (0, 0)
     if count < 1 or not 1 <= dim <= MAX_DIM:
         raise VectorsError(

@@ -4,17 +4,15 @@ GloVe's files begin with the first word. word2vec's text and fastText's `.vec` b
 header, the number of words and the dimension; both end every line with a space.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.text.vectors.table import MAX_DIM, Row, VectorsError, decoded
+from pipeline.text.vectors.table import HEADER, MAX_DIM, Row, VectorsError, decoded
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
-_HEADER = re.compile(rb"(\d{1,12}) (\d{1,6})")
 _LINE_END = b" \r\n"
 
 
@@ -32,7 +30,7 @@ def read_text(path: Path, keep: frozenset[str] | None) -> tuple[int, Iterator[Ro
     """
     with path.open("rb") as stream:
         first = stream.readline().rstrip(_LINE_END)
-    header = _HEADER.fullmatch(first)
+    header = HEADER.fullmatch(first)
     if header is None:
         dim, count = first.count(b" "), None
     else:

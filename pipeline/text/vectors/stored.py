@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+from safetensors import SafetensorError
 
-from pipeline.canonical import appearing_whole, canonical_json, sha256_of_file
+from pipeline.canonical import canonical_json, sha256_of_file
+from pipeline.text.tensor_file import read_facts, read_tensors, write_tensors
 from pipeline.text.vectors.table import VectorsError, WordVectors
 
 SUFFIX = ".safetensors"
 _FORMAT, _VERSION = "pipeline-vectors", 1
-_KEY = "vectors"  # one key of metadata: safetensors writes several in no fixed order
+_KEY = "vectors"  # of the facts in the file
 
 
 def save_vectors(
@@ -59,10 +59,8 @@ def save_vectors(
         "facts": dict(facts or {}),
     }
     words = np.frombuffer(canonical_json(list(vectors.words)).encode(), dtype=np.uint8)
-    matrix = np.ascontiguousarray(vectors.matrix, dtype="<f4")
-    data = save({"matrix": matrix, "words": words}, {_KEY: canonical_json(described)})
-    with appearing_whole(path) as part:
-        part.write_bytes(data)
+    matrix = vectors.matrix.astype("<f4", copy=False)
+    write_tensors(path, {"matrix": matrix, "words": words}, _KEY, described)
     return read_stored(path, None)
 
 
@@ -103,17 +101,18 @@ def read_stored(path: Path, keep: frozenset[str] | None) -> WordVectors:
 
 
 def describe_stored(path: Path) -> dict[str, Any]:
-    """Return the metadata of a stored file: format, source, source_sha256, facts."""
-    with safe_open(path, framework="numpy") as file:
-        described = json.loads(file.metadata()[_KEY])
-    if not isinstance(described, dict):
-        raise TypeError(f"its metadata are {described!r}")
-    return described
+    """Return the metadata of a stored file: format, source, source_sha256, facts.
+
+    Raises
+    ------
+    SafetensorError, KeyError, TypeError, ValueError
+        As `read_facts`.
+    """
+    return read_facts(path, _KEY)
 
 
 def _words(path: Path) -> list[str]:
-    with safe_open(path, framework="numpy") as file:
-        words = json.loads(file.get_tensor("words").tobytes().decode())
+    words = json.loads(read_tensors(path, ["words"])["words"].tobytes().decode())
     if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
         raise TypeError("its words are no list of texts")
     return words

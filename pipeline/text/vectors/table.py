@@ -1,5 +1,6 @@
 """Word vectors in memory: the table that every source is read into, and its error."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,9 @@ from pipeline.errors import PipelineError
 
 MAX_DIM = 100_000
 """No file of word vectors is read whose header or first line says more."""
+
+HEADER = re.compile(rb"(\d{1,12}) (\d{1,6})")
+"""word2vec's first line, of text and of binary files: the number of words and the dimension."""
 
 Row = tuple[str, str, npt.NDArray[np.float32]]
 """A word, where it stands in its file ("line 3", "word 3"), its vector (dim,)."""

@@ -2,7 +2,7 @@
 
 import tempfile
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,11 @@ from gensim.models import Word2Vec
 from gensim.models.callbacks import CallbackAny2Vec
 
 from pipeline.canonical import sha256_of_json
+from pipeline.shards.progress import Progress, silent
 from pipeline.text.vectors.corpus import Corpus
 from pipeline.text.vectors.settings import FIXED, Training, TrainingError
 from pipeline.text.vectors.subwords import vectors_of
 from pipeline.text.vectors.table import WordVectors
-
-Progress = Callable[[int, int, int], None]
-"""Called with the epochs done, of how many, and 0."""
 
 _LONGEST_SENTENCE = 10_000  # gensim leaves out what follows, without a word
 _END_OF_SENTENCE = "</s>"  # fastText's own entry, at every line's end
@@ -29,7 +27,7 @@ def train_vectors(
     corpus: Corpus,
     settings: Training,
     wanted: Collection[str] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> WordVectors:
     """Train word vectors; one thread and one seed, so the same call gives the same bytes.
 
@@ -40,7 +38,8 @@ def train_vectors(
     settings : see `Training`.
     wanted : the words to return; None returns all that were trained. fastText also makes
         vectors for wanted words that it was not trained on, from their n-grams.
-    progress : called after each epoch; fastText tells nothing before its end.
+    progress : called after each epoch with the epochs done, of how many, and 0; fastText tells
+        nothing before its end.
 
     Returns
     -------
@@ -56,7 +55,7 @@ def train_vectors(
     _check(corpus, settings)
     keep = None if wanted is None else frozenset(wanted)
     train = _fasttext if settings.trainer == "fasttext" else _word2vec
-    words, matrix = train(corpus, settings, keep, progress or (lambda done, total, failed: None))
+    words, matrix = train(corpus, settings, keep, progress)
     identity = sha256_of_json({**settings.to_json(), "corpus_sha256": corpus.sha256})
     if not np.isfinite(matrix).all():
         raise TrainingError(f"{settings.name} has diverged: NaN or infinite numbers")
@@ -84,8 +83,9 @@ def _check(corpus: Corpus, settings: Training) -> None:
                     f"the token {word!r} means something else to fastText; remove it from the "
                     "corpus"
                 )
-        # One thread of fastText draws only the first tenth of its matrix, words before n-grams,
-        # and begins with zeros in the rest. An n-gram may begin with zero, a word should not.
+        # One thread of fastText draws only the first tenth of its matrix (`DenseMatrix::uniform`),
+        # words before n-grams, and begins with zeros in the rest. An n-gram may begin with zero, a
+        # word should not.
         if settings.buckets < 9 * len(vocabulary):
             raise TrainingError(
                 f"{settings.buckets} buckets are too few for {len(vocabulary)} words, expected "

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from pipeline.report.geometry import closeness, principal_plane
+from pipeline.retrieval.geometry import closeness, principal_plane
 
 
 @pytest.mark.parametrize("counts", [(1, 2), (3, 3), (5, 1, 4, 2)])

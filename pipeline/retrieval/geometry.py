@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Matrix = npt.NDArray[np.float64]
+from pipeline.retrieval.similarity import Matrix, unit_rows
 
 
 @dataclass(frozen=True)
@@ -14,13 +14,6 @@ class Closeness:
 
     within: float
     between: float
-
-
-def unit_rows(rows: npt.NDArray[np.floating]) -> Matrix:
-    """Return rows (n, dim) at length 1 in float64; a zero row stays zero."""
-    wide = rows.astype(np.float64)
-    lengths = np.linalg.norm(wide, axis=1, keepdims=True)
-    return np.asarray(wide / np.where(lengths > 0, lengths, 1.0))
 
 
 def closeness(

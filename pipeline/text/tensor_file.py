@@ -1,0 +1,59 @@
+"""One file of named arrays and of what made them: safetensors with one JSON text, no pickle."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import safe_open
+from safetensors.numpy import save
+
+from pipeline.canonical import appearing_whole, canonical_json
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, npt.NDArray[Any]], key: str, facts: Mapping[str, Any]
+) -> None:
+    """Write a `.safetensors` file, whole or not at all; equal contents give equal bytes.
+
+    Parameters
+    ----------
+    path : of the file.
+    tensors : arrays of any shape and memory order, of a type that safetensors has.
+    key : under which the metadata hold the facts. There is only one, since safetensors writes
+        several in no fixed order.
+    facts : JSON values.
+    """
+    own = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    with appearing_whole(path) as part:
+        # Not save_file: it writes through a private file of its own, with its own mode.
+        part.write_bytes(save(own, {key: canonical_json(facts)}))
+
+
+def read_facts(path: Path, key: str) -> dict[str, Any]:
+    """Return the facts of a file that `write_tensors` wrote.
+
+    Raises
+    ------
+    SafetensorError, KeyError, TypeError, ValueError
+        It is no such file, or it is damaged: for the caller to say what it should be.
+    """
+    with safe_open(path, framework="numpy") as file:
+        facts = json.loads(file.metadata()[key])
+    if not isinstance(facts, dict):
+        raise TypeError(f"its metadata are {facts!r}")
+    return facts
+
+
+def read_tensors(path: Path, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
+    """Return the named arrays of a `.safetensors` file, in memory.
+
+    Raises
+    ------
+    SafetensorError, KeyError, TypeError, ValueError
+        As `read_facts`.
+    """
+    with safe_open(path, framework="numpy") as file:
+        return {name: file.get_tensor(name) for name in names}
