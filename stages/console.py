@@ -106,6 +106,7 @@ def run(command: click.Command) -> None:
     _INTERRUPTED.clear()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
+    sys.unraisablehook = _without_interrupts(sys.unraisablehook)
     try:
         status = command.main(standalone_mode=False)
     except click.ClickException as error:
@@ -132,6 +133,16 @@ def _end_with(text: str) -> None:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     _INTERRUPTED.set()
     raise KeyboardInterrupt
+
+
+def _without_interrupts(report: Callable[[Any], object]) -> Callable[[Any], object]:
+    """Return what reports dropped exceptions, silent about an interrupt: the flag has it."""
+
+    def hook(dropped: Any) -> None:
+        if not issubclass(dropped.exc_type, KeyboardInterrupt):
+            report(dropped)
+
+    return hook
 
 
 def _stop_if_interrupted() -> None:

@@ -11,10 +11,11 @@ PROJECT = Path(__file__).resolve().parents[1]
 DVC: dict[str, Any] = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
 PARAMS: dict[str, Any] = yaml.safe_load((PROJECT / "params.yaml").read_text())
 
-# The version, errors, messages and the reading of params.yaml change no result.
+# The version, errors, messages, progress and the reading of params.yaml change no result.
 WITHOUT_EFFECT = {
     "pipeline/__init__.py",
     "pipeline/errors.py",
+    "pipeline/shards/progress.py",
     "stages/console.py",
     "stages/params.py",
 }
