@@ -8,10 +8,10 @@ from typing import Any
 from pipeline.heads import joint_embedding, relational, scan, two_branch, word2visualvec
 from pipeline.heads.cca import CcaHead, CcaSettings
 from pipeline.heads.design import Design
+from pipeline.heads.errors import HeadError
 from pipeline.heads.inputs import Inputs
 from pipeline.heads.interface import Head, settings_from
 from pipeline.heads.network import NetworkHead
-from pipeline.heads.pairs import HeadError
 from pipeline.heads.ridge import RidgeHead, RidgeSettings
 
 

@@ -22,9 +22,12 @@ from torch.nn import functional as F
 
 from pipeline.heads.correlation import canonical_directions, moments_of
 from pipeline.heads.embedding import embed, require_fitted, retrieval_figures
+from pipeline.heads.errors import HeadError
 from pipeline.heads.inputs import Inputs, require_vectors
 from pipeline.heads.interface import History, Run, choice, setting
-from pipeline.heads.pairs import Doubles, Features, HeadError, Pairs, RootedRows, Rows
+from pipeline.heads.pairs import Pairs
+from pipeline.heads.rows import Doubles, Features, Rows
+from pipeline.heads.scaling import UnitRows, signed_roots
 
 CANDIDATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 """Ridges among which the validation split chooses."""
@@ -46,7 +49,7 @@ class CcaSettings:
         1 + rho of the generalised problem of both sides (Gong et al.).
     power : of the scaling; 0 scales nothing.
     image_input : features as "given", or "rooted": the signed square root of each number, then
-        unit length; no CCA paper's, see `pipeline.heads.pairs.RootedRows`.
+        unit length; no CCA paper's, see `pipeline.heads.scaling.signed_roots`.
     """
 
     dim: int = setting(0)
@@ -179,7 +182,7 @@ class CcaHead:
         self._correlations = tensors["correlations"]
 
     def _prepared(self, images: Rows) -> Rows:
-        return RootedRows(images) if self.settings.image_input == "rooted" else images
+        return UnitRows(images, signed_roots) if self.settings.image_input == "rooted" else images
 
 
 def _network(image: tuple[Tensor, Tensor], caption: tuple[Tensor, Tensor]) -> nn.ModuleDict:

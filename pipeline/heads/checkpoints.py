@@ -5,6 +5,7 @@ numbers that the network draws come from torch's global generator, so its state 
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,8 +90,8 @@ class Checkpoints:
     def resume(self, state: TrainingState, epochs: int) -> bool:
         """Put what was kept into a freshly built state; say whether there was something.
 
-        A state of other work or of more than `epochs` epochs, or a damaged file, is no such
-        thing; the next one that is saved takes its place.
+        A state of other work, of another network or of more than `epochs` epochs, or a damaged
+        file, is no such thing; the next one that is saved takes its place.
         """
         path = self.folder / CHECKPOINT_FILE
         for leftover in self.folder.glob(f"{CHECKPOINT_FILE}.*.part"):
@@ -107,7 +108,11 @@ class Checkpoints:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, KeyError, TypeError, ValueError):
             return False
-        state.net.load_state_dict(_below("net", tensors))
+        net = _below("net", tensors)
+        # An older version of the same head may have built another network.
+        if _shapes(net) != _shapes(state.net.state_dict()):
+            return False
+        state.net.load_state_dict(net)
         state.best = {name: t.to(self.device) for name, t in _below("best", tensors).items()}
         optimiser: dict[int, dict[str, Any]] = {int(n): v for n, v in facts["optimiser"].items()}
         for name, value in _below("optimiser", tensors).items():
@@ -123,6 +128,10 @@ class Checkpoints:
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(tensors["cuda"], self.device)
         return True
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in tensors.items()}
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

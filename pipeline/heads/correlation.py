@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from pipeline.heads.pairs import Doubles, HeadError, Pairs, first_captions_of
+from pipeline.heads.errors import HeadError
+from pipeline.heads.pairs import Pairs, first_captions_of
+from pipeline.heads.rows import Doubles
 
 _IMAGES = 256  # whose float64 copies, and those of their captions, are in memory together
 _NOTHING = 1e-9  # a correlation that is rounding error

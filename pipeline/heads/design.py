@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.heads.clipping import Clip
-from pipeline.heads.pairs import Features, Pairs, RowNumbers
+from pipeline.heads.pairs import Pairs
+from pipeline.heads.rows import Features, RowNumbers
 from pipeline.heads.schedules import Rate
 
 Batches = Callable[[RowNumbers, np.random.Generator], Iterator[RowNumbers]]

@@ -4,7 +4,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from pipeline.heads.pairs import Features, HeadError, Pairs, Rows, in_blocks
+from pipeline.heads.errors import HeadError
+from pipeline.heads.pairs import Pairs
+from pipeline.heads.rows import Features, Rows, in_blocks
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import recall_table
 

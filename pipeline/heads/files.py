@@ -12,9 +12,10 @@ from safetensors.torch import load_file, save
 from pipeline.canonical import appearing_whole, sha256_of_file, write_json
 from pipeline.datasets.manifest import ImageEntry
 from pipeline.heads.catalogue import make_head
+from pipeline.heads.errors import HeadError
 from pipeline.heads.inputs import Inputs, require_averageable
 from pipeline.heads.interface import Head, History
-from pipeline.heads.pairs import AveragedRows, HeadError, join_pairs
+from pipeline.heads.pairs import AveragedRows, join_pairs
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.shards.read import FeatureSet
 

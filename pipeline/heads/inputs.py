@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.heads.pairs import HeadError
+from pipeline.heads.errors import HeadError
 from pipeline.shards.read import FeatureSet
 
 
@@ -62,7 +62,7 @@ class Side:
                 f"{features.folder} holds {side} features {found.name!r} {found.shape} with "
                 f"weights {found.weights!r} (hash {found.recipe_hash}), but the head was fitted on "
                 f"{self.name!r} {self.shape} with {self.weights!r} (hash {self.recipe_hash}); give "
-                "the features that it was fitted on, or train again"
+                "the features that it was fitted on, or run `pipeline train` again"
             )
 
 

@@ -8,7 +8,9 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
-from pipeline.heads.pairs import Features, HeadError, Pairs, Rows
+from pipeline.heads.errors import HeadError
+from pipeline.heads.pairs import Pairs
+from pipeline.heads.rows import Features, Rows
 from pipeline.shards.progress import Progress, silent
 
 History = list[dict[str, float]]

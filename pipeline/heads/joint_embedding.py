@@ -23,7 +23,7 @@ Kiros et al. 2014
     published later: `cell: gru, dim: 1024, train_words: true, unit: captions, loss: sum,
     optimiser: adam, learning_rate: 0.0002, batch_size: 128, clip: 2`, words from random.
     Linear encoder (3.2): the paper's with `cell: none, train_words: true`; as DeViSE, their
-    baseline, with `cell: none` alone.
+    baseline, with `cell: none` alone (there the mean of the words, which has the sum's direction).
 
 Here an image map starts xavier-uniform with a bias of zero, as in VSE++.
 """
@@ -34,16 +34,23 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from pipeline.heads.clipping import overall, per_tensor
 from pipeline.heads.design import Batch, Design
+from pipeline.heads.errors import HeadError
 from pipeline.heads.inputs import Inputs, Side, caption_parts, require_sequence, require_vectors
 from pipeline.heads.interface import choice, setting
-from pipeline.heads.losses import contrastive, hardest_negative, sampled_contrast, sum_of_hinges
-from pipeline.heads.pairs import Features, HeadError, Pairs, mean_and_scale
+from pipeline.heads.losses.ranking import (
+    contrastive,
+    hardest_negative,
+    sampled_contrast,
+    sum_of_hinges,
+)
+from pipeline.heads.pairs import Pairs
 from pipeline.heads.recurrent import SentenceTower, WordSum, word_table
+from pipeline.heads.rows import Features
 from pipeline.heads.sampling import one_caption_each, require_two_images, shuffled_captions
+from pipeline.heads.scaling import Standardised, UnitLength
 from pipeline.heads.schedules import steps
 from pipeline.heads.scores import SCORES
 from pipeline.heads.warm_up import WarmUp, mean_of_hinges
@@ -107,42 +114,12 @@ class JointEmbeddingSettings:
     patience: int = setting(10)
 
 
-class Scaling(nn.Module):
-    """Image features as the linear map is given them."""
-
-    mean: Tensor
-    scale: Tensor
-
-    def __init__(self, inputs: int, unit: bool) -> None:
-        """Features are left as they are until `standardise_as`, or made of unit length."""
-        super().__init__()
-        self.unit = unit
-        self.register_buffer("mean", torch.zeros(inputs))
-        self.register_buffer("scale", torch.ones(()))
-
-    def standardise_as(self, pairs: Pairs) -> None:
-        """Take the mean vector and the one scale of the images of `pairs`."""
-        mean, scale = mean_and_scale(pairs.images)
-        self.mean.copy_(torch.from_numpy(mean))
-        self.scale.fill_(scale or 1.0)
+class Absolute(nn.Module):
+    """Rows of absolute values."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (n, inputs) of the same."""
-        return F.normalize(x, dim=1) if self.unit else (x - self.mean) / self.scale
-
-
-class Ending(nn.Module):
-    """What makes a tower's result a point of the joint space: unit length, absolute values."""
-
-    def __init__(self, unit: bool, absolute: bool) -> None:
-        """Take which of both is done; unit length comes first."""
-        super().__init__()
-        self.unit, self.absolute = unit, absolute
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return (n, dim) of the same; the zero vector stays zero."""
-        x = F.normalize(x, dim=1) if self.unit else x
-        return x.abs() if self.absolute else x
+        """Return (n, dim) of the same."""
+        return x.abs()
 
 
 def design(settings: JointEmbeddingSettings, inputs: Inputs) -> Design:
@@ -159,12 +136,13 @@ def design(settings: JointEmbeddingSettings, inputs: Inputs) -> Design:
     captions = _caption_tower(s, inputs.captions)
 
     def build(words: Features | None) -> nn.ModuleDict:
+        # Not standardised before `prepare`, which only image_input "standardised" asks for.
+        given = Standardised(image_dim, *[UnitLength()] * (s.image_input == "unit"))
         image = _linear(image_dim, s.dim, bias=True)
-        scaling = Scaling(image_dim, s.image_input == "unit")
         return nn.ModuleDict(
             {
-                "image": nn.Sequential(scaling, image, Ending(s.unit == "both", s.absolute)),
-                "caption": nn.Sequential(captions(words), Ending(s.unit != "neither", s.absolute)),
+                "image": nn.Sequential(given, image, *_ending(s, s.unit == "both")),
+                "caption": nn.Sequential(captions(words), *_ending(s, s.unit != "neither")),
                 "warm_up": WarmUp(s.warm_up),
             }
         )
@@ -214,6 +192,11 @@ def _caption_tower(s: JointEmbeddingSettings, captions: Side) -> Callable[..., n
     )
 
 
+def _ending(s: JointEmbeddingSettings, unit: bool) -> list[nn.Module]:
+    """Return what makes a tower's result a point of the joint space."""
+    return [UnitLength()] * unit + [Absolute()] * s.absolute
+
+
 def _linear(inputs: int, outputs: int, bias: bool) -> nn.Linear:
     linear = nn.Linear(inputs, outputs, bias=bias)
     nn.init.xavier_uniform_(linear.weight)
@@ -246,6 +229,4 @@ def _optimiser(s: JointEmbeddingSettings, towers: nn.ModuleDict) -> torch.optim.
 
 
 def _standardise(towers: nn.ModuleDict, train: Pairs) -> None:
-    for module in towers["image"].modules():
-        if isinstance(module, Scaling):
-            module.standardise_as(train)
+    towers["image"][0].fit(train.images)  # type: ignore[index]

@@ -9,7 +9,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from pipeline.errors import PipelineError
 from pipeline.heads.design import Batch, Batches
-from pipeline.heads.pairs import Pairs, RowNumbers, Rows
+from pipeline.heads.pairs import Pairs
+from pipeline.heads.rows import RowNumbers, Rows
 
 
 class PairDataset(Dataset[Batch | PipelineError]):

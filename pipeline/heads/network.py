@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from pipeline.heads.design import Design
 from pipeline.heads.embedding import embed, require_fitted
 from pipeline.heads.interface import History, Run
-from pipeline.heads.pairs import Features, Pairs, Rows
+from pipeline.heads.pairs import Pairs
+from pipeline.heads.rows import Features, Rows
 from pipeline.heads.trainer import train as run_training
 
 

@@ -2,127 +2,52 @@
 
 import hashlib
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.datasets.manifest import ImageEntry
-from pipeline.errors import PipelineError
+from pipeline.heads.errors import HeadError
+from pipeline.heads.rows import FeatureRows, Features, RowNumbers, Rows, loaded
 from pipeline.shards.format import OK
 from pipeline.shards.read import FeatureSet
-
-Features = npt.NDArray[np.float32]
-Doubles = npt.NDArray[np.float64]
-RowNumbers = npt.NDArray[np.int64]
 
 IN_MEMORY_BYTES = 1 << 30
 """A side of fewer float32 bytes is held in memory; a larger one is read as it is needed."""
 
-_BLOCK_BYTES = 1 << 24
 
-
-class HeadError(PipelineError):
-    """A head cannot take these inputs or settings, or its files are not what they should be."""
-
-
-class Rows(Protocol):
-    """Features of one side by row number; it may be sent to other processes.
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The images of a split and all their captions.
 
     Attributes
     ----------
-    row_shape : shape of one row.
+    image_ids, caption_ids : ids in row order.
+    owner : (captions,) int64, the row of each caption's image; ascending, no image without one.
+    images, captions : the features of either side.
     """
 
-    row_shape: tuple[int, ...]
+    image_ids: tuple[str, ...]
+    caption_ids: tuple[str, ...]
+    owner: RowNumbers
+    images: Rows
+    captions: Rows
 
-    def __len__(self) -> int: ...
-
-    def take(self, rows: RowNumbers) -> Features:
-        """Return (n, *row_shape) float32 of row numbers (n,), in their order, an array of its own.
-
-        Raises
-        ------
-        HeadError
-            A row is not finite.
-        """
+    @property
+    def caption_image_ids(self) -> tuple[str, ...]:
+        """The image id of each caption."""
+        return tuple(self.image_ids[row] for row in self.owner)
 
     def digest(self) -> str:
-        """Return a text that differs where the features do."""
-
-
-class ArrayRows:
-    """Rows that are held in memory."""
-
-    def __init__(self, array: Features) -> None:
-        """Take (rows, *row_shape) float32, all finite.
-
-        Raises
-        ------
-        HeadError
-            A row is not finite.
-        """
-        _require_finite(array, range(len(array)), "the array of features")
-        self._array = array
-        self.row_shape: tuple[int, ...] = array.shape[1:]
-
-    def __len__(self) -> int:
-        return len(self._array)
-
-    def take(self, rows: RowNumbers) -> Features:
-        """Return (n, *row_shape) float32 of row numbers (n,)."""
-        return self._array[rows]
-
-    def digest(self) -> str:
-        """Return the SHA-256 of the rows."""
-        return hashlib.sha256(np.ascontiguousarray(self._array).data).hexdigest()
-
-
-class FeatureRows:
-    """Rows that are read from shards when they are asked for, in whatever process."""
-
-    def __init__(self, features: FeatureSet, ids: Sequence[str]) -> None:
-        """Take the rows of `ids`, in that order.
-
-        Raises
-        ------
-        MissingRows, FailedRows
-            An id has no features.
-        """
-        features.blocks(ids)  # refuses such ids; nothing is read yet
-        self._features = features
-        self._ids = tuple(ids)
-        self.row_shape = features.row_shape
-        # A row is looked through once in a process, like its CRC-32.
-        self._known_finite = np.zeros(len(ids), bool)
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def take(self, rows: RowNumbers) -> Features:
-        """Return (n, *row_shape) float32 of row numbers (n,).
-
-        Raises
-        ------
-        HeadError
-            A row that is marked as sound has NaN or infinite numbers.
-        DamagedShard
-            A row is not what was written.
-        """
-        ids = [self._ids[row] for row in rows.tolist()]
-        taken = self._features.read(ids).astype(np.float32, copy=False)
-        fresh = np.flatnonzero(~self._known_finite[rows])
-        if fresh.size:
-            _require_finite(taken[fresh], [ids[at] for at in fresh], str(self._features.folder))
-            self._known_finite[rows] = True
-        return taken
-
-    def digest(self) -> str:
-        """Return the SHA-256 of the features' recipe hash and of the rows' checksums."""
-        crc32 = self._features.crc32[self._features.rows_of(self._ids)]
-        return hashlib.sha256(self._features.recipe_hash.encode() + crc32.tobytes()).hexdigest()
+        """Return a text that differs where an id, a feature or the joining does."""
+        digest = hashlib.sha256()
+        for ids in (self.image_ids, self.caption_ids):
+            digest.update("\0".join(ids).encode() + b"\0\0")
+        digest.update(self.owner.tobytes())
+        digest.update(self.images.digest().encode())
+        digest.update(self.captions.digest().encode())
+        return digest.hexdigest()
 
 
 class AveragedRows:
@@ -161,66 +86,6 @@ class AveragedRows:
         ).hexdigest()
 
 
-class RootedRows:
-    """Features of unit length after the signed square root of each number.
-
-    It evens out how much single channels weigh (Perronnin et al. 2010, section 3.1).
-    """
-
-    def __init__(self, rows: Rows) -> None:
-        """Take the features of one side."""
-        self._rows = rows
-        self.row_shape = rows.row_shape
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def take(self, rows: RowNumbers) -> Features:
-        """Return (n, *row_shape) float32 of row numbers (n,); see `Rows.take`."""
-        taken = self._rows.take(rows)
-        roots = np.copysign(np.sqrt(np.abs(taken)), taken).reshape(len(taken), -1)
-        norms = np.linalg.norm(roots.astype(np.float64), axis=1, keepdims=True)
-        unit = roots / np.where(norms > 0, norms, 1)
-        return unit.astype(np.float32).reshape(taken.shape)
-
-    def digest(self) -> str:
-        """Return a text that differs where the features do."""
-        return hashlib.sha256(self._rows.digest().encode() + b"rooted").hexdigest()
-
-
-@dataclass(frozen=True, eq=False)
-class Pairs:
-    """The images of a split and all their captions.
-
-    Attributes
-    ----------
-    image_ids, caption_ids : ids in row order.
-    owner : (captions,) int64, the row of each caption's image; ascending, no image without one.
-    images, captions : the features of either side.
-    """
-
-    image_ids: tuple[str, ...]
-    caption_ids: tuple[str, ...]
-    owner: RowNumbers
-    images: Rows
-    captions: Rows
-
-    @property
-    def caption_image_ids(self) -> tuple[str, ...]:
-        """The image id of each caption."""
-        return tuple(self.image_ids[row] for row in self.owner)
-
-    def digest(self) -> str:
-        """Return a text that differs where an id, a feature or the joining does."""
-        digest = hashlib.sha256()
-        for ids in (self.image_ids, self.caption_ids):
-            digest.update("\0".join(ids).encode() + b"\0\0")
-        digest.update(self.owner.tobytes())
-        digest.update(self.images.digest().encode())
-        digest.update(self.captions.digest().encode())
-        return digest.hexdigest()
-
-
 def first_captions_of(owner: RowNumbers) -> RowNumbers:
     """Return the first caption row of each image, and the number of captions at the end.
 
@@ -243,9 +108,17 @@ def with_features(entries: Sequence[ImageEntry], images: FeatureSet) -> tuple[Im
     ------
     MissingRows
         An image has no row at all.
+    HeadError
+        None has features.
     """
     status = images.status[images.rows_of([entry.id for entry in entries])]
-    return tuple(entry for entry, code in zip(entries, status, strict=True) if code == OK)
+    kept = tuple(entry for entry, code in zip(entries, status, strict=True) if code == OK)
+    if not kept:
+        raise HeadError(
+            f"{images.folder}: none of the {len(entries)} images has features; mend the files and "
+            "run `pipeline extract` again"
+        )
+    return kept
 
 
 def join_pairs(
@@ -283,75 +156,9 @@ def join_pairs(
         image_ids,
         caption_ids,
         owner,
-        _rows(FeatureRows(images, image_ids), in_memory),
-        _rows(FeatureRows(captions, caption_ids), in_memory),
+        loaded(FeatureRows(images, image_ids), in_memory),
+        loaded(FeatureRows(captions, caption_ids), in_memory),
     )
-
-
-def float32_bytes(rows: Rows) -> int:
-    """Return the bytes that all rows take as float32."""
-    return 4 * len(rows) * int(np.prod(rows.row_shape, dtype=np.int64))
-
-
-def is_in_memory(rows: Rows) -> bool:
-    """Say whether rows are in memory, and not read when they are asked for."""
-    return isinstance(rows, ArrayRows)
-
-
-def in_blocks(rows: Rows, most: int | None = None) -> Iterator[Features]:
-    """Yield all rows in order, (n, *row_shape) float32, about 16 MiB at a time.
-
-    Parameters
-    ----------
-    rows : what is read.
-    most : never more rows than this at a time.
-    """
-    row_bytes = max(1, float32_bytes(rows) // max(1, len(rows)))
-    step = max(1, _BLOCK_BYTES // row_bytes)
-    step = step if most is None else min(step, most)
-    for start in range(0, len(rows), step):
-        yield rows.take(np.arange(start, min(start + step, len(rows))))
-
-
-def mean_and_scale(rows: Rows) -> tuple[Doubles, float]:
-    """Return the mean row and the root mean square of what differs from it, over all numbers.
-
-    One pass in blocks, merged by the formula of Chan, Golub & LeVeque 1979, in float64.
-
-    Returns
-    -------
-    mean : (*row_shape) float64.
-    scale : at least 0.
-    """
-    mean, scatter, seen = np.zeros(rows.row_shape), 0.0, 0
-    for block in in_blocks(rows):
-        wide = block.astype(np.float64)
-        own = wide.mean(axis=0)
-        scatter += float(np.square(wide - own).sum())
-        scatter += float(np.square(own - mean).sum()) * len(wide) * seen / (seen + len(wide))
-        seen += len(wide)
-        mean += (own - mean) * (len(wide) / seen)
-    return mean, float(np.sqrt(scatter / max(1, seen * mean.size)))
-
-
-def _rows(rows: FeatureRows, in_memory: int) -> Rows:
-    if float32_bytes(rows) >= in_memory:
-        return rows
-    array = np.empty((len(rows), *rows.row_shape), np.float32)
-    start = 0
-    for block in in_blocks(rows):
-        array[start : start + len(block)] = block
-        start += len(block)
-    return ArrayRows(array)
-
-
-def _require_finite(features: Features, names: Sequence[object], where: str) -> None:
-    bad = np.flatnonzero(~np.isfinite(features.reshape(len(features), -1)).all(axis=1))
-    if bad.size:
-        raise HeadError(
-            f"{where}: {bad.size} rows have NaN or infinite numbers, first "
-            f"{[names[at] for at in bad[:5]]}; make these features again, or leave the images out"
-        )
 
 
 def _require_same_texts(

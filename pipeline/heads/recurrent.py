@@ -5,7 +5,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from pipeline.heads.pairs import Features, HeadError
+from pipeline.heads.errors import HeadError
+from pipeline.heads.rows import Features
 from pipeline.text.sequences import PADDING
 
 RANDOM_WORD = 0.1

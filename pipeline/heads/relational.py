@@ -5,7 +5,7 @@ cosine, with an intermediate loss (section 2.5) that aligns the nodes themselves
 the text leaves open, and what stands here: 8 heads; 4 pools, each side with weights of its own
 drawn as those of a linear layer. Deviation: the weights are those of the best epoch by
 validation, there those of the last. See `pipeline.heads.transformer` for the encoders and
-`pipeline.heads.losses` for the losses.
+`pipeline.heads.losses.nodes` for the losses.
 """
 
 from dataclasses import dataclass
@@ -15,11 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.heads.design import Batch, Design
+from pipeline.heads.errors import HeadError
 from pipeline.heads.inputs import Inputs, require_grid, require_sequence
 from pipeline.heads.interface import choice, setting
-from pipeline.heads.losses import cross_attention_loss, hardest_negative, pooling_loss
-from pipeline.heads.pairs import Features, HeadError
+from pipeline.heads.losses.nodes import cross_attention_loss, pooling_loss
+from pipeline.heads.losses.ranking import hardest_negative
 from pipeline.heads.recurrent import word_table
+from pipeline.heads.rows import Features
 from pipeline.heads.sampling import require_two_images, shuffled_captions
 from pipeline.heads.schedules import milestones
 from pipeline.heads.scores import cosine

@@ -11,14 +11,16 @@ every caption.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from pipeline.heads.inputs import Inputs, require_vectors
 from pipeline.heads.interface import History, Run, choice, setting
-from pipeline.heads.pairs import Doubles, Features, Pairs, Rows, in_blocks, mean_and_scale
+from pipeline.heads.pairs import Pairs
+from pipeline.heads.rows import Doubles, Features, Rows, in_blocks
+from pipeline.heads.scaling import UnitRows, mean_and_scale
 
 # Pairs whose float64 copies are in memory together.
 _CHUNK = 4096
@@ -65,6 +67,7 @@ class RidgeHead:
         pairs = len(train.owner)
         if self.settings.image_input == "centred":
             self._image_centre = mean_and_scale(train.images)[0]
+        train = replace(train, images=self._prepared(train.images))
         caption_sum, image_sum = np.zeros(caption_dim), np.zeros(image_dim)
         for captions, images in self._chunks(train):
             caption_sum += captions.sum(axis=0, dtype=np.float64)
@@ -88,7 +91,7 @@ class RidgeHead:
 
     def embed_images(self, rows: Rows) -> Features:
         """Return (images, e) float32: the image features, as `image_input` has them."""
-        return np.concatenate([self._prepared(block) for block in in_blocks(rows)])
+        return np.concatenate(list(in_blocks(self._prepared(rows))))
 
     def embed_captions(self, rows: Rows) -> Features:
         """Return (captions, e) float32: the predicted image features."""
@@ -114,12 +117,10 @@ class RidgeHead:
         predicted = (captions - self._caption_mean) @ self._weight + self._image_mean
         return predicted.astype(np.float32)
 
-    def _prepared(self, images: Features) -> Features:
+    def _prepared(self, images: Rows) -> Rows:
         if self.settings.image_input == "given":
             return images
-        centred = images - self._image_centre
-        norms = np.linalg.norm(centred, axis=1, keepdims=True)
-        return np.asarray(centred / np.where(norms > 0, norms, 1), np.float32)
+        return UnitRows(images, lambda rows: rows - self._image_centre)
 
     def _chunks(self, pairs: Pairs) -> Iterator[tuple[Features, Features]]:
         """Yield the features of some captions (n, d) and of their images (n, e), in order."""
@@ -127,4 +128,4 @@ class RidgeHead:
             owner = pairs.owner[start : start + _CHUNK]
             images, place = np.unique(owner, return_inverse=True)
             rows = np.arange(start, start + len(owner))
-            yield pairs.captions.take(rows), self._prepared(pairs.images.take(images))[place]
+            yield pairs.captions.take(rows), pairs.images.take(images)[place]

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from pipeline.heads.pairs import HeadError, Pairs, RowNumbers, first_captions_of
+from pipeline.heads.errors import HeadError
+from pipeline.heads.pairs import Pairs, first_captions_of
+from pipeline.heads.rows import RowNumbers
 
 
 def require_two_images(pairs: Pairs) -> None:

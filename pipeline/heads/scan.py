@@ -20,9 +20,9 @@ from pipeline.heads.clipping import overall
 from pipeline.heads.design import Batch, Design
 from pipeline.heads.inputs import Inputs, require_grid, require_sequence
 from pipeline.heads.interface import choice, setting
-from pipeline.heads.losses import hardest_negative
-from pipeline.heads.pairs import Features
+from pipeline.heads.losses.ranking import hardest_negative
 from pipeline.heads.recurrent import packed, word_table
+from pipeline.heads.rows import Features
 from pipeline.heads.sampling import require_two_images, shuffled_captions
 from pipeline.heads.schedules import steps
 from pipeline.heads.scores import SCORES

@@ -14,9 +14,10 @@ from pipeline.devices import usable_device
 from pipeline.heads.checkpoints import Checkpoints, TrainingState
 from pipeline.heads.design import Design
 from pipeline.heads.embedding import retrieval_figures
+from pipeline.heads.errors import HeadError
 from pipeline.heads.interface import History, Run
 from pipeline.heads.loading import BatchLoader
-from pipeline.heads.pairs import HeadError, Pairs
+from pipeline.heads.pairs import Pairs
 
 
 def train(

@@ -4,25 +4,27 @@ Wang, Li & Lazebnik 2016. Each branch: linear, ReLU, dropout, linear, batch norm
 linear models of section 3.2, linear and L2. The defaults are the paper's for Fisher vectors and
 tf-idf; for mean word vectors it uses hidden 1024 and dim 256. Its six models are `branches`
 linear or nonlinear, with `text_to_image` 0 (one-directional) or 2, and `structure` 0 or 0.2.
-Deviations: the inputs are centred and scaled (one mean vector and one scale a side, of the
+Deviations: all six take batches with siblings, the paper's only where there is structure to
+preserve; the inputs are centred and scaled (one mean vector and one scale a side, of the
 training split), since batch norm comes only after the last layer and our features have other
 ranges than the paper's fc7 and Fisher vectors; for the reduction of the loss see
-`pipeline.heads.losses.top_violations`; the epoch is chosen by rsum on the validation split,
-where the paper says "convergence within 30 epochs on average".
+`pipeline.heads.losses.structure.top_violations`; the epoch is chosen by rsum on the validation
+split, where the paper says "convergence within 30 epochs on average".
 """
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from pipeline.heads.design import Batch, Design
 from pipeline.heads.inputs import Inputs, require_vectors
 from pipeline.heads.interface import choice, setting
-from pipeline.heads.losses import structure_preserving_loss
-from pipeline.heads.pairs import Features, Pairs, Rows, mean_and_scale
+from pipeline.heads.losses.structure import structure_preserving_loss
+from pipeline.heads.pairs import Pairs
+from pipeline.heads.rows import Features
 from pipeline.heads.sampling import batches_with_siblings, require_two_images
+from pipeline.heads.scaling import Standardised, UnitLength
 from pipeline.heads.schedules import steps
 
 
@@ -57,30 +59,6 @@ class TwoBranchSettings:
     structure: float = setting(0.2)
 
 
-class Branch(nn.Module):
-    """One side: standardise, the layers, L2."""
-
-    mean: Tensor
-    scale: Tensor
-
-    def __init__(self, inputs: int, layers: nn.Sequential) -> None:
-        """Take the dimension of a row and what is learnt."""
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(inputs))
-        self.register_buffer("scale", torch.ones(()))
-        self.layers = layers
-
-    def standardise_as(self, rows: Rows) -> None:
-        """Take the mean vector and the one overall scale of the training features."""
-        mean, scale = mean_and_scale(rows)
-        self.mean.copy_(torch.from_numpy(mean))
-        self.scale.fill_(scale or 1.0)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return (n, dim) unit vectors of (n, inputs)."""
-        return F.normalize(self.layers((x - self.mean) / self.scale), dim=1)
-
-
 def design(settings: TwoBranchSettings, inputs: Inputs) -> Design:
     """Return the two-branch network for inputs that are vectors.
 
@@ -96,7 +74,7 @@ def design(settings: TwoBranchSettings, inputs: Inputs) -> Design:
     }
 
     def build(words: Features | None) -> nn.ModuleDict:
-        return nn.ModuleDict({side: Branch(dim, _layers(s, dim)) for side, dim in dims.items()})
+        return nn.ModuleDict({side: _branch(s, dim) for side, dim in dims.items()})
 
     def loss(net: nn.ModuleDict, batch: Batch, generator: torch.Generator) -> Tensor:
         return structure_preserving_loss(
@@ -111,7 +89,7 @@ def design(settings: TwoBranchSettings, inputs: Inputs) -> Design:
 
     def prepare(net: nn.ModuleDict, train: Pairs) -> None:
         for side, rows in (("image", train.images), ("caption", train.captions)):
-            net[side].standardise_as(rows)  # type: ignore[operator]
+            net[side].fit(rows)  # type: ignore[operator]
 
     return Design(
         similarity="cosine",
@@ -128,14 +106,16 @@ def design(settings: TwoBranchSettings, inputs: Inputs) -> Design:
     )
 
 
-def _layers(s: TwoBranchSettings, inputs: int) -> nn.Sequential:
-    """Return layers with torch's default initialisation, drawn from torch's global generator."""
+def _branch(s: TwoBranchSettings, inputs: int) -> nn.Module:
+    """Return a branch of torch's default initialisation, drawn from torch's global generator."""
     if s.branches == "linear":
-        return nn.Sequential(nn.Linear(inputs, s.dim))
-    return nn.Sequential(
+        return Standardised(inputs, nn.Linear(inputs, s.dim), UnitLength())
+    return Standardised(
+        inputs,
         nn.Linear(inputs, s.hidden),
         nn.ReLU(),
         nn.Dropout(s.dropout),
         nn.Linear(s.hidden, s.dim),
         nn.BatchNorm1d(s.dim),
+        UnitLength(),
     )

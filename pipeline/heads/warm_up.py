@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from pipeline.heads.losses import sum_of_hinges
+from pipeline.heads.losses.ranking import sum_of_hinges
 
 
 class WarmUp(nn.Module):
@@ -29,9 +29,9 @@ class WarmUp(nn.Module):
 
 
 def mean_of_hinges(scores: Tensor, owner: Tensor, margin: float) -> Tensor:
-    """Return `losses.sum_of_hinges` over the number of other images.
+    """Return `sum_of_hinges` over the number of other images.
 
-    That is of the size of `losses.hardest_negative`, so that Adam's step sizes fit the loss that
+    That is of the size of `hardest_negative`, so that Adam's step sizes fit the loss that
     comes after it.
     """
     return sum_of_hinges(scores, owner, margin) / max(1, len(scores) - 1)

@@ -9,6 +9,8 @@ their image. Deviations:
   rows are made changes every caption's vector, and most steps compute on nothing;
 - torch's GRU applies the reset gate after the recurrent product, and has no dropout on its state
   (.2 there); dropout on the word vectors is as there;
+- the learning rate and the end of training follow the program. The paper halves the rate after
+  three epochs in a row without a better one, and stops after ten;
 - the epoch is chosen by rsum on the validation split, there by the mean average precision of
   image queries.
 """
@@ -23,10 +25,12 @@ from torch.nn import functional as F
 
 from pipeline.heads.clipping import per_tensor
 from pipeline.heads.design import Batch, Design
+from pipeline.heads.errors import HeadError
 from pipeline.heads.inputs import Inputs, Part, caption_parts, require_vectors
 from pipeline.heads.interface import setting
-from pipeline.heads.pairs import Features, HeadError, Pairs, in_blocks
+from pipeline.heads.pairs import Pairs
 from pipeline.heads.recurrent import RANDOM_WORD, packed, word_table
+from pipeline.heads.rows import Features, in_blocks
 from pipeline.heads.sampling import random_images
 from pipeline.heads.schedules import plateau
 

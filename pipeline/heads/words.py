@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from pipeline.heads.errors import HeadError
 from pipeline.heads.inputs import Side, caption_parts
-from pipeline.heads.pairs import Features, HeadError
+from pipeline.heads.rows import Features
 from pipeline.text.fitted import load_plan, vocabulary_of
 from pipeline.text.sequences import FIRST_WORD
 from pipeline.text.vectors import load_vectors

@@ -1,14 +1,14 @@
 """Made pairs whose captions describe their images through a fixed random map, with noise.
 
-As a program: made.py WORK EPOCHS MOMENT. It trains `small_design` with checkpoints in WORK and
-sends itself SIGKILL: at MOMENT `between` after the second epoch, `within` the third one, or
-`saving` just before its checkpoint appears.
+As a program: made.py FOLDER EPOCHS. For each of `MOMENTS` a process trains `small_design` with
+checkpoints in FOLDER/MOMENT and sends itself SIGKILL: `between` after the second epoch, `within`
+the third one, or `saving` just before its checkpoint appears.
 """
 
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,15 +21,18 @@ from pipeline.heads.design import Batch, Design
 from pipeline.heads.inputs import Inputs, Side
 from pipeline.heads.interface import Head, Run
 from pipeline.heads.network import NetworkHead
-from pipeline.heads.pairs import ArrayRows, Features, Pairs, Rows, mean_and_scale
+from pipeline.heads.pairs import Pairs
+from pipeline.heads.rows import ArrayRows, Features, Rows
 from pipeline.heads.sampling import shuffled_captions
+from pipeline.heads.scaling import mean_and_scale
 from pipeline.heads.schedules import plateau
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import recall_table
 from pipeline.shards.build import ShardBuild
-from pipeline.shards.format import FeatureHeader, RowBlock
+from pipeline.shards.format import OK, UNREADABLE, FeatureHeader, RowBlock
 
 IMAGE_DIM, CAPTION_DIM = 12, 8
+MOMENTS = ("between", "within", "saving")
 
 
 def inputs(
@@ -89,7 +92,13 @@ def entries_of(made: Pairs) -> tuple[ImageEntry, ...]:
     )
 
 
-def write_features(folder: Path, ids: Sequence[str], features: Features, **changes: object) -> None:
+def write_features(
+    folder: Path,
+    ids: Sequence[str],
+    features: Features,
+    failed: Collection[str] = (),
+    **changes: object,
+) -> None:
     """Write features as shards of 25 rows, of the recipe {"name": "made"} unless changed."""
     facts: dict[str, object] = {
         "recipe": {"name": "made"},
@@ -104,9 +113,10 @@ def write_features(folder: Path, ids: Sequence[str], features: Features, **chang
     header = FeatureHeader(**{**facts, **changes})  # type: ignore[arg-type]
     with ShardBuild(folder, header, ids, rows_per_shard=25) as build:
         for span in build.pending():
-            rows = features[span.start : span.stop]
-            errors = ("",) * len(rows)
-            build.append(span.start, RowBlock(rows, np.zeros(len(rows), np.uint8), errors))
+            here = slice(span.start, span.stop)
+            errors = tuple("damaged" if one in failed else "" for one in ids[here])
+            status = np.array([UNREADABLE if error else OK for error in errors], np.uint8)
+            build.append(span.start, RowBlock(features[here], status, errors))
         build.publish()
 
 
@@ -153,9 +163,7 @@ def small_design(epochs: int, batch_size: int = 20, patience: int | None = None)
     )
 
 
-def _main() -> None:
-    work, epochs, moment = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    torch.set_num_threads(1)
+def _train_until(moment: str, work: Path, epochs: int) -> None:
     design = small_design(epochs)
 
     def kill() -> None:
@@ -185,6 +193,23 @@ def _main() -> None:
         Path.replace = replaced  # type: ignore[method-assign, assignment]
     head = NetworkHead(Design(**{**vars(design), "loss": loss}), "small")
     head.fit(pairs(40), pairs(15, seed=1), Run(0, progress, work))
+
+
+def _main() -> None:
+    folder, epochs = Path(sys.argv[1]), int(sys.argv[2])
+    torch.set_num_threads(1)
+    # What torch imports late is imported once; starting it takes longer than all else.
+    design = small_design(epochs)
+    design.optimiser(design.build(None))
+    for moment in MOMENTS:
+        work = folder / moment
+        work.mkdir()
+        if (child := os.fork()) == 0:
+            _train_until(moment, work, epochs)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
+            sys.exit(f"{moment}: not killed")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from pipeline.heads.inputs import Inputs, Side
-from pipeline.heads.pairs import ArrayRows, Features, Pairs
+from pipeline.heads.pairs import Pairs
+from pipeline.heads.rows import ArrayRows, Features
 from pipeline.text.sequences import FIRST_WORD
 
 THINGS, FILLERS, LENGTH, CHANNELS = 12, 5, 10, 8

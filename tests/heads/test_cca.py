@@ -12,9 +12,11 @@ from sklearn.cross_decomposition import CCA
 
 from pipeline.heads.cca import CANDIDATES, CcaHead, CcaSettings
 from pipeline.heads.correlation import canonical_directions, moments_of
+from pipeline.heads.errors import HeadError
 from pipeline.heads.inputs import Inputs, Side
 from pipeline.heads.interface import History, Run, settings_from
-from pipeline.heads.pairs import ArrayRows, HeadError, Pairs
+from pipeline.heads.pairs import Pairs
+from pipeline.heads.rows import ArrayRows
 from tests.heads.made import rsum
 
 Doubles = npt.NDArray[np.float64]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.heads.pairs import HeadError
+from pipeline.heads.errors import HeadError
 from pipeline.heads.recurrent import RANDOM_WORD, SentenceTower, WordSum, packed, word_table
 from pipeline.text.sequences import PADDING, UNKNOWN
 

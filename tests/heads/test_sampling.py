@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline.heads.pairs import HeadError
+from pipeline.heads.errors import HeadError
 from pipeline.heads.sampling import (
     batches_with_siblings,
     one_caption_each,

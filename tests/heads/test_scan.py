@@ -8,9 +8,9 @@ from torch.nn import functional as F
 
 from pipeline.heads.catalogue import make_head
 from pipeline.heads.design import Batch
+from pipeline.heads.errors import HeadError
 from pipeline.heads.inputs import Inputs
 from pipeline.heads.interface import Run
-from pipeline.heads.pairs import HeadError
 from pipeline.heads.scan import Cells, ScanSettings, Words, design
 from tests.heads.made_words import CHANNELS, COUNTS, GRID, SEQUENCE, grid_pairs, inputs
 

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,9 +16,11 @@ from torch import nn
 from pipeline.devices import DeviceError
 from pipeline.heads.checkpoints import CHECKPOINT_FILE
 from pipeline.heads.clipping import overall, per_tensor
+from pipeline.heads.design import Design
+from pipeline.heads.errors import HeadError
 from pipeline.heads.interface import History, Run
 from pipeline.heads.network import NetworkHead
-from pipeline.heads.pairs import HeadError, Pairs, join_pairs
+from pipeline.heads.pairs import Pairs, join_pairs
 from pipeline.heads.schedules import milestones, plateau, steps
 from pipeline.shards.read import FeatureSet
 from tests.heads import made
@@ -48,20 +49,28 @@ def require_same(found: tuple[State, History], wanted: tuple[State, History]) ->
         assert torch.equal(found[0][name], value), name
 
 
-@pytest.mark.parametrize("moment", ["between", "within", "saving"])
-def test_a_killed_training_goes_on_bit_for_bit(tmp_path: Path, moment: str) -> None:
-    killed = subprocess.run(
-        [sys.executable, "-m", "tests.heads.made", str(tmp_path), "4", moment],
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for each of `made.MOMENTS` with what a training left that was killed there."""
+    folder = tmp_path_factory.mktemp("killed")
+    subprocess.run(
+        [sys.executable, "-m", "tests.heads.made", str(folder), "4"],
         cwd=PROJECT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
+        check=True,
     )
-    assert killed.returncode == -signal.SIGKILL
+    return folder
+
+
+@pytest.mark.parametrize("moment", made.MOMENTS)
+def test_a_killed_training_goes_on_bit_for_bit(killed: Path, moment: str) -> None:
+    work = killed / moment
+    assert len(list(work.iterdir())) == (2 if moment == "saving" else 1)
     epochs: list[int] = []
-    run = Run(0, lambda done, total, failed: epochs.append(done), tmp_path)
+    run = Run(0, lambda done, total, failed: epochs.append(done), work)
     require_same(trained(4, run), trained(4, Run(0)))
     assert epochs == [2, 3, 4]
-    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT_FILE]
+    assert [path.name for path in work.iterdir()] == [CHECKPOINT_FILE]
 
 
 def test_only_the_same_work_is_continued(tmp_path: Path) -> None:
@@ -81,6 +90,21 @@ def test_only_the_same_work_is_continued(tmp_path: Path) -> None:
     assert first_epoch(3, seed=1, images=39, identity=["s", {"margin": 0.2}]) == 0
     (tmp_path / CHECKPOINT_FILE).write_bytes(b"damaged")
     assert first_epoch(3, seed=1, images=39, identity=["s", {"margin": 0.2}]) == 0
+
+
+def test_a_state_of_another_network_is_not_continued(tmp_path: Path) -> None:
+    def build(words: object) -> nn.ModuleDict:
+        return nn.ModuleDict({**small_design(1).build(None), "more": nn.Linear(2, 2)})
+
+    def epochs(design: Design) -> list[int]:
+        seen: list[int] = []
+        run = Run(0, lambda done, total, failed: seen.append(done), tmp_path)
+        NetworkHead(design, "same").fit(pairs(20), pairs(10, seed=1), run)
+        return seen
+
+    assert epochs(small_design(1)) == [0, 1]
+    assert epochs(small_design(1)) == [1]
+    assert epochs(replace(small_design(1), build=build)) == [0, 1]
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from pipeline.heads.catalogue import make_head
 from pipeline.heads.design import Batch
+from pipeline.heads.errors import HeadError
 from pipeline.heads.interface import Run
-from pipeline.heads.pairs import HeadError
 from pipeline.heads.relational import Pools, RelationalSettings, design
 from pipeline.heads.transformer import (
     GridEncoder,

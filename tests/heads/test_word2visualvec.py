@@ -9,9 +9,11 @@ from torch import nn
 
 from pipeline.heads.catalogue import make_head
 from pipeline.heads.design import Batch
+from pipeline.heads.errors import HeadError
 from pipeline.heads.inputs import caption_parts
 from pipeline.heads.interface import Run
-from pipeline.heads.pairs import ArrayRows, HeadError, Pairs
+from pipeline.heads.pairs import Pairs
+from pipeline.heads.rows import ArrayRows
 from pipeline.heads.word2visualvec import (
     LastState,
     SentenceVector,
@@ -128,7 +130,7 @@ def test_negative_targets_are_refused_by_the_first_image_that_has_one() -> None:
 
 
 def test_a_chunk_later_on_is_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.heads.pairs._BLOCK_BYTES", 4 * CHANNELS * 4)
+    monkeypatch.setattr("pipeline.heads.rows._BLOCK_BYTES", 4 * CHANNELS * 4)
     pairs = vector_pairs(9, COUNTS)
     features = pairs.images.take(np.arange(9))
     features[8] = -1.0

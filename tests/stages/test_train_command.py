@@ -1,17 +1,27 @@
 """`pipeline train` and `pipeline embed`: what they announce, and how a training goes on."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
+import zlib
 from pathlib import Path
+from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import yaml
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.heads.checkpoints import Checkpoints, TrainingState
+from pipeline.heads.files import TrainedHead
+from pipeline.heads.pairs import join_pairs
 from pipeline.retrieval.embeddings import read_embeddings
+from pipeline.shards.read import FeatureSet
 from tests.heads.made import write_features
-from tests.stages.project import Call
+from tests.stages.project import PROJECT, Call
 
 NAME = "made"
 SETTINGS = {"hidden": 16, "dim": 8, "epochs": 4, "batch_size": 50}
@@ -20,15 +30,27 @@ SETTINGS = {"hidden": 16, "dim": 8, "epochs": 4, "batch_size": 50}
 @pytest.fixture
 def experiment(project: Path) -> Path:
     """The project with an experiment on made features."""
-    manifest = read_manifest(Path("data/scenes"))
-    rng = np.random.default_rng(0)
-    ids = [entry.id for entry in manifest.entries]
-    captions = [one for entry in manifest.entries for one in entry.caption_ids]
-    for folder, rows, dim in (("features", ids, 12), ("text", captions, 8)):
-        features = rng.standard_normal((len(rows), dim), np.float32)
-        write_features(Path("data", folder, "scenes", NAME), rows, features)
+    make_features("features")
+    make_features("text")
     configure()
     return project
+
+
+def make_features(side: str, **changes: Any) -> None:
+    """Write 12 numbers an image ("features"), or 8 a caption ("text"), in place of others."""
+    folder = Path("data", side, "scenes", NAME)
+    shutil.rmtree(folder, ignore_errors=True)
+    entries = read_manifest(Path("data/scenes")).entries
+    if side == "features":
+        ids, dim = [entry.id for entry in entries], 12
+    else:
+        ids, dim = [one for entry in entries for one in entry.caption_ids], 8
+    features = np.random.default_rng(dim).standard_normal((len(ids), dim), np.float32)
+    write_features(folder, ids, features, **changes)
+
+
+def ids_of(split: str) -> list[str]:
+    return [entry.id for entry in read_manifest(Path("data/scenes")).select(split)]
 
 
 def configure(**changes: object) -> None:
@@ -92,6 +114,93 @@ def test_what_cannot_be_trained_is_refused(experiment: Path, pipeline: Call) -> 
     ended = pipeline("train", "--experiment", NAME)
     assert (ended.status, Path("data/heads").exists()) == (1, False)
     assert "has no word numbers" in ended.stderr
+
+
+def test_features_that_a_head_cannot_take_are_refused(experiment: Path, pipeline: Call) -> None:
+    for head, encoder, message in (
+        ("word2visualvec", "mean", "predicts values of at least 0"),
+        ("recurrent", "mean", "reads captions word by word, but 'made' is 'mean'"),
+        ("ridge", "sequence", "word numbers mean nothing as a vector"),
+        ("scan", "sequence", "takes a grid or a list of regions"),
+    ):
+        make_features("text", recipe={"name": NAME, "encoder": encoder, "num_ids": 9})
+        configure(head=head, settings={})
+        ended = pipeline("train", "--experiment", NAME)
+        assert (ended.status, message in ended.stderr) == (1, True), ended.stderr
+        assert not list(Path("data").rglob("*.safetensors")), "neither a head nor a checkpoint"
+
+
+def test_features_of_another_recipe_are_not_embedded(experiment: Path, pipeline: Call) -> None:
+    configure(head="ridge", settings={})
+    assert pipeline("train", "--experiment", NAME).status == 0
+    make_features("text", recipe={"name": "other"})
+    ended = pipeline("embed", "--experiment", NAME)
+    assert ended.status == 1
+    assert "caption features 'other' (8,)" in ended.stderr
+    assert "fitted on 'made' (8,)" in ended.stderr
+    assert not Path("data/embeddings").exists()
+
+
+def test_failed_images_are_refused_or_left_out_and_counted(
+    experiment: Path, pipeline: Call
+) -> None:
+    train = ids_of("train")
+
+    def ended(failed: list[str], *options: object) -> tuple[int, str]:
+        make_features("features", failed=failed)
+        found = pipeline("train", "--experiment", NAME, *options)
+        return found.status, found.stderr
+
+    status, told = ended([train[0], ids_of("val")[0]])
+    assert (status, f"1 of {len(train)} asked rows have no features" in told) == (1, True), told
+    status, told = ended([train[0], ids_of("val")[0]], "--leave-out-failed")
+    assert (status, "2 images without features are left out" in told) == (0, True), told
+    assert f"train: {len(train) - 1} images" in told
+    status, told = ended(train[1:], "--leave-out-failed")
+    assert (status, "1 training image found; at least 2" in told) == (1, True), told
+    status, told = ended(train, "--leave-out-failed")
+    assert (status, f"none of the {len(train)} images has features" in told) == (1, True), told
+
+
+def test_rows_said_to_be_sound_are_refused_when_they_are_not(
+    experiment: Path, pipeline: Call
+) -> None:
+    # Our writer refuses such rows; somebody else's may not.
+    with h5py.File(next(Path("data/text/scenes", NAME).glob("shard-00000-*")), "r+") as file:
+        file["features"][0, 3] = np.nan
+        file["crc32"][0] = zlib.crc32(file["features"][0])
+        one = file["ids"].asstr()[0]
+    ended = pipeline("train", "--experiment", NAME, "--leave-out-failed")
+    assert ended.status == 1
+    assert f"1 rows have NaN or infinite numbers, first ['{one}']" in ended.stderr
+
+
+def test_another_process_embeds_as_the_one_that_trained(
+    experiment: Path, pipeline: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[TrainedHead] = []
+    save = TrainedHead.save
+
+    def saved(self: TrainedHead, folder: Path) -> None:
+        trained.append(self)
+        save(self, folder)
+
+    monkeypatch.setattr(TrainedHead, "save", saved)
+    assert pipeline("train", "--experiment", NAME).status == 0
+    command = [sys.executable, "-c", "from stages.cli import main; main()"]
+    subprocess.run(
+        [*command, "embed", "--experiment", NAME],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)},
+        check=True,
+    )
+    found = read_embeddings(Path("data/embeddings") / f"{NAME}.h5")
+    entries = read_manifest(Path("data/scenes")).select("test")
+    images, captions = (FeatureSet(Path("data", s, "scenes", NAME)) for s in ("features", "text"))
+    test = join_pairs(entries, images, captions)
+    assert (found.image_ids, found.caption_ids) == (test.image_ids, test.caption_ids)
+    head = trained[0].head
+    np.testing.assert_array_equal(found.image_embeddings, head.embed_images(test.images))
+    np.testing.assert_array_equal(found.caption_embeddings, head.embed_captions(test.captions))
 
 
 def test_no_training_is_longer_than_asked(experiment: Path, pipeline: Call) -> None:

@@ -1,0 +1,156 @@
+"""Ranking losses as scores + choice of negatives + hinge and reduction, each a small function.
+
+The score losses take a matrix `scores` (images, captions), higher is better, and `owner`
+(captions,) int64, the row of each caption's image. Every caption with its image is one positive
+pair. A pair's negatives are the captions of other images (the image is the anchor) and the
+other images (the caption is the anchor); two captions of one image are never negatives of each
+other. A batch with one image has no negatives, and its loss is 0.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+def sum_of_hinges(scores: Tensor, owner: Tensor, margin: float) -> Tensor:
+    """Return the hinges of every pair against all its negatives in the batch, summed.
+
+    The sum over pairs (i, c) of the sums over c' and i' of max(0, margin - S(i, c) + S(i, c')) and
+    max(0, margin - S(i, c) + S(i', c)): Vendrov et al. 2016, eq. (5) (E = -S); Qian & Lamberti
+    2018, eq. (2); Kiros et al. 2014, eq. (6), with the whole batch as contrastive terms. The
+    papers' batches have one caption an image; with several, each makes a pair.
+
+    Parameters
+    ----------
+    scores : (images, captions).
+    owner : (captions,) int64.
+    margin : at least 0.
+
+    Returns
+    -------
+    Tensor
+        A scalar.
+    """
+    positive, captions, images = _split(scores, owner)
+    own = positive[:, None]
+    return hinges(own, captions, margin).sum() + hinges(own, images, margin).sum()
+
+
+def contrastive(scores: Tensor, owner: Tensor, temperature: float) -> Tensor:
+    """Return how badly each pair is picked out from its negatives, in nats, summed.
+
+    The sum over pairs and both anchors of -log(e(i, c) / (e(i, c) + the sum of e of the anchor's
+    negatives)), where e = exp(S / temperature). Van den Oord et al. 2018, eq. (4), in both
+    directions. Siblings of a caption are neither its negatives nor its positives.
+
+    Parameters
+    ----------
+    scores : (images, captions). owner : (captions,) int64.
+    temperature : above 0.
+
+    Returns
+    -------
+    Tensor
+        A scalar.
+    """
+    positive, captions, images = _split(scores / temperature, owner)
+    own = positive[:, None]
+    by_image, by_caption = (
+        torch.logsumexp(torch.cat((own, negatives), dim=1), dim=1) - positive
+        for negatives in (captions, images)
+    )
+    return by_image.sum() + by_caption.sum()
+
+
+def sampled_contrast(
+    scores: Tensor, owner: Tensor, margin: float, k: int, generator: torch.Generator
+) -> Tensor:
+    """Return the hinges of every pair against `k` random captions and `k` random images, summed.
+
+    Kiros et al. 2014, eq. (6), whose contrastive terms are random. Deviation: they are drawn
+    from the batch, without replacement and anew for each batch, where the paper draws them from
+    the training set once an epoch. With fewer than `k` negatives all count.
+
+    Parameters
+    ----------
+    k : at least 1.
+    generator : gives the draws; the same state and batch give the same loss.
+
+    Others, result: as `sum_of_hinges`.
+    """
+    positive, captions, images = _split(scores, owner)
+    own = positive[:, None]
+
+    def drawn(negative: Tensor) -> Tensor:
+        keys = torch.rand(negative.shape, generator=generator, device=generator.device)
+        keys = keys.to(negative.device).masked_fill(negative == -torch.inf, -1.0)
+        return negative.gather(1, keys.topk(min(k, keys.shape[1]), dim=1).indices)
+
+    by_image = hinges(own, drawn(captions), margin)
+    by_caption = hinges(own, drawn(images), margin)
+    return by_image.sum() + by_caption.sum()
+
+
+class Negatives(NamedTuple):
+    """One negative of each kind for every pair; without one, the pair's own rows stand there.
+
+    captions : (captions,) int64, a caption of another image.
+    images : (captions,) int64, another image.
+    """
+
+    captions: Tensor
+    images: Tensor
+
+
+def hardest_negatives(scores: Tensor, owner: Tensor) -> Negatives:
+    """Return the highest-scoring negatives of every pair, the first of equals."""
+    _, captions, images = _split(scores.detach(), owner)
+    return Negatives(captions.argmax(1), images.argmax(1))
+
+
+def hinges_at(scores: Tensor, owner: Tensor, negatives: Negatives, margin: float) -> Tensor:
+    """Return the hinges of every pair against the given negatives, summed.
+
+    Parameters
+    ----------
+    scores : (..., images, captions); all leading axes (Yan's pools) are summed.
+    negatives : see `hardest_negatives`; they may come from other scores than these.
+
+    Others, result: as `sum_of_hinges`.
+    """
+    pair = torch.arange(len(owner), device=owner.device)
+    positive = scores[..., owner, pair]
+    by_image = hinges(positive, scores[..., owner, negatives.captions], margin)
+    by_caption = hinges(positive, scores[..., negatives.images, pair], margin)
+    by_image = by_image * (owner[negatives.captions] != owner)
+    by_caption = by_caption * (negatives.images != owner)
+    return by_image.sum() + by_caption.sum()
+
+
+def hardest_negative(scores: Tensor, owner: Tensor, margin: float) -> Tensor:
+    """Return the hinges of every pair against its hardest negatives in the batch, summed.
+
+    Faghri et al. 2018 (VSE++), eq. (6) (the maximum of hinges); Yan 2019, section 2.4. Of equal
+    negatives the gradient goes to the first.
+
+    Parameters, result: as `sum_of_hinges`.
+    """
+    return hinges_at(scores, owner, hardest_negatives(scores, owner), margin)
+
+
+def _split(scores: Tensor, owner: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return every pair's own score (c,), and its scores with captions (c, c), images (c, i).
+
+    c pairs, one a caption; scores that are no negative's are -inf, whose hinge is 0.
+    """
+    row = torch.arange(len(owner), device=owner.device)
+    image = torch.arange(len(scores), device=owner.device)
+    captions = scores[owner].masked_fill(owner[:, None] == owner[None, :], -torch.inf)
+    images = scores.T.masked_fill(owner[:, None] == image[None, :], -torch.inf)
+    return scores[owner, row], captions, images
+
+
+def hinges(positive: Tensor, negative: Tensor, margin: float) -> Tensor:
+    """Return max(0, margin + negative - positive) of scores that broadcast."""
+    return (margin + negative - positive).clamp_min(0.0)
