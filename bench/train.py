@@ -58,7 +58,7 @@ def compare(name: str, design: Design, sources: dict[str, Pairs], steps: int, wo
         batch = next(batches)
         there = time.perf_counter()
         optimiser.zero_grad()
-        design.loss(net, batch, generator).backward()
+        design.loss(net, batch, 0, generator).backward()
         optimiser.step()
         ended = time.perf_counter()
         return (there - started) / len(batch.captions), (ended - there) / len(batch.captions)

@@ -42,6 +42,10 @@ class Batch:
         return Batch(*(t.pin_memory() for t in (self.images, self.captions, self.owner)))
 
 
+Loss = Callable[[nn.ModuleDict, Batch, int, torch.Generator], Tensor]
+"""See `Design.loss`."""
+
+
 @dataclass(frozen=True)
 class Design:
     """All that makes one trained head differ from another.
@@ -54,8 +58,8 @@ class Design:
         mode); there may be more modules. Called under a seeded torch generator; the shapes of
         what it builds do not depend on whether there are word vectors. What is learnt or prepared
         is in its state dictionary.
-    loss : from those modules, in training mode, a batch on their device, and a generator (on the
-        CPU) for sampled negatives, to a scalar.
+    loss : from those modules, in training mode, a batch on their device, the epoch (from 0), and a
+        generator (on the CPU) for sampled negatives, to a scalar.
     batches : of an epoch.
     optimiser : of the modules' parameters.
     rate : factor on the learning rate of each parameter group, from the epoch (from 0) and the
@@ -69,7 +73,7 @@ class Design:
 
     similarity: str
     build: Callable[[Features | None], nn.ModuleDict]
-    loss: Callable[[nn.ModuleDict, Batch, torch.Generator], Tensor]
+    loss: Loss
     batches: Batches
     optimiser: Callable[[nn.ModuleDict], torch.optim.Optimizer]
     rate: Rate

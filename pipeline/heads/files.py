@@ -1,7 +1,7 @@
 """A trained head on disk: `head.safetensors`, `head.json` and `history.json`, no pickle."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from pipeline.heads.catalogue import make_head
 from pipeline.heads.errors import HeadError
 from pipeline.heads.inputs import Inputs, require_averageable
 from pipeline.heads.interface import Head, History
-from pipeline.heads.pairs import AveragedRows, join_pairs
+from pipeline.heads.pairs import AveragedRows, Pairs, join_pairs
+from pipeline.heads.parts import embed_here
+from pipeline.heads.rows import Features, Rows
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.shards.read import FeatureSet
 
@@ -131,6 +133,7 @@ def embed_split(
     captions: FeatureSet,
     provenance: Mapping[str, Any],
     average_captions: bool = False,
+    embedding: Callable[[Pairs, Rows], tuple[Features, Features]] | None = None,
 ) -> Embeddings:
     """Embed images and their captions with a trained head.
 
@@ -141,6 +144,7 @@ def embed_split(
     provenance : further facts to keep in the embedding file, such as dataset and split.
     average_captions : each caption is embedded as the mean of the features of its image's
         captions; see `AveragedRows`. Rows and ids stay the same.
+    embedding : embeds the images of pairs and these captions, as workers do; None: `embed_here`.
 
     Raises
     ------
@@ -155,12 +159,16 @@ def embed_split(
         require_averageable(trained.inputs.captions)
     pairs = join_pairs(entries, images, captions)
     queries = AveragedRows(pairs.captions, pairs.owner) if average_captions else pairs.captions
+    if embedding is None:
+        image_rows, caption_rows = embed_here(trained.head, pairs.images, queries)
+    else:
+        image_rows, caption_rows = embedding(pairs, queries)
     return Embeddings(
         pairs.image_ids,
-        trained.head.embed_images(pairs.images),
+        image_rows,
         pairs.caption_ids,
         pairs.caption_image_ids,
-        trained.head.embed_captions(queries),
+        caption_rows,
         trained.head.similarity,
         {**trained.provenance, "average_captions": average_captions, **provenance},
     )

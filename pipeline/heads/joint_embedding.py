@@ -36,13 +36,14 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.heads.clipping import overall, per_tensor
-from pipeline.heads.design import Batch, Design
+from pipeline.heads.design import Batch, Design, Loss
 from pipeline.heads.errors import HeadError
 from pipeline.heads.inputs import Inputs, Side, caption_parts, require_sequence, require_vectors
 from pipeline.heads.interface import choice, setting
 from pipeline.heads.losses.ranking import (
     contrastive,
     hardest_negative,
+    mean_of_hinges,
     sampled_contrast,
     sum_of_hinges,
 )
@@ -53,7 +54,6 @@ from pipeline.heads.sampling import one_caption_each, require_two_images, shuffl
 from pipeline.heads.scaling import Standardised, UnitLength
 from pipeline.heads.schedules import steps
 from pipeline.heads.scores import SCORES
-from pipeline.heads.warm_up import WarmUp, mean_of_hinges
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class JointEmbeddingSettings:
         `negatives` "sampled" ones of either side; or "contrastive", no paper's of these: how well
         a pair is picked out from all negatives, scores over `temperature`.
     margin : of the hinges.
-    warm_up : of the hardest negatives: the first so many batches take the mean hinge of all; 0 as
-        published. See `pipeline.heads.warm_up`.
+    warm_up : of the hardest negatives: the first so many epochs take the mean hinge of all; 0 as
+        published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
     epoch : all "captions" once, or all "images" once, each with a random caption.
     optimiser : "adam", or "sgd" without momentum.
     decay, decay_every : the learning rate is multiplied by `decay` every so many epochs.
@@ -143,7 +143,6 @@ def design(settings: JointEmbeddingSettings, inputs: Inputs) -> Design:
             {
                 "image": nn.Sequential(given, image, *_ending(s, s.unit == "both")),
                 "caption": nn.Sequential(captions(words), *_ending(s, s.unit != "neither")),
-                "warm_up": WarmUp(s.warm_up),
             }
         )
 
@@ -205,11 +204,11 @@ def _linear(inputs: int, outputs: int, bias: bool) -> nn.Linear:
     return linear
 
 
-def _loss(s: JointEmbeddingSettings) -> Callable[[nn.ModuleDict, Batch, torch.Generator], Tensor]:
+def _loss(s: JointEmbeddingSettings) -> Loss:
     inner_product = s.similarity == "cosine" and s.unit == "captions"
     score = SCORES["dot" if inner_product else s.similarity]
 
-    def loss(towers: nn.ModuleDict, batch: Batch, generator: torch.Generator) -> Tensor:
+    def loss(towers: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
         scores = score(towers["image"](batch.images), towers["caption"](batch.captions))
         if s.loss == "sampled":
             return sampled_contrast(scores, batch.owner, s.margin, s.negatives, generator)
@@ -217,7 +216,7 @@ def _loss(s: JointEmbeddingSettings) -> Callable[[nn.ModuleDict, Batch, torch.Ge
             return contrastive(scores, batch.owner, s.temperature)
         if s.loss == "sum":
             return sum_of_hinges(scores, batch.owner, s.margin)
-        hinges = mean_of_hinges if towers["warm_up"]() else hardest_negative
+        hinges = mean_of_hinges if epoch < s.warm_up else hardest_negative
         return hinges(scores, batch.owner, s.margin)
 
     return loss

@@ -19,14 +19,13 @@ from pipeline.heads.errors import HeadError
 from pipeline.heads.inputs import Inputs, require_grid, require_sequence
 from pipeline.heads.interface import choice, setting
 from pipeline.heads.losses.nodes import cross_attention_loss, pooling_loss
-from pipeline.heads.losses.ranking import hardest_negative
+from pipeline.heads.losses.ranking import hardest_negative, mean_of_hinges
 from pipeline.heads.recurrent import word_table
 from pipeline.heads.rows import Features
 from pipeline.heads.sampling import require_two_images, shuffled_captions
 from pipeline.heads.schedules import milestones
 from pipeline.heads.scores import cosine
 from pipeline.heads.transformer import GridEncoder, Stack, WordEncoder, pooled
-from pipeline.heads.warm_up import WarmUp, mean_of_hinges
 
 _POOLING_WEIGHT, _CROSS_ATTENTION_WEIGHT = 0.8, 0.15  # of the losses on nodes, section 3.4
 
@@ -44,8 +43,8 @@ class RelationalSettings:
     dropout : probability, after each sublayer and on word vectors.
     pools : P, nodes that each side is pooled to in the pooling loss.
     margin, node_margin : of the loss on embeddings, and of that on nodes.
-    warm_up : the first so many batches take the mean hinge of all negatives on embeddings instead
-        of the loss; 0 as in the paper. See `pipeline.heads.warm_up`.
+    warm_up : the first so many epochs take the mean hinge of all negatives on embeddings instead
+        of the loss; 0 as in the paper. See `pipeline.heads.losses.ranking.mean_of_hinges`.
     epochs, batch_size : an epoch is every pair once.
     learning_rate : of Adam, halved from the epoch `half_from` and a tenth from the epoch
         `tenth_from`; the first epoch is 1.
@@ -117,7 +116,6 @@ def design(settings: RelationalSettings, inputs: Inputs) -> Design:
             {
                 "image": GridEncoder(cells, channels, stack(settings.image_layers)),
                 "caption": WordEncoder(table, sequence.dim, stack(settings.caption_layers)),
-                "warm_up": WarmUp(settings.warm_up),
             }
         )
         if settings.loss == "pooling":
@@ -125,12 +123,12 @@ def design(settings: RelationalSettings, inputs: Inputs) -> Design:
             net["caption_pools"] = Pools(settings.pools, settings.dim)
         return net
 
-    def loss(net: nn.ModuleDict, batch: Batch, generator: torch.Generator) -> Tensor:
+    def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
         v, cells = net["image"].nodes(batch.images)  # type: ignore[operator]
         u, words = net["caption"].nodes(batch.captions)  # type: ignore[operator]
         owner, margin = batch.owner, settings.margin
         scores = cosine(pooled(v, cells, settings.pooling), pooled(u, words, settings.pooling))
-        if net["warm_up"]():
+        if epoch < settings.warm_up:
             return mean_of_hinges(scores, owner, margin)
         if settings.loss == "pooling":
             pools = net["image_pools"](v, cells), net["caption_pools"](u, words)

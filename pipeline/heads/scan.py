@@ -20,13 +20,12 @@ from pipeline.heads.clipping import overall
 from pipeline.heads.design import Batch, Design
 from pipeline.heads.inputs import Inputs, require_grid, require_sequence
 from pipeline.heads.interface import choice, setting
-from pipeline.heads.losses.ranking import hardest_negative
+from pipeline.heads.losses.ranking import hardest_negative, mean_of_hinges
 from pipeline.heads.recurrent import packed, word_table
 from pipeline.heads.rows import Features
 from pipeline.heads.sampling import require_two_images, shuffled_captions
 from pipeline.heads.schedules import steps
 from pipeline.heads.scores import SCORES
-from pipeline.heads.warm_up import WarmUp, mean_of_hinges
 from pipeline.text.sequences import PADDING
 
 
@@ -38,8 +37,8 @@ class ScanSettings:
         `pipeline.retrieval.similarity.CROSS_ATTENTIONS`.
     dim, word_dim : of the common space, and of the word vectors.
     margin : of the hinges.
-    warm_up : the first so many batches take the mean hinge of all negatives; 0 as published. See
-        `pipeline.heads.warm_up`.
+    warm_up : the first so many epochs take the mean hinge of all negatives; 0 as published. See
+        `pipeline.heads.losses.ranking.mean_of_hinges`.
     epochs, batch_size : an epoch is every pair once.
     learning_rate : of Adam, a tenth after every `decay_every` epochs.
     clip : norm of all gradients together at most; 0 clips nothing.
@@ -112,15 +111,14 @@ def design(settings: ScanSettings, inputs: Inputs) -> Design:
             {
                 "image": Cells(channels, settings.dim),
                 "caption": Words(table, settings.dim),
-                "warm_up": WarmUp(settings.warm_up),
             }
         )
 
-    def loss(net: nn.ModuleDict, batch: Batch, generator: torch.Generator) -> Tensor:
+    def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
         longest = int((batch.captions != PADDING).sum(dim=1).max())
         captions = net["caption"](batch.captions)[:, : max(longest, 1)]
         scores = score(net["image"](batch.images), captions)
-        chosen = mean_of_hinges if net["warm_up"]() else hardest_negative
+        chosen = mean_of_hinges if epoch < settings.warm_up else hardest_negative
         return chosen(scores, batch.owner, settings.margin)
 
     return Design(

@@ -80,7 +80,7 @@ def train(
             losses = []
             for batch in loader:
                 optimiser.zero_grad()
-                loss = design.loss(net, batch, negatives)
+                loss = design.loss(net, batch, len(history), negatives)
                 loss.backward()
                 if design.clip:
                     design.clip(net.parameters())

@@ -76,7 +76,7 @@ def design(settings: TwoBranchSettings, inputs: Inputs) -> Design:
     def build(words: Features | None) -> nn.ModuleDict:
         return nn.ModuleDict({side: _branch(s, dim) for side, dim in dims.items()})
 
-    def loss(net: nn.ModuleDict, batch: Batch, generator: torch.Generator) -> Tensor:
+    def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
         return structure_preserving_loss(
             net["image"](batch.images),
             net["caption"](batch.captions),

@@ -166,7 +166,9 @@ def design(settings: Word2VisualVecSettings, inputs: Inputs) -> Design:
     )
 
 
-def squared_error(net: nn.ModuleDict, batch: Batch, generator: torch.Generator) -> Tensor:
+def squared_error(
+    net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator
+) -> Tensor:
     """Return the squared error of eq. (8), its mean over dimensions and captions."""
     return F.mse_loss(net["caption"](batch.captions), batch.images[batch.owner])
 

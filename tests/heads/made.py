@@ -137,7 +137,7 @@ class Tower(nn.Module):
 def small_design(epochs: int, batch_size: int = 20, patience: int | None = None) -> Design:
     """Return a design that draws random numbers wherever one can."""
 
-    def loss(net: nn.ModuleDict, batch: Batch, generator: torch.Generator) -> Tensor:
+    def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
         scores = net["image"](batch.images) @ net["caption"](batch.captions).T
         other = torch.randint(0, len(batch.images), (len(batch.owner),), generator=generator)
         row = torch.arange(len(batch.owner))
@@ -177,10 +177,10 @@ def _train_until(moment: str, work: Path, epochs: int) -> None:
         if moment == "between" and done == 2:
             kill()
 
-    def loss(net: nn.ModuleDict, batch: Batch, generator: torch.Generator) -> Tensor:
+    def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
         if moment == "within" and done == 2:
             kill()
-        return small_design(epochs).loss(net, batch, generator)
+        return small_design(epochs).loss(net, batch, epoch, generator)
 
     if moment == "saving":
         replace = Path.replace

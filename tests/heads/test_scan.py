@@ -83,7 +83,7 @@ def test_longer_rows_change_neither_the_loss_nor_its_gradient(similarity: str) -
     losses, gradients = [], []
     for rows in (captions, F.pad(captions, (5, 0)), F.pad(captions, (0, 3))):
         net.zero_grad()
-        loss = plan.loss(net, Batch(images, rows, owner), torch.Generator())
+        loss = plan.loss(net, Batch(images, rows, owner), 0, torch.Generator())
         loss.backward()
         losses.append(loss.detach())
         gradients.append([p.grad.clone() for p in net.parameters() if p.grad is not None])

@@ -106,7 +106,7 @@ def test_words_start_from_their_vectors_or_between_minus_one_and_one() -> None:
 def test_the_loss_is_the_mean_over_captions_and_dimensions_of_raw_features() -> None:
     net = nn.ModuleDict({"image": nn.Identity(), "caption": nn.Linear(4, 3)})
     images, captions, owner = torch.randn(2, 3), torch.randn(5, 4), torch.tensor([0, 0, 1, 1, 1])
-    found = squared_error(net, Batch(images, captions, owner), torch.Generator())
+    found = squared_error(net, Batch(images, captions, owner), 0, torch.Generator())
     predicted = net["caption"](captions).detach().numpy()
     squares = [
         (predicted[j, d] - float(images[owner[j], d])) ** 2 for j in range(5) for d in range(3)

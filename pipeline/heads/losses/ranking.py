@@ -37,6 +37,18 @@ def sum_of_hinges(scores: Tensor, owner: Tensor, margin: float) -> Tensor:
     return hinges(own, captions, margin).sum() + hinges(own, images, margin).sum()
 
 
+def mean_of_hinges(scores: Tensor, owner: Tensor, margin: float) -> Tensor:
+    """Return `sum_of_hinges` over the number of other images, for the start of a training.
+
+    With `hardest_negative` from the start, and few images, both sides fall to one point, where
+    every hinge is the margin, and stay there. This loss is of that one's size, so that Adam's
+    step sizes fit both.
+
+    Parameters, result: as `sum_of_hinges`.
+    """
+    return sum_of_hinges(scores, owner, margin) / max(1, len(scores) - 1)
+
+
 def contrastive(scores: Tensor, owner: Tensor, temperature: float) -> Tensor:
     """Return how badly each pair is picked out from its negatives, in nats, summed.
 
