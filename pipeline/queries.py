@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from PIL import Image
 
 from pipeline.canonical import canonical_json
 from pipeline.datasets.manifest import check_caption
 from pipeline.heads.files import HEAD_FILE, TrainedHead, load_head
-from pipeline.heads.inputs import Side
-from pipeline.heads.pairs import ArrayRows, Features
+from pipeline.heads.rows import ArrayRows, Features
 from pipeline.images.extract import feature_header
+from pipeline.images.geometry import cut_crops, resize_image
 from pipeline.images.network import FeatureNetwork
 from pipeline.images.samples import read_sample
 from pipeline.images.weights import load_weights
@@ -82,7 +84,7 @@ def read_sentences(path: Path) -> list[str]:
         texts = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise SearchError(f"{path} is not UTF-8 text ({error}); save it as UTF-8") from error
-    _require_lines(f"{path}: line", texts)
+    require_lines(texts, f"{path}: line")
     return texts
 
 
@@ -111,18 +113,53 @@ def embed_sentences(
     EncoderError, VocabularyError, CodebookError, VectorsError, ProjectionError, LemmatizerError
         The encoder's folder is missing or damaged.
     """
-    _require_lines("sentence or word", texts)
-    fitted = load_encoder(encoder, texts)
+    require_lines(texts)
+    return embed_encoded(trained, open_encoder(trained, encoder, texts), texts, tell)
+
+
+def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str]) -> CaptionEncoder:
+    """Load the sentence encoder that a head was fitted on, and no other.
+
+    Parameters
+    ----------
+    trained : the head.
+    folder : of the fitted encoder.
+    texts : word vectors are read for their words only.
+
+    Raises
+    ------
+    SearchError
+        It is not the one that the head was fitted on.
+    EncoderError, VocabularyError, CodebookError, VectorsError, ProjectionError, LemmatizerError
+        The folder is missing or damaged.
+    """
+    fitted = load_encoder(folder, texts)
     side = trained.inputs.captions
     if (found := caption_header(fitted, "").recipe_hash) != side.recipe_hash:
         raise SearchError(
-            f"{encoder} holds the encoder {fitted.name!r} (recipe hash {found}), but the head of "
+            f"{folder} holds the encoder {fitted.name!r} (recipe hash {found}), but the head of "
             f"{trained.experiment!r} was fitted on {side.name!r} (recipe hash {side.recipe_hash}); "
             "give the folder that `pipeline text` left beside its caption features, or train "
             "again on those of this encoder"
         )
-    _report(fitted, encoder, texts, tell)
-    return trained.head.embed_captions(ArrayRows(fitted.encode(texts)))
+    return fitted
+
+
+def embed_encoded(
+    trained: TrainedHead,
+    encoder: CaptionEncoder,
+    texts: Sequence[str],
+    tell: Callable[[str], None],
+) -> Features:
+    """Embed lines of text with an encoder that has been loaded; see `embed_sentences`.
+
+    Raises
+    ------
+    SearchError
+        A text has no known word.
+    """
+    _report(encoder, texts, tell)
+    return trained.head.embed_captions(ArrayRows(encoder.encode(texts)))
 
 
 def embed_pictures(
@@ -150,22 +187,37 @@ def embed_pictures(
     RecipeError, WeightsError
         The recipe needs a package that is not installed, or its weights cannot be had.
     """
-    network = _network(trained.experiment, trained.inputs.images, weights)
+    return embed_seen(trained, open_network(trained, weights), files)
+
+
+def embed_seen(
+    trained: TrainedHead, network: FeatureNetwork, pictures: Sequence[Path | Image.Image]
+) -> Features:
+    """Embed pictures, files or decoded, with a network that has been loaded.
+
+    Raises
+    ------
+    SearchError
+        A file is missing, unreadable or refused.
+    UnusableImage
+        A decoded picture cannot be resized.
+    """
     recipe = network.recipe
-    rows = np.empty((len(files), *recipe.shape), np.float32)
-    for row, file in zip(rows, files, strict=True):
-        sample = read_sample(file, recipe.resize, network.window)
-        if sample.windows is None:
-            raise SearchError(
-                f"{file} is {STATUS_NAMES[sample.status]}: {sample.error}; give a picture that "
-                "can be decoded"
-            )
+    rows = np.empty((len(pictures), *recipe.shape), np.float32)
+    for row, picture in zip(rows, pictures, strict=True):
+        windows = torch.from_numpy(_windows(network, picture)[None])
         # Rounded as the shards hold it.
-        row[:] = network(torch.from_numpy(sample.windows[None])).numpy()[0].astype(recipe.storage)
+        row[:] = network(windows).numpy()[0].astype(recipe.storage)
     return trained.head.embed_images(ArrayRows(rows))
 
 
-def _require_lines(what: str, texts: Sequence[str]) -> None:
+def require_lines(texts: Sequence[str], what: str = "sentence or word") -> None:
+    """Check that each text is one line with a word in it.
+
+    Raises
+    ------
+    SearchError
+    """
     for number, text in enumerate(texts, 1):
         if fault := check_caption(text):
             raise SearchError(
@@ -174,38 +226,17 @@ def _require_lines(what: str, texts: Sequence[str]) -> None:
             )
 
 
-def _difference(name: str, said: Any, made: Any) -> str:
-    """Name a fact that differs, with both values unless they are long."""
-    if isinstance(said, dict) or isinstance(made, dict):
-        return name
-    values = ["nothing" if value is None else str(value)[:40] for value in (said, made)]
-    return f"{name} ({values[0]} in the file, {values[1]} in the head)"
+def open_network(trained: TrainedHead, weights: str | None = None) -> FeatureNetwork:
+    """Load the network that made a head's image features, with its weights.
 
-
-def _report(
-    fitted: CaptionEncoder, folder: Path, texts: Sequence[str], tell: Callable[[str], None]
-) -> None:
-    """Tell what of the texts the encoder does not know; refuse a text of which it knows nothing."""
-    reports = fitted.reports(texts)
-    # A part that knows a word is enough: the row is not that of an unknown sentence.
-    if unknown := set.intersection(*(set(r.unknown_captions) for r in reports.values())):
-        first = [texts[at] for at in sorted(unknown)[:5]]
-        raise SearchError(
-            f"the encoder {fitted.name!r} in {folder} knows no word of {len(unknown)} of "
-            f"{len(texts)} queries, first {first}, which would all be one and the same query; use "
-            "words of the captions that it was fitted to"
-        )
-    for name, report in reports.items():
-        if report.oov_words:
-            words = ", ".join(word for word, _ in report.oov_words[:10])
-            tell(f"{name} does not know: {words}")
-        for at in report.cut[:5]:
-            tell(f"{name}: too long, its last words are cut off: {texts[at]}")
-
-
-def _network(experiment: str, side: Side, weights: str | None) -> FeatureNetwork:
-    """Return the network that made a head's image features, with its weights."""
-    head = f"the head of {experiment!r}"
+    Raises
+    ------
+    SearchError
+        No recipe here made them, or the weights are others or not known.
+    RecipeError, WeightsError
+        See `embed_pictures`, as for `weights`.
+    """
+    head, side = f"the head of {trained.experiment!r}", trained.inputs.images
     if side.name not in RECIPES and not side.name.startswith("timm:"):
         raise SearchError(
             f"{head} was fitted on {side.name!r}, features that no recipe of `pipeline recipes` "
@@ -231,3 +262,44 @@ def _network(experiment: str, side: Side, weights: str | None) -> FeatureNetwork
             "embedded already"
         )
     return FeatureNetwork(recipe, loaded.state)
+
+
+def _windows(network: FeatureNetwork, picture: Path | Image.Image) -> npt.NDArray[np.uint8]:
+    """Return (windows, h, w, 3), what the network sees of a picture."""
+    resize = network.recipe.resize
+    if isinstance(picture, Image.Image):
+        return cut_crops(resize_image(picture, resize), network.window)
+    sample = read_sample(picture, resize, network.window)
+    if sample.windows is None:
+        raise SearchError(
+            f"{picture} is {STATUS_NAMES[sample.status]}: {sample.error}; give a picture that can "
+            "be decoded"
+        )
+    return sample.windows
+
+
+def _difference(name: str, said: Any, made: Any) -> str:
+    """Name a fact that differs, with both values unless they are long."""
+    if isinstance(said, dict) or isinstance(made, dict):
+        return name
+    values = ["nothing" if value is None else str(value)[:40] for value in (said, made)]
+    return f"{name} ({values[0]} in the file, {values[1]} in the head)"
+
+
+def _report(fitted: CaptionEncoder, texts: Sequence[str], tell: Callable[[str], None]) -> None:
+    """Tell what of the texts the encoder does not know; refuse a text of which it knows nothing."""
+    reports = fitted.reports(texts)
+    # A part that knows a word is enough: the row is not that of an unknown sentence.
+    if unknown := set.intersection(*(set(r.unknown_captions) for r in reports.values())):
+        first = [texts[at] for at in sorted(unknown)[:5]]
+        raise SearchError(
+            f"the encoder {fitted.name!r} knows no word of {len(unknown)} of "
+            f"{len(texts)} queries, first {first}, which would all be one and the same query; use "
+            "words of the captions that it was fitted to"
+        )
+    for name, report in reports.items():
+        if report.oov_words:
+            words = ", ".join(word for word, _ in report.oov_words[:10])
+            tell(f"{name} does not know: {words}")
+        for at in report.cut[:5]:
+            tell(f"{name}: too long, its last words are cut off: {texts[at]}")

@@ -19,6 +19,7 @@ COMMANDS = {
     "evaluate": "Rank an embedding file and write its Recall@K.",
     "report": "Join the recall tables of all experiments.",
     "search": "Find the images or sentences nearest to a query.",
+    "serve": "Try an experiment on a page of this machine.",
     "shards": "Describe, check, index, convert and join feature shards.",
     "recipes": "List the image recipes, or print one.",
 }

@@ -1,16 +1,23 @@
 """`pipeline embed`: a trained head turns the features of a split into an embedding file."""
 
+import time
 from pathlib import Path
 
 import click
 
 from pipeline.canonical import sha256_of_file
 from pipeline.datasets.manifest import MANIFEST_FILE, read_manifest
+from pipeline.heads.errors import HeadError
 from pipeline.heads.files import embed_split, load_head
-from pipeline.heads.pairs import HeadError, with_features
+from pipeline.heads.pairs import Pairs, with_features
+from pipeline.heads.part_task import EmbeddingOrder, embed_on_workers
+from pipeline.heads.parts import embed_here
+from pipeline.heads.rows import Features, Rows
 from pipeline.retrieval.embeddings import write_embeddings
 from pipeline.shards.read import FeatureSet
-from stages.console import log_done, log_settings
+from pipeline.shards.stopwatch import Stopwatch
+from stages.cluster import cluster_options, place_of_work, write_summary
+from stages.console import log_done, log_settings, progress_of
 from stages.experiment import experiment_options, inputs_of
 from stages.params import DATA, load_params
 
@@ -28,6 +35,7 @@ from stages.params import DATA, load_params
     type=click.Path(path_type=Path),
     help="Embedding file.  [default: data/embeddings/EXPERIMENT.h5]",
 )
+@cluster_options
 def embed(
     experiment: str,
     head: Path | None,
@@ -37,6 +45,10 @@ def embed(
     captions: Path | None,
     out: Path | None,
     leave_out_failed: bool,
+    workers: int | None,
+    scheduler: str | None,
+    resource: tuple[tuple[str, float], ...],
+    summary: Path | None,
 ) -> None:
     """Embed the images and captions of a split with a trained head.
 
@@ -44,6 +56,7 @@ def embed(
     Example:
       pipeline embed --experiment wang2016-nonlinear-bidirectional-structure
     """
+    place = place_of_work(workers, scheduler, resource)
     params = load_params()
     plan = params.experiment(experiment)
     head = head or DATA / "heads" / experiment
@@ -58,7 +71,11 @@ def embed(
         split=split,
         average_captions=plan.average_captions,
         out=out,
+        workers=workers,
+        scheduler=scheduler,
     )
+    started = time.monotonic()
+    watch = Stopwatch()
     manifest = read_manifest(dataset)
     entries = manifest.select(split)
     trained = load_head(head)
@@ -69,6 +86,18 @@ def embed(
         )
     image_set = FeatureSet(images)
     kept = with_features(entries, image_set) if leave_out_failed else entries
+
+    def embedding(pairs: Pairs, queries: Rows) -> tuple[Features, Features]:
+        with progress_of(experiment, "row") as progress:
+            if not place.elsewhere:
+                return embed_here(trained.head, pairs.images, queries, progress, watch)
+            order = EmbeddingOrder(
+                head, images, captions, pairs.image_ids, pairs.caption_ids,
+                tuple(pairs.owner.tolist()), plan.average_captions,
+            )  # fmt: skip
+            with place.workers() as spread:
+                return embed_on_workers(order, out, spread, progress, watch)
+
     embeddings = embed_split(
         trained,
         kept,
@@ -80,6 +109,7 @@ def embed(
             "manifest_sha256": sha256_of_file(dataset / MANIFEST_FILE),
         },
         plan.average_captions,
+        embedding,
     )
     write_embeddings(out, embeddings)
     if failed := len(entries) - len(kept):
@@ -90,3 +120,7 @@ def embed(
         f"{out}: {len(embeddings.image_ids)} images and {len(embeddings.caption_ids)} captions in "
         f"{embeddings.image_embeddings.shape[-1]} dimensions, similarity {embeddings.similarity}"
     )
+    if summary:
+        rows = len(embeddings.image_ids) + len(embeddings.caption_ids)
+        facts = {"rows": rows, "images": len(embeddings.image_ids)}
+        write_summary(summary, "embed", out, facts, rows, time.monotonic() - started, watch, place)

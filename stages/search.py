@@ -2,31 +2,102 @@
 
 import json
 import time
-from collections.abc import Sequence
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from pipeline.canonical import sha256_of_file
-from pipeline.datasets.manifest import MANIFEST_FILE, read_manifest
-from pipeline.queries import embed_pictures, embed_sentences, head_of, read_sentences
-from pipeline.retrieval.approximate import open_index
-from pipeline.retrieval.composition import compose, listed, require_composable
-from pipeline.retrieval.embeddings import Embeddings, read_embeddings
-from pipeline.retrieval.search import Gallery, SearchError, SideName, nearest
+from pipeline.queries import read_sentences
+from pipeline.retrieval.composition import require_composable
+from pipeline.retrieval.search import SearchError, SideName
+from pipeline.searcher import Hit, Searcher, Sources
 from stages.console import log_done, log_settings, printable
 from stages.experiment import inputs_of
 from stages.params import DATA, load_params
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 _PATH = click.Path(path_type=Path)
 _SIDES: dict[str, SideName] = {"images": "images", "sentences": "captions"}
 
 
+def source_options(command: Command) -> Command:
+    """Add --experiment, and --embeddings, --head, --dataset, --encoder and --weights."""
+    for option in (
+        click.option(
+            "--weights",
+            help="Of the image network, for files.  [default: as the head's record says]",
+        ),
+        click.option(
+            "--encoder",
+            type=_PATH,
+            help="Folder of the fitted sentence encoder.  "
+            "[default: data/text/DATASET/NAME.encoder]",
+        ),
+        click.option("--dataset", type=_PATH, help="[default: that of params.yaml]"),
+        click.option(
+            "--head",
+            type=_PATH,
+            help="Folder of the trained head.  [default: data/heads/EXPERIMENT]",
+        ),
+        click.option(
+            "--embeddings",
+            type=_PATH,
+            help="Embedding file.  [default: data/embeddings/EXPERIMENT.h5]",
+        ),
+        click.option("--experiment", required=True, help="Name of an experiment in params.yaml."),
+    ):
+        command = option(command)
+    return command
+
+
+def sources_of(
+    experiment: str,
+    embeddings: Path | None,
+    head: Path | None,
+    dataset: Path | None,
+    encoder: Path | None,
+    weights: str | None,
+) -> Sources:
+    """Return where an experiment's embeddings lie, by its options, params.yaml and data/README.md.
+
+    Raises
+    ------
+    ParamsError
+    """
+    params = load_params()
+    dataset, _, captions = inputs_of(params.experiment(experiment), params, dataset, None, None)
+    return Sources(
+        embeddings or DATA / "embeddings" / f"{experiment}.h5",
+        head or DATA / "heads" / experiment,
+        dataset,
+        encoder or captions.with_name(f"{captions.name}.encoder"),
+        weights,
+    )
+
+
+def open_searcher(sources: Sources, experiment: str) -> Searcher:
+    """Read an experiment's embeddings to search them.
+
+    Raises
+    ------
+    SearchError
+        There are none yet.
+    EmbeddingsError
+    """
+    path = sources.embeddings
+    if not path.is_file():
+        raise SearchError(
+            f"{path} is not there, so {experiment!r} has no embeddings to search yet; make them "
+            f"with `pipeline embed --experiment {experiment}`, or name a file with --embeddings"
+        )
+    return Searcher(sources, log_done)
+
+
 @click.command()
 @click.argument("sentence", required=False)
-@click.option("--experiment", required=True, help="Name of an experiment in params.yaml.")
+@source_options
 @click.option(
     "--image", metavar="FILE_OR_ID", help="Ask with a picture: an id of the embeddings, or a file."
 )
@@ -50,21 +121,6 @@ _SIDES: dict[str, SideName] = {"images": "images", "sentences": "captions"}
     "--approximate",
     is_flag=True,
     help="Compare only with what an index points to, for millions of rows. It is made if need be.",
-)
-@click.option(
-    "--embeddings", type=_PATH, help="Embedding file.  [default: data/embeddings/EXPERIMENT.h5]"
-)
-@click.option(
-    "--head", type=_PATH, help="Folder of the trained head.  [default: data/heads/EXPERIMENT]"
-)
-@click.option("--dataset", type=_PATH, help="[default: that of params.yaml]")
-@click.option(
-    "--encoder",
-    type=_PATH,
-    help="Folder of the fitted sentence encoder.  [default: data/text/DATASET/NAME.encoder]",
-)
-@click.option(
-    "--weights", help="Of the image network, for files.  [default: as the head's record says]"
 )
 def search(
     sentence: str | None,
@@ -103,60 +159,41 @@ def search(
         raise click.UsageError(f"--around-mean {around_mean} is fewer than --top {top}; take more")
     words = [*minus, *plus]
     of = of or ("images" if image is None or words else "sentences")
-    params = load_params()
-    plan = params.experiment(experiment)
-    dataset, _, captions = inputs_of(plan, params, dataset, None, None)
-    embeddings = embeddings or DATA / "embeddings" / f"{experiment}.h5"
-    head = head or DATA / "heads" / experiment
-    encoder = encoder or captions.with_name(f"{captions.name}.encoder")
+    sources = sources_of(experiment, embeddings, head, dataset, encoder, weights)
     log_settings(
-        "search", experiment=experiment, embeddings=embeddings, head=head, dataset=dataset,
-        encoder=encoder, of=of, top=top, around_mean=around_mean,
+        "search", experiment=experiment, embeddings=sources.embeddings, head=sources.head,
+        dataset=sources.dataset, encoder=sources.encoder, of=of, top=top, around_mean=around_mean,
         search="approximate" if approximate else "exact",
     )  # fmt: skip
     texts = read_sentences(queries) if queries is not None else [sentence or ""]
-    space = _read(embeddings, experiment)
-    gallery = Gallery.of(space, _SIDES[of])
+    searcher = open_searcher(sources, experiment)
+    space, gallery = searcher.space, searcher.gallery(_SIDES[of])
     if words or around_mean:
         require_composable(space.similarity)
-    known = _known(dataset, space, gallery)
-    # The stored embedding of an id needs no head.
-    trained = cache(partial(head_of, space, embeddings, head))
     if image is None:
         asked: list[dict[str, Any]] = [{"sentence": text} for text in texts]
-        asking, rows = _SIDES["sentences"], embed_sentences(trained(), encoder, texts, log_done)
+        asking, rows = _SIDES["sentences"], searcher.of_sentences(texts)
     else:
         asked = [{"image": image, "minus": list(minus), "plus": list(plus)}]
         asking = _SIDES["images"]
         if image in space.image_ids:
-            rows = space.image_embeddings[[space.image_ids.index(image)]]
+            rows = searcher.of_stored(image)
         elif Path(image).is_file():
-            rows = embed_pictures(trained(), [Path(image)], weights)
+            rows = searcher.of_picture(Path(image))
         else:
             raise SearchError(
-                f"{image!r} is neither the id of an image in {embeddings} nor a file; give one of "
-                f"them (ids there look like {space.image_ids[0]!r})"
+                f"{image!r} is neither the id of an image in {sources.embeddings} nor a file; "
+                f"give one of them (ids there look like {space.image_ids[0]!r})"
             )
-        if words:
-            vectors = embed_sentences(trained(), encoder, words, log_done)
-            rows = compose(rows[0], vectors[: len(minus)], vectors[len(minus) :])[None]
+        rows = searcher.composed(rows, minus, plus)
     own = image if of == "images" and image in gallery.ids else None
-    number = max(top, around_mean or 0) + (own is not None)
     started = time.monotonic()
-    if approximate:
-        hits = open_index(embeddings, space, gallery.side, log_done).nearest(rows, asking, number)
-    else:
-        hits = nearest(gallery, rows, asking, number)
+    found = searcher.answers(rows, asking, _SIDES[of], top, own, around_mean, approximate)
     seconds = time.monotonic() - started
+    files = {e.id: str(searcher.manifest.image_root / e.file) for e in searcher.manifest.entries}
     answers = [
-        {
-            "query": query,
-            "results": [
-                {"rank": rank, "score": score, "id": one, **known[one]}
-                for rank, (one, score) in enumerate(best[:top], 1)
-            ],
-        }
-        for query, best in zip(asked, listed(hits, gallery, own, around_mean), strict=True)
+        {"query": query, "results": [_result(k, hit, of, files) for k, hit in enumerate(hits, 1)]}
+        for query, hits in zip(asked, found, strict=True)
     ]
     if as_json:
         facts = {"experiment": experiment, "similarity": space.similarity, "of": of}
@@ -171,37 +208,11 @@ def search(
     )
 
 
-def _read(path: Path, experiment: str) -> Embeddings:
-    if not path.is_file():
-        raise SearchError(
-            f"{path} is not there, so {experiment!r} has no embeddings to search yet; make them "
-            f"with `pipeline embed --experiment {experiment}`, or name a file with --embeddings"
-        )
-    return read_embeddings(path)
-
-
-def _known(dataset: Path, space: Embeddings, gallery: Gallery) -> dict[str, dict[str, str]]:
-    """Return what is said of each result beside its id, by the id."""
-    manifest = read_manifest(dataset)
-    known: dict[str, dict[str, str]] = {}
-    for entry in manifest.entries:
-        if gallery.side == "images":
-            file = str(manifest.image_root / entry.file)
-            known[entry.id] = {"file": file, "caption": next(iter(entry.captions), "")}
-        else:
-            for one, text in zip(entry.caption_ids, entry.captions, strict=True):
-                known[one] = {"sentence": text, "image": entry.id}
-    if strangers := [one for one in gallery.ids if one not in known]:
-        raise SearchError(
-            f"{len(strangers)} of the {len(gallery.ids)} {gallery.side} of the embedding file are "
-            f"not in {dataset / MANIFEST_FILE}, first {strangers[:5]}; give the dataset that was "
-            f"embedded ({space.provenance.get('dataset', 'its name is not recorded')}) with "
-            "--dataset"
-        )
-    made_from = space.provenance.get("manifest_sha256")
-    if made_from not in (None, sha256_of_file(dataset / MANIFEST_FILE)):
-        log_done(f"{dataset} has changed since it was embedded; its captions may have, too")
-    return known
+def _result(rank: int, hit: Hit, of: str, files: Mapping[str, str]) -> dict[str, Any]:
+    facts = {"rank": rank, "score": hit.score, "id": hit.id}
+    if of == "images":
+        return {**facts, "file": files[hit.image], "caption": hit.text}
+    return {**facts, "sentence": hit.text, "image": hit.image}
 
 
 def _print(answers: Sequence[dict[str, Any]]) -> None:

@@ -10,10 +10,11 @@ from PIL import Image
 
 from pipeline.datasets.manifest import ImageEntry
 from pipeline.heads.catalogue import make_head
+from pipeline.heads.errors import HeadError
 from pipeline.heads.files import TrainedHead, embed_split, load_head
 from pipeline.heads.inputs import Inputs
 from pipeline.heads.interface import Run
-from pipeline.heads.pairs import HeadError, join_pairs
+from pipeline.heads.pairs import join_pairs
 from pipeline.images.extract import Crew, extract_features, feature_header
 from pipeline.images.network import FeatureNetwork
 from pipeline.images.weights import WeightsError, load_weights
