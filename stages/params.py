@@ -82,6 +82,7 @@ class Params(_Section):
     caption_features: dict[str, CaptionFeatures]
     seed: int
     max_epochs: int | None = None
+    evaluate: dict[str, Any] = {}
     experiments: dict[str, Experiment]
     ensembles: dict[str, dict[str, float]] = {}
 

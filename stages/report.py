@@ -5,10 +5,14 @@ from pathlib import Path
 
 import click
 
-from pipeline.report.collect import RECALL_FILE, Folders
-from pipeline.report.html import write_html
 from pipeline.report.origin import PROVENANCE_FILE, columns_of, read_provenance
-from pipeline.report.tables import TableError, markdown_table, read_recall, write_joint_table
+from pipeline.report.tables import (
+    RECALL_FILE,
+    TableError,
+    markdown_table,
+    read_recall,
+    write_joint_table,
+)
 from stages.console import OUTPUT, log_done, log_settings, progress_of
 from stages.params import DATA, PARAMS_FILE, load_params
 
@@ -32,10 +36,18 @@ _folder = partial(click.option, type=click.Path(path_type=Path), show_default=Tr
 @_folder(
     "--heads",
     default=DATA / "heads",
-    help="Folder with a folder an experiment, each with a history.json, for --html.",
+    help="Folder with a folder an experiment, each with a trained head, for --html.",
 )
 @_folder("--datasets", default=DATA, help="Folder of the datasets by their names, for --html.")
-def report(reports: Path, html: Path | None, embeddings: Path, heads: Path, datasets: Path) -> None:
+@_folder(
+    "--text",
+    default=DATA / "text",
+    help="Folder with a folder a dataset, each with caption features and their encoders, for "
+    "--html.",
+)
+def report(
+    reports: Path, html: Path | None, embeddings: Path, heads: Path, datasets: Path, text: Path
+) -> None:
     """Join the recall tables of all experiments as recall.json, recall.csv and recall.md.
 
     The experiments of params.yaml come first, in its order; others follow by name.
@@ -46,7 +58,7 @@ def report(reports: Path, html: Path | None, embeddings: Path, heads: Path, data
       pipeline report
       pipeline report --html data/reports/html
     """
-    used = {"embeddings": embeddings, "heads": heads, "datasets": datasets}
+    used = {"embeddings": embeddings, "heads": heads, "datasets": datasets, "text": text}
     log_settings("report", reports=reports, html=html, **(used if html else {}))
     # Only `pipeline evaluate` writes a provenance; a joint table further down has none.
     found = sorted(path.parent.name for path in reports.glob(f"*/{PROVENANCE_FILE}"))
@@ -64,9 +76,13 @@ def report(reports: Path, html: Path | None, embeddings: Path, heads: Path, data
     paths = write_joint_table(reports, rows)
     log_done(f"{len(rows)} experiments in {', '.join(map(str, paths))}")
     if html is not None:
+        # Heads are asked what words are to them, which takes torch; the tables alone do not.
+        from pipeline.report.collect import Folders
+        from pipeline.report.html import write_html
+
         with progress_of("report", "experiment") as show:
             gaps = write_html(
-                html, names, Folders(reports, embeddings, heads, datasets),
+                html, names, Folders(reports, embeddings, heads, datasets, text),
                 lambda done: show(done, len(names), 0),
             )  # fmt: skip
         log_done(f"{html / 'index.html'}: {len(names)} experiments, {len(gaps)} things left out")

@@ -63,12 +63,38 @@ def test_a_stage_depends_on_the_code_that_it_runs(stage: str) -> None:
     assert unneeded == []
 
 
-def test_the_joint_table_depends_on_every_experiment() -> None:
+def test_the_report_depends_on_every_experiment() -> None:
+    names = [*PARAMS["experiments"], *PARAMS["ensembles"]]
+    tables = {f"data/reports/{name}/recall.json" for name in names}
     expected = {
-        f"data/reports/{name}/{file}"
-        for name in (*PARAMS["experiments"], *PARAMS["ensembles"])
-        for file in ("recall.json", "provenance.json")
+        "data/${dataset}",
+        "data/text/${dataset}",
+        "data/vectors/${dataset}",
+        *tables,
+        *(f"data/reports/{name}/provenance.json" for name in names),
+        *(f"data/embeddings/{name}.h5" for name in names),
+        *(f"data/heads/{name}" for name in PARAMS["experiments"]),
     }
     deps = {d for d in DVC["stages"]["report"]["deps"] if d.startswith("data/")}
     assert deps == expected
-    assert set(DVC["metrics"]) == {path for path in expected if path.endswith("recall.json")}
+    assert set(DVC["metrics"]) == tables
+
+
+def test_every_head_that_is_trained_in_epochs_is_plotted() -> None:
+    """Ridge and CCA are solved for: their histories have no loss."""
+    trained = {
+        f"data/heads/{name}/history.json"
+        for name, plan in PARAMS["experiments"].items()
+        if plan["head"] not in ("ridge", "cca")
+    }
+    plots = {name: plot for one in DVC["plots"] for name, plot in one.items()}
+    assert set(plots.pop("recall")["x"]) == {"data/reports/recall.json"}
+    columns = {
+        "rsum": "rsum",
+        "R@10": ["image_to_text_r10", "text_to_image_r10"],
+        "loss": "loss",
+    }
+    for what, column in columns.items():
+        drawn = [plot["y"] for name, plot in plots.items() if name.startswith(f"{what} of ")]
+        assert sum(map(len, drawn)) == len(trained)
+        assert {k: v for one in drawn for k, v in one.items()} == dict.fromkeys(trained, column)

@@ -15,6 +15,7 @@ from pipeline.datasets.manifest import (
     check_relative,
     read_manifest,
 )
+from pipeline.report.insides import Insides, WordPlane
 from pipeline.report.origin import (
     PROVENANCE_FILE,
     columns_of,
@@ -24,10 +25,10 @@ from pipeline.report.origin import (
     read_provenance,
 )
 from pipeline.report.queries import Retrieval, protocol_of, retrieve
-from pipeline.report.tables import TableError, read_recall
+from pipeline.report.tables import RECALL_FILE, TableError, read_recall
 from pipeline.retrieval.embeddings import read_embeddings
+from pipeline.retrieval.geometry import Closeness
 
-RECALL_FILE = "recall.json"
 HISTORY_FILE = "history.json"
 
 
@@ -39,14 +40,16 @@ class Folders:
     ----------
     reports : `<experiment>/recall.json` and `provenance.json`.
     embeddings : embedding files, found by their SHA-256, whatever they are called.
-    heads : `<experiment>/history.json`.
+    heads : `<experiment>/`, a trained head with its history.
     datasets : prepared datasets, by name.
+    text : `<dataset>/<name>` caption features, each with its encoder beside it.
     """
 
     reports: Path
     embeddings: Path
     heads: Path
     datasets: Path
+    text: Path
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,9 @@ class Case:
     facts : its `provenance.json`.
     history : the entries of its head's history, () if there is none.
     retrieval : None without its embedding file.
+    input_closeness : of the sentences in the features that the head was fed with; None where those
+        are word numbers, several kinds side by side with them, or not there.
+    word_plane : None for an ensemble, for sets of vectors, and without the head or its encoder.
     dataset : None where that is not known or lacks an image or a caption that was ranked.
     gaps : what is left out, and why.
     """
@@ -85,6 +91,8 @@ class Case:
     facts: Mapping[str, Any]
     history: tuple[Mapping[str, Any], ...]
     retrieval: Retrieval | None
+    input_closeness: Closeness | None
+    word_plane: WordPlane | None
     dataset: Dataset | None
     gaps: tuple[str, ...]
 
@@ -126,43 +134,46 @@ def collect(
     found = sorted(folders.embeddings.glob("*.h5"))
     file_of = {sha256_of_file(path): path for path in reversed(found)}
     dataset_named = cache(lambda name: _dataset(folders.datasets, name))
+    insides = Insides(folders.heads, folders.text)
     cases = []
     for number, name in enumerate(names):
         said(number)
         recall = read_recall(folders.reports / name / RECALL_FILE)
         facts = read_provenance(folders.reports / name / PROVENANCE_FILE)
         gaps: list[str] = []
-        retrieval = _retrieval(facts, recall, file_of, folders.embeddings, gaps)
-        dataset = dataset_named(dataset_of(facts))
+        path = _embeddings_file(facts, file_of, folders.embeddings, gaps)
+        embeddings = read_embeddings(path) if path else None
+        retrieval = retrieve(embeddings, protocol_of(facts, recall)) if embeddings else None
+        dataset = _fitting(
+            dataset_named(dataset_of(facts)), facts, retrieval, folders.datasets, gaps
+        )
         # An ensemble has no head of its own, so that nothing is missing.
         alone = members_of(facts) == [facts["provenance"]]
         history = _history(folders.heads / name / HISTORY_FILE, gaps) if alone else ()
+        close, words = None, None
+        if alone and path and embeddings and retrieval and dataset:
+            owner_of = retrieval.first_gallery
+            close = insides.input_closeness(facts, owner_of, gaps)
+            spoken_of = insides.spoken_of({one: dataset.texts[one] for one in owner_of}, owner_of)
+            words = insides.word_plane(name, path, embeddings, spoken_of, gaps)
         cases.append(
-            Case(
-                name, recall, facts, history, retrieval,
-                _fitting(dataset, facts, retrieval, folders.datasets, gaps), tuple(gaps),
-            )
-        )  # fmt: skip
+            Case(name, recall, facts, history, retrieval, close, words, dataset, tuple(gaps))
+        )
     said(len(names))
     return tuple(cases)
 
 
-def _retrieval(
-    facts: Mapping[str, Any],
-    recall: Mapping[str, float | int],
-    file_of: Mapping[str, Path],
-    folder: Path,
-    gaps: list[str],
-) -> Retrieval | None:
-    """Rank the embedding file of a table, found by its SHA-256, or add a gap."""
+def _embeddings_file(
+    facts: Mapping[str, Any], file_of: Mapping[str, Path], folder: Path, gaps: list[str]
+) -> Path | None:
+    """Return the embedding file of a table, found by its SHA-256, or add a gap."""
     digest = str(facts.get("embeddings_sha256", ""))
-    if digest in file_of:
-        return retrieve(read_embeddings(file_of[digest]), protocol_of(facts, recall))
-    gaps.append(
-        f"No file of {folder} is the embedding file that the table was made from (SHA-256 "
-        f"{digest[:16] or 'not said'}…): no interval, no breakdown, no queries."
-    )
-    return None
+    if digest not in file_of:
+        gaps.append(
+            f"No file of {folder} is the embedding file that the table was made from (SHA-256 "
+            f"{digest[:16] or 'not said'}…): no interval, no breakdown, no queries."
+        )
+    return file_of.get(digest)
 
 
 def _fitting(

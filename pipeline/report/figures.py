@@ -2,14 +2,18 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline.canonical import write_text
 from pipeline.report.breakdowns import LengthBin
-from pipeline.report.svg import COLOURS, Bar, Series, dot_chart, letter_chart, line_chart
+from pipeline.report.charts import Bar, Series, Spans, dot_chart, line_chart, span_chart
+from pipeline.report.insides import WordPlane
+from pipeline.report.planes import letter_chart, picture_chart
+from pipeline.report.svg import COLOURS
+from pipeline.retrieval.geometry import Closeness
 
 History = Sequence[Mapping[str, Any]]
 
@@ -84,32 +88,112 @@ def length_figure(name: str, lengths: Mapping[str, Sequence[LengthBin]]) -> Figu
     )
 
 
-def curve_of(label: str, history: History) -> Series | None:
-    """Return `rsum` by epoch, or None where a head was not trained in epochs or not validated."""
-    trained = [one for one in history if "rsum" in one and "loss" in one]
+def curve_of(label: str, history: History, column: str) -> Series | None:
+    """Return a column by epoch; None where a head has no epochs, or too old a history for it."""
+    trained = [one for one in history if column in one and "loss" in one]
     if len(trained) < 2:
         return None
     best = [float(one["epoch"]) for one in trained if one.get("best")]
-    points = tuple((float(one["epoch"]), float(one["rsum"])) for one in trained)
+    points = tuple((float(one["epoch"]), float(one[column])) for one in trained)
     return Series(label, points, best[-1] if best else None)
 
 
-def epoch_figure(name: str, curves: Sequence[Series], split: str) -> Figure:
-    """Show `rsum` on the validation split against the epoch, the first curves in colour."""
+def epoch_figure(
+    name: str, measure: str, curves: Sequence[Series], split: str, missing: int = 0
+) -> Figure:
+    """Show a measure on the validation split against the epoch, the first curves in colour.
+
+    Parameters
+    ----------
+    measure : what it is called, such as "rsum" or "R@10".
+    split : such as "flickr8k/val", or "".
+    missing : trained heads whose histories, of an earlier version, have no such measure.
+    """
     first = curves[0]
-    alt = f"rsum on {split or 'the validation split'} against the epoch. {first.label} goes from "
-    alt += f"{first.points[0][1]:.1f} after epoch {first.points[0][0]:g} to "
+    alt = f"{measure} on {split or 'the validation split'} against the epoch. {first.label} goes "
+    alt += f"from {first.points[0][1]:.1f} after epoch {first.points[0][0]:g} to "
     alt += f"{first.points[-1][1]:.1f} after epoch {first.points[-1][0]:g}."
     rows = [[one.label, x, y, int(x == one.marked)] for one in curves for x, y in one.points]
+    axis = measure if measure == "rsum" else f"{measure}, per cent"
+    older = f" Not drawn: {missing} heads whose older histories lack it." if missing else ""
     return Figure(
         name,
-        "rsum against the epoch",
+        f"{measure} against the epoch",
         f"On {split or 'the validation split'}, while training. The large mark is the epoch that "
-        "was kept.",
+        f"was kept.{older}",
         alt,
-        line_chart(curves[:COLOURS], curves[COLOURS:], "epoch", "rsum", alt),
-        _csv(["experiment", "epoch", "rsum", "kept"], rows),
+        line_chart(curves[:COLOURS], curves[COLOURS:], "epoch", axis, alt),
+        _csv(["curve", "epoch", measure, "kept"], rows),
     )
+
+
+def words_figure(
+    name: str,
+    plane: WordPlane,
+    captions: Mapping[str, str],
+    picture: Callable[[str], bytes],
+) -> Figure:
+    """Show single words among images whose sentences have them.
+
+    Parameters
+    ----------
+    captions : image id to what to call it.
+    picture : gives the JPEG of an image id, b"" if there is none.
+    """
+    images = [(word, one, place) for word, of in plane.images.items() for one, place in of.items()]
+    alt = f"The words {', '.join(plane.words)} and {len(images)} images whose sentences have them, "
+    alt += "in the plane of their first two principal components. Where the space has learnt a "
+    alt += "word, its images lie in the same direction from the centre as the word does."
+    axes = _share_axes(plane.shares)
+    rows = [[word, "", *place] for word, place in plane.words.items()]
+    rows += [[word, one, *place] for word, one, place in images]
+    return Figure(
+        name,
+        "Single words among images",
+        "Each word is embedded as a sentence of its own. Words are those on which the sentences of "
+        "an image agree most; images are those most of whose sentences have the word. Words lie "
+        "around the mean of words, images around the mean of images.",
+        alt,
+        picture_chart(
+            plane.words,
+            [(captions.get(one) or one, picture(one), place) for _, one, place in images],
+            *axes,
+            alt,
+        ),
+        _csv(["word", "image", "component_1", "component_2"], rows),
+    )
+
+
+def distances_figure(name: str, rows: Sequence[tuple[str, Closeness | None, Closeness]]) -> Figure:
+    """Show the mean distance of two sentences of one image and of two, before a head and after.
+
+    Parameters
+    ----------
+    rows : an experiment, what its features have (None for word numbers), and its embeddings.
+    """
+    apart = [(e, _distances(b) if b else None, _distances(a)) for e, b, a in rows]
+    first = apart[0]
+    alt = f"Cosine distances of sentences in {len(rows)} experiments, before and after the head. "
+    alt += f"After that of {first[0]}, {first[2][0]:.2f} within an image and {first[2][1]:.2f} "
+    alt += "between images."
+    return Figure(
+        name,
+        "Distances of sentences, before and after the head",
+        "Mean cosine distance (1 − cosine, 0–2). A line goes from two sentences of one image, the "
+        "filled end, to two of different images; grey in the features that went in, coloured in "
+        "the embeddings. A long line that starts far left tells images apart. Word numbers have no "
+        "distances.",
+        alt,
+        span_chart([Spans(e, b, a) for e, b, a in apart], "cosine distance", alt),
+        _csv(
+            ["experiment", "features_within", "features_between", "within", "between"],
+            [[e, *(b or ("", "")), *a] for e, b, a in apart],
+        ),
+    )
+
+
+def _distances(close: Closeness) -> tuple[float, float]:
+    return 1 - close.within, 1 - close.between
 
 
 def places_figure(
@@ -128,9 +212,7 @@ def places_figure(
     alt = f"The sentences of {len(places)} images in the plane of their first two principal "
     alt += "components, as letters, one an image. The closer equal letters are, the better the "
     alt += "space knows that they speak of one picture."
-    axes = [f"component {k}, {100 * share:.0f} % of the variance" for k, share in (
-        (1, shares[0]), (2, shares[1])
-    )]  # fmt: skip
+    axes = _share_axes(shares)
     # An image without another name keeps its id, so that no two groups become one.
     named = {captions.get(one) or one: points for one, points in places.items()}
     if len(named) < len(places):
@@ -142,9 +224,14 @@ def places_figure(
         f"Principal components of the embeddings of the sentences shown, those of {len(places)} "
         "images drawn by the seed. A letter is a sentence; the legend has the first of each image.",
         alt,
-        letter_chart(named, axes[0], axes[1], alt),
+        letter_chart(named, *axes, alt),
         _csv(["image", "component_1", "component_2"], rows),
     )
+
+
+def _share_axes(shares: tuple[float, float]) -> tuple[str, str]:
+    one, two = (f"component {k}, {100 * s:.0f} % of the variance" for k, s in enumerate(shares, 1))
+    return one, two
 
 
 def _or_empty(value: float | None) -> float | str:

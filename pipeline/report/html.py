@@ -5,8 +5,8 @@ The templates escape every text that comes from data.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pipeline import __version__
 from pipeline.canonical import require_folder, write_json, write_text
 from pipeline.datasets.manifest import check_relative
-from pipeline.report.breakdowns import LengthBin, WordRow, by_length, by_word
 from pipeline.report.collect import Case, Dataset, Folders, collect
-from pipeline.report.comparison import COLUMNS, Comparison, compare
-from pipeline.report.figures import (
-    Figure,
-    curve_of,
-    epoch_figure,
-    length_figure,
-    places_figure,
-    rsum_figure,
-)
-from pipeline.report.origin import dataset_of, flattened
+from pipeline.report.comparison import COLUMNS
+from pipeline.report.figures import Figure
+from pipeline.report.groups import breakdown_of, group_of, grouped, own_figures
+from pipeline.report.origin import flattened
 from pipeline.report.queries import SEED, TOP, Answer
-from pipeline.report.svg import Bar
 from pipeline.report.tables import HEADINGS
 from pipeline.report.text import shown
 from pipeline.report.thumbnails import Thumbnails
@@ -39,28 +31,6 @@ FILES_FILE = "report.json"
 """Lists the report's files, so that a later one into the same folder removes what it replaces."""
 
 WORDS_SHOWN = 12
-
-
-@dataclass(frozen=True)
-class Breakdown:
-    """An experiment's sentences by length and by word."""
-
-    lengths: tuple[LengthBin, ...]
-    words: tuple[WordRow, ...]
-    least: int
-    """Sentences that a word of `words` occurs in, or more."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """Experiments whose figures compare: the same split, protocol and gallery."""
-
-    title: str
-    protocol: str
-    cases: tuple[Case, ...]
-    figures: tuple[Figure, ...]
-    comparisons: Mapping[str, Comparison]
-    best: Mapping[str, float]
 
 
 def write_html(
@@ -93,8 +63,8 @@ def write_html(
     """
     require_folder(folder)
     cases = collect(names, folders, said)
-    breakdowns = {case.name: found for case in cases if (found := _breakdown(case))}
-    groups = [_group(k, found, breakdowns) for k, found in enumerate(_grouped(cases), 1)]
+    breakdowns = {case.name: found for case in cases if (found := breakdown_of(case))}
+    groups = [group_of(k, found, breakdowns) for k, found in enumerate(grouped(cases), 1)]
     thumbnails = Thumbnails(folder / "images")
     files: list[str] = []
 
@@ -110,7 +80,9 @@ def write_html(
     for group in groups:
         draw(group.figures)
         for case in group.cases:
-            figures = _own_figures(case, breakdowns.get(case.name))
+            figures = tuple(
+                own_figures(case, breakdowns.get(case.name), partial(_tiny, case, thumbnails))
+            )
             draw(figures)
             page = templates.get_template("experiment.html").render(
                 root="../",
@@ -127,8 +99,9 @@ def write_html(
     gaps += tuple(thumbnails.faults)
     manifests = {c.dataset.manifest.name: c.dataset.manifest for c in cases if c.dataset}
     index = templates.get_template("index.html").render(
-        root="", groups=groups, cases=cases, gaps=gaps, datasets=manifests.values()
-    )
+        root="", groups=groups, cases=cases, gaps=gaps, datasets=manifests.values(),
+        lineage=_lineages(cases),
+    )  # fmt: skip
     write("index.html", index)
     _forget_others(folder, {*files, *(f"images/{name}" for name in thumbnails.names)})
     return gaps
@@ -165,72 +138,23 @@ def _shown(value: Any) -> Any:
     return shown(value) if isinstance(value, str) and not markup else value
 
 
-def _grouped(cases: Sequence[Case]) -> list[tuple[Case, ...]]:
-    groups: dict[tuple[Any, ...], list[Case]] = {}
-    for case in cases:
-        key = (
-            case.columns.get("split"),
-            case.columns.get("protocol"),
-            *(case.recall[name] for name in ("num_images", "num_captions", "captions_per_image")),
-        )
-        groups.setdefault(key, []).append(case)
-    return [tuple(group) for group in groups.values()]
-
-
-def _breakdown(case: Case) -> Breakdown | None:
-    if case.retrieval is None or case.dataset is None:
-        return None
-    ranks = case.retrieval.caption_ranks
-    texts = [case.dataset.texts[one] for one in case.retrieval.caption_ids]
-    least = max(10, len(texts) // 100)
-    return Breakdown(by_length(texts, ranks, 2 * least), by_word(texts, ranks, least), least)
-
-
-def _group(number: int, cases: tuple[Case, ...], breakdowns: Mapping[str, Breakdown]) -> Group:
-    by_rsum = sorted(cases, key=lambda case: -float(case.recall["rsum"]))
-    bars = [Bar(c.name, float(c.recall["rsum"]), *(c.rsum_interval or ())) for c in by_rsum]
-    figures = [rsum_figure(f"rsum-{number}", bars)]
-    lengths = {c.name: breakdowns[c.name].lengths for c in by_rsum if c.name in breakdowns}
-    if lengths:
-        figures.append(length_figure(f"r10-by-length-{number}", lengths))
-    curves = [curve for c in by_rsum if (curve := curve_of(c.name, c.history))]
-    if curves:
-        figures.append(epoch_figure(f"rsum-by-epoch-{number}", curves, _chosen_on(cases)))
-    first = cases[0]
-    gallery = (
-        f"{first.recall['num_images']:g} images, {first.recall['num_captions']:g} captions, "
-        f"at most {first.recall['captions_per_image']:g} of an image"
-    )
-    best = {
-        column: (min if "rank" in column else max)(float(c.recall[column]) for c in cases)
-        for column in COLUMNS
+def _lineages(cases: Sequence[Case]) -> dict[str, Any]:
+    """Return what made all experiments alike (`common`), and for each the rest (`own`)."""
+    first = cases[0].lineage
+    common = {
+        name: text
+        for name, text in first.items()
+        if len(cases) > 1 and all(case.lineage[name] == text for case in cases)
     }
-    return Group(
-        f"{first.columns.get('split', 'Of unknown origin')}: {gallery}",
-        first.columns.get("protocol", ""),
-        cases,
-        tuple(figures),
-        {c.name: compare(c.name, dataset_of(c.facts), c.recall, c.columns) for c in cases},
-        best,
-    )
+    own = {c.name: {n: t for n, t in c.lineage.items() if n not in common} for c in cases}
+    return {"common": common, "own": own}
 
 
-def _own_figures(case: Case, breakdown: Breakdown | None) -> list[Figure]:
-    figures = []
-    if breakdown is not None:
-        figures.append(length_figure(f"{case.name}-r10-by-length", {case.name: breakdown.lengths}))
-    if curve := curve_of(case.name, case.history):
-        figures.append(epoch_figure(f"{case.name}-rsum-by-epoch", [curve], _chosen_on([case])))
-    found, dataset = case.retrieval, case.dataset
-    if found is not None and dataset is not None and found.places:
-        name = f"{case.name}-sentences"
-        figures.append(places_figure(name, found.places, found.shares, dataset.captions))
-    return figures
-
-
-def _chosen_on(cases: Sequence[Case]) -> str:
-    splits = {case.lineage["chosen on"] for case in cases} - {""}
-    return splits.pop() if len(splits) == 1 else ""
+def _tiny(case: Case, thumbnails: Thumbnails, image_id: str) -> bytes:
+    if case.dataset is None:
+        return b""
+    dataset = case.dataset
+    return thumbnails.tiny(dataset.manifest.name, image_id, dataset.files[image_id])
 
 
 def _galleries(case: Case, thumbnails: Thumbnails) -> list[dict[str, Any]]:

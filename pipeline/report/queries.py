@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from pipeline.report.breakdowns import chosen, worst
+from pipeline.report.spaces import Place, sentence_plane
 from pipeline.report.tables import TableError
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.geometry import Closeness, closeness, principal_plane
+from pipeline.retrieval.geometry import Closeness, closeness
 from pipeline.retrieval.protocols import Protocol, galleries
 from pipeline.retrieval.ranks import Ranks, image_rows, rank_both_ways
 from pipeline.retrieval.search import Gallery, SideName, nearest
-from pipeline.retrieval.similarity import unit_rows
 
 SHOWN, FAILURES, TOP = 6, 6, 5
 """Queries of each direction that are shown, failures likewise, and answers to each."""
@@ -52,6 +51,7 @@ class Retrieval:
     Attributes
     ----------
     image_ids : the images that were ranked.
+    first_gallery : the captions of the first gallery, id to the id of the image.
     caption_ids, caption_ranks : one a caption that counted as a query; ranks from 0.
     rsum_interval : 95 % bootstrap interval.
     closeness : of the first gallery's sentences; None for sets of vectors, or without pairs.
@@ -64,11 +64,12 @@ class Retrieval:
     """
 
     image_ids: tuple[str, ...]
+    first_gallery: Mapping[str, str]
     caption_ids: tuple[str, ...]
     caption_ranks: tuple[int, ...]
     rsum_interval: tuple[float, float]
     closeness: Closeness | None
-    places: Mapping[str, tuple[tuple[float, float], ...]]
+    places: Mapping[str, tuple[Place, ...]]
     shares: tuple[float, float]
     sentences: tuple[Answer, ...]
     sentence_failures: tuple[Answer, ...]
@@ -116,12 +117,14 @@ def retrieve(embeddings: Embeddings, protocol: Protocol) -> Retrieval:
     owners = tuple(one for r in ranked for one in r.gallery.caption_image_ids)
     image_ids = tuple(one for r in ranked for one in r.gallery.image_ids)
     image_ranks = tuple(int(rank) for r in ranked for rank in r.images)
+    first = ranked[0].gallery
     return Retrieval(
         image_ids,
+        dict(zip(first.caption_ids, first.caption_image_ids, strict=True)),
         caption_ids,
         caption_ranks,
         (bounds["rsum_low"], bounds["rsum_high"]),
-        *_geometry(ranked[0].gallery),
+        *_geometry(first),
         _answers(ranked, "captions", chosen(caption_ids, SHOWN, SEED)),
         _answers(ranked, "captions", worst(caption_ids, caption_ranks, owners, FAILURES)),
         _answers(ranked, "images", chosen(image_ids, SHOWN, SEED)),
@@ -131,20 +134,12 @@ def retrieve(embeddings: Embeddings, protocol: Protocol) -> Retrieval:
 
 def _geometry(
     e: Embeddings,
-) -> tuple[Closeness | None, dict[str, tuple[tuple[float, float], ...]], tuple[float, float]]:
+) -> tuple[Closeness | None, dict[str, tuple[Place, ...]], tuple[float, float]]:
     """Return `closeness`, `places` and `shares` of `Retrieval`."""
     if e.caption_embeddings.ndim != 2:
         return None, {}, (0.0, 0.0)
-    mapped = chosen(e.image_ids, MAPPED, SEED)
-    of_image = [[k for k, i in enumerate(e.caption_image_ids) if i == one] for one in mapped]
-    rows = e.caption_embeddings[[k for captions in of_image for k in captions]]
-    flat, shares = principal_plane(unit_rows(rows) if e.similarity == "cosine" else rows)
-    left = iter(flat.tolist())
-    places = {
-        one: tuple((x, y) for x, y in islice(left, len(captions)))
-        for one, captions in zip(mapped, of_image, strict=True)
-    }
-    return closeness(e.caption_embeddings, image_rows(e)), places, shares
+    close = closeness(e.caption_embeddings, image_rows(e))
+    return close, *sentence_plane(e, chosen(e.image_ids, MAPPED, SEED))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ Recall = Mapping[str, float | int]
 Row = Mapping[str, float | int | str]
 """A recall table with text beside it, such as "dataset", "text encoder" or "weights"."""
 
+RECALL_FILE = "recall.json"
+"""An experiment's table, in a folder of its own."""
+
 METRICS = (*(f"{d}_{m}" for d in DIRECTIONS for m in MEASURES), "rsum")
 COUNTS = ("num_images", "num_captions", "captions_per_image")
 _WHOLE = (*COUNTS, "num_folds")
@@ -54,7 +57,7 @@ def write_recall(folder: Path, recall: Recall) -> tuple[Path, Path]:
         A column is missing, unknown, or not a finite number.
     """
     _check_recall("the recall table", recall)
-    as_json, as_csv = folder / "recall.json", folder / "recall.csv"
+    as_json, as_csv = folder / RECALL_FILE, folder / "recall.csv"
     write_json(as_json, dict(recall))
     write_text(as_csv, _csv([recall], _columns([recall])))
     return as_json, as_csv

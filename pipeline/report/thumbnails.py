@@ -1,16 +1,20 @@
 """Small copies of a dataset's pictures, made anew from their pixels, for a report's pages."""
 
 import hashlib
+import io
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image
+from PIL import Image, ImageOps
 
 from pipeline.canonical import appearing_whole, canonical_json
 from pipeline.images.decode import read_image
 
 SIDE = 224
 """Of the square that a small copy fits into, in pixels."""
+
+TINY = 76
+"""Twice the pixels that a figure gives them, for dense screens."""
 
 _QUALITY = 80
 
@@ -28,6 +32,7 @@ class Thumbnails:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._tiny: dict[tuple[str, str], bytes] = {}
         self._made: dict[tuple[str, str], Thumbnail] = {}
 
     def of(self, dataset: str, image_id: str, file: Path) -> Thumbnail:
@@ -49,6 +54,26 @@ class Thumbnails:
                 _write(decoded.image, self._folder / name)
             self._made[key] = Thumbnail(name if decoded.image else "", decoded.reason)
         return self._made[key]
+
+    def tiny(self, dataset: str, image_id: str, file: Path) -> bytes:
+        """Return the JPEG of a square of `TINY` pixels from a picture's middle; b"" without one.
+
+        Raises
+        ------
+        ImageReadError
+        """
+        key = dataset, image_id
+        if key not in self._tiny:
+            decoded = read_image(file)
+            stream = io.BytesIO()
+            if decoded.image is not None:
+                square = ImageOps.fit(decoded.image, (TINY, TINY), Image.Resampling.BICUBIC)
+                square.info = {}
+                square.save(stream, format="JPEG", quality=_QUALITY)
+            else:
+                self._made.setdefault(key, Thumbnail("", decoded.reason))
+            self._tiny[key] = stream.getvalue()
+        return self._tiny[key]
 
     @property
     def names(self) -> list[str]:

@@ -6,7 +6,15 @@ from statistics import median
 
 import pytest
 
-from pipeline.report.breakdowns import by_length, by_word, chosen, words_of, worst
+from pipeline.report.breakdowns import (
+    by_length,
+    by_word,
+    chosen,
+    images_of,
+    telling_words,
+    words_of,
+    worst,
+)
 
 
 def _queries(number: int, seed: int) -> tuple[list[str], list[int]]:
@@ -80,3 +88,40 @@ def test_worst_are_one_a_group_and_ties_by_id() -> None:
     assert worst(ids, [9, 9, 9, 3, 5], ["x", "y", "x", "z", "z"], 3) == ["b", "c", "e"]
     assert worst(ids, [9, 9, 9, 3, 5], ids, 2) == ["b", "c"]
     assert worst([], [], [], 2) == []
+
+
+def test_telling_words_agree_with_a_loop_over_pairs() -> None:
+    """Kappa from all ordered pairs of sentences of one image."""
+    rng = random.Random(1)
+    kinds = ("dog", "cat", "sea")
+    captions = {
+        f"i{k}": [f"a {kinds[k % 3]} {rng.choice(('runs', 'sits'))}" for _ in range(2 + k % 4)]
+        for k in range(30)
+    }
+    captions["i0"] = ["a cat runs", "a dog runs"]
+    captions["lonely"] = ["a whale"]
+    kappas = {}
+    texts = [set(words_of(t)) for of in captions.values() if len(of) > 1 for t in of]
+    for word in ("dog", "cat", "sea", "runs", "sits"):
+        share = sum(word in one for one in texts) / len(texts)
+        others = [
+            word in words_of(second)
+            for of in captions.values()
+            for i, first in enumerate(of)
+            for j, second in enumerate(of)
+            if i != j and word in words_of(first)
+        ]
+        kappas[word] = (sum(others) / len(others) - share) / (1 - share)
+    expected = tuple(sorted(kappas, key=lambda word: (-kappas[word], word)))
+    assert telling_words(captions, 3, 9) == expected
+    assert set(expected[:3]) == set(kinds)
+    assert telling_words(captions, 3, 2) == expected[:2]
+    assert telling_words(captions, 31, 9) == ()
+    assert telling_words({}, 1, 9) == ()
+
+
+def test_an_image_speaks_of_one_word() -> None:
+    captions = {"x": ["dog", "a dog", "sea"], "y": ["dog"], "z": ["sea", "sky"], "o": []}
+    assert images_of(["dog", "sea"], captions, 2) == {"dog": ("y", "x"), "sea": ("z",)}
+    assert images_of(["dog", "sea"], captions, 1) == {"dog": ("y",), "sea": ("z",)}
+    assert images_of(["whale"], captions, 3) == {"whale": ()}

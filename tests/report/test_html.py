@@ -93,7 +93,8 @@ def _evaluated(folders: Folders, name: str, e: Embeddings, protocol: str | None 
 def folders(tmp_path: Path) -> Folders:
     """Two experiments on 30 images, of which one picture is gone and one is no picture."""
     rng = np.random.default_rng(0)
-    found = Folders(*(tmp_path / name for name in ("reports", "embeddings", "heads", "data")))
+    names = ("reports", "embeddings", "heads", "data", "text")
+    found = Folders(*(tmp_path / name for name in names))
     pictures = tmp_path / "pictures"
     pictures.mkdir()
     entries = []

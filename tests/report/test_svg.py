@@ -5,7 +5,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pipeline.report.svg import Bar, Series, dot_chart, letter_chart, line_chart, nice_ticks
+from pipeline.report.charts import Bar, Series, Spans, dot_chart, line_chart, span_chart
+from pipeline.report.planes import letter_chart, picture_chart
+from pipeline.report.svg import nice_ticks
 
 NAME = '<script>alert("x")</script> & \x1b[31m \u202egnp'
 
@@ -84,3 +86,30 @@ def test_letters_stand_at_their_points_at_one_scale() -> None:
     assert above[0] == origin[0]
     assert origin[1] - above[1] == pytest.approx(2 * (right[0] - origin[0]), abs=0.2)
     assert _all(letter_chart({"a": [(0, 0)]}, "x", "y", "z"), "text")
+
+
+def test_spans_go_from_a_filled_end_to_a_hollow_one() -> None:
+    svg = span_chart([Spans(NAME, None, (0.5, 1)), Spans("b", (0, 0.25), (0, 1))], "x", "z")
+    ends = [(c.attrib["class"], float(c.attrib["cx"])) for c in _all(svg, "circle")]
+    assert [kind for kind, _ in ends] == [
+        "f0", "line hollow c0", "soft", "line hollow cs", "f0", "line hollow c0"
+    ]  # fmt: skip
+    half, one, zero, quarter = (ends[k][1] for k in (0, 1, 2, 3))
+    assert one - zero == pytest.approx(2 * (half - zero), abs=0.2)
+    assert one - zero == pytest.approx(4 * (quarter - zero), abs=0.3)
+
+
+def test_words_stand_over_pictures_and_apart_from_each_other() -> None:
+    words = {NAME: (0.0, 0.0), "same": (0.0, 0.0), "far": (0.0, -1.0)}
+    pictures = [("<b>", b"\xff\xd8", (1.0, 0.0)), ("none", b"", (0.0, 1.0))]
+    svg = picture_chart(words, pictures, "x", "y", "z")
+    (image,) = _all(svg, "image")
+    assert image.attrib["href"] == "data:image/jpeg;base64,/9g="
+    frames = _all(svg, "rect")[1:]
+    assert frames[0].attrib["x"] == image.attrib["x"]
+    assert float(frames[0].attrib["y"]) > float(frames[1].attrib["y"])
+    labels = [t for t in _all(svg, "text") if t.attrib.get("class") == "word"]
+    assert len(labels) == 3
+    heights = sorted(float(t.attrib["y"]) for t in labels)
+    assert all(b - a >= 15 for a, b in pairwise(heights))
+    assert _all(picture_chart({"a": (0, 0)}, [], "x", "y", "z"), "text")

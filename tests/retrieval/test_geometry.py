@@ -1,10 +1,10 @@
-"""Closeness against loops over all pairs, the plane against scikit-learn's PCA."""
+"""Closeness against loops over all pairs, planes against scikit-learn's PCA."""
 
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from pipeline.retrieval.geometry import closeness, principal_plane
+from pipeline.retrieval.geometry import closeness, common_plane, principal_plane
 
 
 @pytest.mark.parametrize("counts", [(1, 2), (3, 3), (5, 1, 4, 2)])
@@ -45,3 +45,16 @@ def test_the_plane_is_that_of_principal_components(number: int, dim: int) -> Non
         assert shares[:kept] == pytest.approx(peer.explained_variance_ratio_)
     again, _ = principal_plane(rows)
     assert (again == places).all()
+
+
+def test_a_common_plane_is_that_of_sides_around_their_means() -> None:
+    rng = np.random.default_rng(3)
+    one, other = rng.normal(size=(5, 6)) + 50, rng.normal(size=(7, 6)) - 9
+    first, second, shares = common_plane(one.astype(np.float32), other.astype(np.float32))
+    rows = np.concatenate([one - one.mean(axis=0), other - other.mean(axis=0)])
+    peer = PCA(2).fit(rows)
+    assert np.abs(np.concatenate([first, second])) == pytest.approx(
+        np.abs(peer.transform(rows)), abs=1e-4
+    )
+    assert shares == pytest.approx(tuple(peer.explained_variance_ratio_), abs=1e-5)
+    assert first.mean(axis=0) == pytest.approx(0, abs=1e-9)
