@@ -19,11 +19,13 @@ from pipeline.images.extract import (
 )
 from pipeline.images.memory import expected_memory, resident_memory
 from pipeline.images.network import ENGINES, FeatureNetwork, device_for
-from pipeline.images.weights import Weights, load_weights
+from pipeline.images.shard_task import OrderedWork, extract_on_workers
+from pipeline.images.weights import load_weights
 from pipeline.recipes import PRECISIONS, STORAGES, Recipe, resolve_recipe
 from pipeline.shards.build import ShardBuild
-from pipeline.shards.index import FeatureIndex
 from pipeline.shards.read import FeatureSet
+from pipeline.shards.stopwatch import Stopwatch
+from stages.cluster import cluster_options, facts_of, place_of_work, write_summary
 from stages.console import FAILED, OUTPUT, SOME_ROWS_FAILED, log_done, log_settings, progress_of
 
 _REASONS_SHOWN = 5
@@ -83,7 +85,7 @@ warnings.filterwarnings("ignore", module=r"PIL\.")
     help="Batches in the network at once, on a core each.  [default: cores; on a GPU 2]",
 )
 @click.option(
-    "--workers",
+    "--readers",
     type=click.IntRange(1),
     help="Threads that read and decode ahead.  [default: cores, at most 8; with a GPU 16]",
 )
@@ -96,6 +98,7 @@ warnings.filterwarnings("ignore", module=r"PIL\.")
     help="Add images that the dataset, prepared again, has and a finished output lacks, in new "
     "shards; those it has stay.",
 )
+@cluster_options
 @click.pass_context
 def extract(
     ctx: click.Context,
@@ -114,15 +117,22 @@ def extract(
     device: str,
     engine: str,
     threads: int | None,
-    workers: int | None,
+    readers: int | None,
     retry_failed: bool,
     add: bool,
+    workers: int | None,
+    scheduler: str | None,
+    resource: tuple[tuple[str, float], ...],
+    summary: Path | None,
 ) -> None:
     """Turn the images of a prepared dataset into feature shards.
 
     Missing, unreadable and refused images keep their row, with a status and a reason; the
     command then ends with exit status 3. The same command again goes on where it stopped; on a
     finished output it computes the rows whose pictures have changed since, and no others.
+
+    With --workers or --scheduler the pending shards are spread over worker processes; --threads
+    and --readers are then those of each worker.
 
     \b
     Example:
@@ -132,7 +142,8 @@ def extract(
     if (name := recipe_name or backbone) is None or (recipe_name and backbone):
         raise click.UsageError("give --backbone NAME or --recipe NAME, one of them")
     recipe = resolve_recipe(name, precision, storage)
-    device_for(device, recipe)
+    if scheduler is None:  # whose workers may have what this machine has not
+        device_for(device, recipe)
     manifest = read_manifest(dataset)
     file_of = {
         entry.id: manifest.image_root / entry.file for entry in manifest.select(split)[:limit]
@@ -142,8 +153,9 @@ def extract(
         usual,
         batch_size=batch_size or usual.batch_size,
         mappers=threads or usual.mappers,
-        readers=workers or usual.readers,
+        readers=readers or usual.readers,
     )
+    place = place_of_work(workers, scheduler, resource, gpu=device.partition(":")[0] == "cuda")
     log_settings(
         "extract",
         recipe=recipe.name,
@@ -157,20 +169,36 @@ def extract(
         storage=storage,
         device=device,
         engine=engine,
-        threads=crew.mappers,
-        workers=crew.readers,
+        threads=threads if place.elsewhere else crew.mappers,
+        readers=readers if place.elsewhere else crew.readers,
+        workers=workers,
+        scheduler=scheduler,
     )
     loaded = load_weights(recipe, weights)
     header = feature_header(recipe, loaded, manifest.name)
     inputs = [engine, file_stamps(list(file_of.values()))]
     build = ShardBuild(out, header, list(file_of), rows_per_shard, compress, inputs, add)
     started = time.monotonic()
+    watch = Stopwatch()
     try:
         with build:
             paths = [file_of[one] for one in build.ids]
             _find_rows(build, out, paths, crew, retry_failed)
             computed = len(paths) - build.rows_done
-            index = _compute(build, paths, recipe, loaded, device, engine, crew)
+            _announce(build, recipe)
+            if not build.pending():
+                index = build.publish()
+            elif place.elsewhere:
+                todo = OrderedWork(
+                    recipe, weights, device, engine, crew.batch_size, place.share(threads), readers
+                )
+                with place.workers() as spread, progress_of(recipe.name, "image") as progress:
+                    index = extract_on_workers(build, paths, todo, spread, progress, watch)
+            else:
+                network = FeatureNetwork(recipe, loaded.state, device, engine)
+                _announce_memory(network, crew)
+                with progress_of(recipe.name, "image") as progress:
+                    index = extract_features(build, paths, network, crew, progress, watch)
     except KeyboardInterrupt:
         log_done(
             f"interrupted: {build.rows_done} of {len(file_of)} rows are kept in {build.work}; "
@@ -183,6 +211,9 @@ def extract(
         f"{header.recipe_hash}; {computed} computed in {seconds:.1f} s "
         f"({computed / max(seconds, 1e-9):.1f} images/s), {index.failed_rows} failed"
     )
+    if summary:
+        facts = facts_of(index)
+        write_summary(summary, "extract", out, facts, computed, seconds, watch, place)
     if index.failed_rows:
         for image_id, status, reason in FeatureSet(out).failures()[:_REASONS_SHOWN]:
             log_done(f"failed: {image_id}: {status}: {reason}")
@@ -210,26 +241,15 @@ def _find_rows(
     build.redo([*changed, *failed] if retry_failed else changed)
 
 
-def _compute(
-    build: ShardBuild,
-    paths: list[Path],
-    recipe: Recipe,
-    weights: Weights,
-    device: str,
-    engine: str,
-    crew: Crew,
-) -> FeatureIndex:
-    """Announce sizes, then compute the pending rows and publish."""
+def _announce(build: ShardBuild, recipe: Recipe) -> None:
+    rows = len(build.ids)
     log_done(
-        f"{len(paths)} rows of {recipe.shape} {recipe.storage}: "
-        f"{len(paths) * recipe.row_bytes / 1e6:.1f} MB in {build.plan.shards} shards; "
-        f"{build.rows_done} rows are done"
+        f"{rows} rows of {recipe.shape} {recipe.storage}: {rows * recipe.row_bytes / 1e6:.1f} MB "
+        f"in {build.plan.shards} shards; {build.rows_done} rows are done"
     )
-    if not build.pending():
-        return build.publish()
-    network = FeatureNetwork(recipe, weights.state, device, engine)
+
+
+def _announce_memory(network: FeatureNetwork, crew: Crew) -> None:
     sharing = "; the ten crops share their work" if network.shares_crops else ""
     held, more = (size / 1e9 for size in (resident_memory(), expected_memory(network, crew)))
     log_done(f"memory: {held:.1f} GB now, at most {more:.1f} GB more{sharing}")
-    with progress_of(recipe.name, "image") as progress:
-        return extract_features(build, paths, network, crew, progress)

@@ -9,7 +9,7 @@ import click
 
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.shards.build import WORK_FOLDER, ShardBuild
-from pipeline.shards.index import FeatureIndex
+from pipeline.shards.stopwatch import Stopwatch
 from pipeline.text.catalogue import ENCODERS, LEMMAS, EncoderPlan, plan_encoder
 from pipeline.text.encoders import CaptionEncoder
 from pipeline.text.features import caption_header, changed_rows, encode_captions
@@ -17,7 +17,9 @@ from pipeline.text.fitted import PROJECTION_FILE, Fitting, fit_components, fit_p
 from pipeline.text.policies import POLICIES
 from pipeline.text.projection import fit_disk, fit_memory
 from pipeline.text.sequences import SEQUENCE_LAYOUTS
+from pipeline.text.shard_task import encode_on_workers
 from pipeline.text.vocabulary import VOCABULARY_RULES
+from stages.cluster import cluster_options, facts_of, place_of_work, write_summary
 from stages.console import OUTPUT, log_done, log_settings, progress_of
 
 _MB = 1e6
@@ -98,6 +100,7 @@ def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--rows-per-shard", type=click.IntRange(1), help="[default: what fits in 1 GiB, at most 65536]"
 )
+@cluster_options
 def text(
     encoder: str,
     dataset: Path,
@@ -108,6 +111,10 @@ def text(
     codebooks: Path | None,
     device: str,
     rows_per_shard: int | None,
+    workers: int | None,
+    scheduler: str | None,
+    resource: tuple[tuple[str, float], ...],
+    summary: Path | None,
     **options: Any,
 ) -> None:
     """Turn the captions of a prepared dataset into feature shards.
@@ -123,10 +130,12 @@ def text(
           --out data/text/flickr8k/fv-hglmm-pca1000
     """
     plan = plan_encoder(encoder, **options)
+    place = place_of_work(workers, scheduler, resource)
     fitted = fitted or out.with_name(f"{out.name}.encoder")
     log_settings(
         "text", encoder=encoder, dataset=dataset, out=out, split=split, fit_split=fit_split,
-        fitted=fitted, codebooks=codebooks, device=device, **options,
+        fitted=fitted, codebooks=codebooks, device=device, workers=workers, scheduler=scheduler,
+        **options,
     )  # fmt: skip
     manifest = read_manifest(dataset)
     text_of = _texts(manifest, split)
@@ -137,14 +146,26 @@ def text(
     made = fit_parts(plan, fitted, fitting, inputs)
     made = _with_components(plan, fitted, made, training, device)
     header = caption_header(made, manifest.name)
+    watch = Stopwatch()
     with ShardBuild(out, header, list(text_of), rows_per_shard, inputs=inputs) as build:
         texts = [text_of[one] for one in build.ids]
-        index = _encode(build, out, made, texts)
+        _find_rows(build, out, made, texts)
+        computed = len(texts) - build.rows_done
+        if place.elsewhere and build.pending():
+            with place.workers() as spread, progress_of(made.name, "caption") as progress:
+                index = encode_on_workers(build, fitted, texts, spread, progress, watch)
+        else:
+            with progress_of(made.name, "caption") as progress:
+                index = encode_captions(build, made, texts, progress, watch)
         ids = build.ids
     _report(made, texts, ids)
+    seconds = time.monotonic() - started
+    if summary:
+        facts = facts_of(index)
+        write_summary(summary, "text", out, facts, computed, seconds, watch, place)
     log_done(
         f"{index.rows} rows ({made.dim},) in {len(index.shards)} shards in {out}, recipe "
-        f"{header.recipe_hash}, {time.monotonic() - started:.1f} s"
+        f"{header.recipe_hash}, {seconds:.1f} s"
     )
 
 
@@ -171,10 +192,8 @@ def _with_components(
         return fit_components(plan, fitted, encoder, training, work, device, progress)
 
 
-def _encode(
-    build: ShardBuild, out: Path, encoder: CaptionEncoder, texts: list[str]
-) -> FeatureIndex:
-    """Say what is there and what is needed, then encode the pending rows and publish."""
+def _find_rows(build: ShardBuild, out: Path, encoder: CaptionEncoder, texts: list[str]) -> None:
+    """Say what is there and what is needed, and have rows of changed captions made again."""
     for found in build.damaged:
         log_done(f"will be made again: {found}")
     for folder in build.other_work():
@@ -187,8 +206,6 @@ def _encode(
         f"{len(texts) * encoder.dim * 4 / _MB:.1f} MB in {build.plan.shards} shards and "
         f"{encoder.memory / _MB:.0f} MB of memory; {build.rows_done} rows are done"
     )
-    with progress_of(encoder.name, "caption") as progress:
-        return encode_captions(build, encoder, texts, progress)
 
 
 def _report(encoder: CaptionEncoder, texts: list[str], ids: Sequence[str]) -> None:

@@ -11,11 +11,14 @@ PROJECT = Path(__file__).resolve().parents[1]
 DVC: dict[str, Any] = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
 PARAMS: dict[str, Any] = yaml.safe_load((PROJECT / "params.yaml").read_text())
 
-# The version, errors, messages, progress and the reading of params.yaml change no result.
+# The version, errors, messages, progress, where the work is done and the reading of params.yaml
+# change no result.
 WITHOUT_EFFECT = {
     "pipeline/__init__.py",
+    *(f"pipeline/cluster/{path.name}" for path in (PROJECT / "pipeline/cluster").glob("*.py")),
     "pipeline/errors.py",
     "pipeline/shards/progress.py",
+    "stages/cluster.py",
     "stages/console.py",
     "stages/params.py",
 }

@@ -27,12 +27,12 @@ from pipeline.heads.pairs import AveragedRows
 from pipeline.heads.parts import CAPTIONS, IMAGES, Part, embed_part, one_core_each, parts_of
 from pipeline.heads.rows import FeatureRows, Features, Rows
 from pipeline.shards.build import WORK_FOLDER
-from pipeline.shards.order import ORDERS, NotShared, RunEnded, Ticket, appears, issue
 from pipeline.shards.output import only_writer
 from pipeline.shards.progress import Progress, silent
 from pipeline.shards.read import FeatureSet
 from pipeline.shards.spreading import Spread
 from pipeline.shards.stopwatch import WRITE, Stopwatch
+from pipeline.shards.ticket import ORDERS, NotShared, RunEnded, Ticket, appears, issue
 from pipeline.shards.write import explained
 
 _loading = Lock()

@@ -15,6 +15,7 @@ which can be continued.
 import errno
 import stat
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -98,8 +99,13 @@ class Decoded:
     reason: str = ""
 
 
-def read_image(path: Path) -> Decoded:
+def read_image(path: Path, read: Callable[[Path], bytes] | None = None) -> Decoded:
     """Read an image file once and decode it.
+
+    Parameters
+    ----------
+    path : of the file.
+    read : how its bytes are had; `read_bytes` unless given.
 
     Raises
     ------
@@ -109,7 +115,7 @@ def read_image(path: Path) -> Decoded:
     """
     crc32 = 0
     try:
-        data = read_bytes(path)
+        data = (read or read_bytes)(path)
         crc32 = zlib.crc32(data)
         return Decoded(decode(data), crc32)
     except UnusableImage as fault:

@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ import torch
 
 from pipeline.images.decode import ImageReadError, source_crc32
 from pipeline.images.network import FeatureNetwork
-from pipeline.images.samples import Sample, read_sample
+from pipeline.images.samples import Sample, timed_sample
 from pipeline.images.weights import Weights
 from pipeline.recipes import Recipe
 from pipeline.shards.build import ShardBuild
@@ -21,6 +21,7 @@ from pipeline.shards.format import MISSING, OK, FeatureHeader, RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
 from pipeline.shards.progress import Progress, silent
+from pipeline.shards.stopwatch import FORWARD, WRITE, Stopwatch
 from pipeline.software import created_by
 
 # Crops that go through the network together, unless a batch size is given. On a CPU each core
@@ -140,11 +141,9 @@ def extract_features(
     network: FeatureNetwork,
     crew: Crew,
     progress: Progress = silent,
+    watch: Stopwatch | None = None,
 ) -> FeatureIndex:
     """Compute the pending rows of a feature set and publish it.
-
-    A batch never crosses a shard, and batches fall on the same rows whether or not a run was
-    interrupted, so that an interrupted run gives the same bytes.
 
     Parameters
     ----------
@@ -153,6 +152,7 @@ def extract_features(
     network : the recipe's network.
     crew : how many do the work. Only `batch_size` can change a feature, within rounding.
     progress : called after every batch.
+    watch : gets the seconds by stage.
 
     Returns
     -------
@@ -164,26 +164,56 @@ def extract_features(
     ImageReadError
         The system, not a file, is at fault; rows that are done are kept.
     """
-    batches = [batch for span in build.pending() for batch in span.batches(crew.batch_size)]
+    watch = watch or Stopwatch()
     total = len(paths)
-    size = min(crew.batch_size, total)
-    done, failed = total - sum(map(len, batches)), 0
+    done, failed = build.rows_done, 0
     progress(done, total, failed)
+    for first_row, block in computed_rows(build.pending(), paths, network, crew, watch):
+        with watch.timing(WRITE):
+            build.append(first_row, block)
+        done += len(block)
+        failed += int((block.status != OK).sum())
+        progress(done, total, failed)
+    with watch.timing(WRITE):
+        return build.publish()
+
+
+def computed_rows(
+    spans: Iterable[Span],
+    paths: Sequence[Path],
+    network: FeatureNetwork,
+    crew: Crew,
+    watch: Stopwatch,
+) -> Iterator[tuple[int, RowBlock]]:
+    """Yield the rows of some spans in order, each batch with the number of its first row.
+
+    No batch crosses two spans, and none two shards; batches fall on the same rows whether or not
+    a run was interrupted and whoever computes them, so that the bytes are the same.
+
+    Parameters
+    ----------
+    spans : rows to compute.
+    paths : the image file of each row of the whole set.
+    others : see `extract_features`.
+
+    Raises
+    ------
+    ImageReadError
+        The system, not a file, is at fault.
+    """
+    batches = [batch for span in spans for batch in span.batches(crew.batch_size)]
+    size = min(crew.batch_size, len(paths))
     with (
         _one_core_each(),
         ThreadPoolExecutor(crew.readers, thread_name_prefix="read") as reading,
         ThreadPoolExecutor(crew.mappers, thread_name_prefix="map") as mapping,
     ):
         most = crew.mappers + BATCHES_AHEAD
-        ahead = _ahead(reading, mapping, batches, paths, network, size, most)
+        ahead = _ahead(reading, mapping, batches, paths, network, size, most, watch)
         for batch, block in ahead:
             if (block.status == MISSING).any():
                 _require_there(Path(os.path.commonpath([path.parent for path in paths])))
-            build.append(batch.start, block)
-            done += len(block)
-            failed += int((block.status != OK).sum())
-            progress(done, total, failed)
-    return build.publish()
+            yield batch.start, block
 
 
 def _ahead(
@@ -194,6 +224,7 @@ def _ahead(
     network: FeatureNetwork,
     size: int,
     most: int,
+    watch: Stopwatch,
 ) -> Iterator[tuple[Span, RowBlock]]:
     """Yield finished batches in order, with at most `most` on their way."""
     resize, window = network.recipe.resize, network.window
@@ -204,10 +235,10 @@ def _ahead(
                 span, block = waiting.popleft()
                 yield span, block.result()
             samples = [
-                reading.submit(read_sample, path, resize, window)
+                reading.submit(timed_sample, path, resize, window, watch)
                 for path in paths[batch.start : batch.stop]
             ]
-            waiting.append((batch, mapping.submit(_map, samples, network, size)))
+            waiting.append((batch, mapping.submit(_map, samples, network, size, watch)))
         for span, block in waiting:
             yield span, block.result()
     finally:
@@ -215,7 +246,9 @@ def _ahead(
         mapping.shutdown(wait=False, cancel_futures=True)
 
 
-def _map(reading: Sequence[Future[Sample]], network: FeatureNetwork, size: int) -> RowBlock:
+def _map(
+    reading: Sequence[Future[Sample]], network: FeatureNetwork, size: int, watch: Stopwatch
+) -> RowBlock:
     """Compute the rows of a batch, filled up with nothing to `size` images.
 
     The network always sees as many, so that a row does not depend on how many of its
@@ -228,7 +261,8 @@ def _map(reading: Sequence[Future[Sample]], network: FeatureNetwork, size: int) 
         found = [windows for s in samples if (windows := s.windows) is not None]
         batch = np.zeros((size, *found[0].shape), np.uint8)
         batch[: len(found)] = found
-        features[good] = network(torch.from_numpy(batch)).numpy()[: len(found)]
+        with watch.timing(FORWARD):
+            features[good] = network(torch.from_numpy(batch)).numpy()[: len(found)]
     return RowBlock(
         features,
         np.array([sample.status for sample in samples], np.uint8),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from pipeline.images.backbones import backbone_named
 from pipeline.images.extract import BATCHES_AHEAD, Crew
 from pipeline.images.network import FeatureNetwork
-from pipeline.shards.build import PIECE_BYTES
+from pipeline.shards.making import PIECE_BYTES
 
 # Of the largest activation, what is alive at once: a layer's input, its output, and the
 # shortcut or the bands beside them.

@@ -1,14 +1,17 @@
 """An image file becomes what a network sees of it: windows of 8-bit pixels, or a reason."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from pipeline.images.decode import UnusableImage, read_image
+from pipeline.images.decode import UnusableImage, read_bytes, read_image
 from pipeline.images.geometry import cut_crops, resize_image
 from pipeline.recipes import Crop, Resize
 from pipeline.shards.format import OK
+from pipeline.shards.stopwatch import DECODE, READ, Stopwatch
 
 
 @dataclass(frozen=True)
@@ -28,15 +31,40 @@ class Sample:
     error: str = ""
 
 
-def read_sample(path: Path, resize: Resize, window: Crop) -> Sample:
-    """Read, decode, resize and cut one file.
+def timed_sample(path: Path, resize: Resize, window: Crop, watch: Stopwatch) -> Sample:
+    """Read a sample and note how long reading the file took, and how long the rest."""
+    reading = 0.0
+
+    def read(file: Path) -> bytes:
+        nonlocal reading
+        started = time.perf_counter()
+        try:
+            return read_bytes(file)
+        finally:
+            reading = time.perf_counter() - started
+
+    started = time.perf_counter()
+    try:
+        return read_sample(path, resize, window, read)
+    finally:
+        watch.add(READ, reading)
+        watch.add(DECODE, time.perf_counter() - started - reading)
+
+
+def read_sample(
+    path: Path,
+    resize: Resize,
+    window: Crop,
+    read: Callable[[Path], bytes] | None = None,
+) -> Sample:
+    """Read, decode, resize and cut one file; see `read_image` for `read`.
 
     Raises
     ------
     ImageReadError
         The system, not the file, is at fault.
     """
-    decoded = read_image(path)
+    decoded = read_image(path, read)
     if decoded.image is None:
         return Sample(None, decoded.source_crc32, decoded.status, decoded.reason)
     try:

@@ -80,9 +80,7 @@ def breakdown_of(case: Case) -> Breakdown | None:
     return Breakdown(by_length(texts, ranks, 2 * least), by_word(texts, ranks, least), least)
 
 
-def group_of(
-    number: int, cases: tuple[Case, ...], breakdowns: Mapping[str, Breakdown]
-) -> Group:
+def group_of(number: int, cases: tuple[Case, ...], breakdowns: Mapping[str, Breakdown]) -> Group:
     """Put experiments that compare side by side; the number tells the figures of groups apart."""
     named = {case.name: case for case in cases}
     runs = {name: tuple(named[one] for one in of) for name, of in folded(named).items()}

@@ -48,9 +48,7 @@ class Order:
     published: tuple[PublishedOrder, ...]
 
 
-def orders(
-    recalls: Mapping[str, Mapping[str, float | int]], dataset: str
-) -> tuple[Order, ...]:
+def orders(recalls: Mapping[str, Mapping[str, float | int]], dataset: str) -> tuple[Order, ...]:
     """Put the systems of each paper in order, where it has two of ours or more in one table.
 
     Of several rows of a system over the same image features, as over other text features, the

@@ -5,31 +5,34 @@ Rows gather in a work folder beside the output. Every few seconds they are put d
 become that shard. Finished shards are moved to the output and `index.json` is written last. What
 a killed run leaves is checked, row by row, before it is trusted, and the bytes of the result do
 not depend on where it was killed.
+
+Rows are appended in this process, or workers make whole shards from an order; see
+`pipeline.shards.order`.
 """
 
 import re
 import shutil
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from pipeline.canonical import sha256_of_file
 from pipeline.shards.file import ShardFile
 from pipeline.shards.format import FeatureHeader, RowBlock, ShardError
 from pipeline.shards.ids import require_unique_ids
 from pipeline.shards.index import INDEX_FILE, FeatureIndex
 from pipeline.shards.making import ShardInMaking, piece_files
+from pipeline.shards.order import MadeShard, ShardOrder
 from pipeline.shards.output import only_writer, require_output_folder, require_space
 from pipeline.shards.plan import ShardPlan, Span, default_rows_per_shard
 from pipeline.shards.publish import FinishedShard, find_shard, finished_shard, publish
 from pipeline.shards.published import lay_out
-from pipeline.shards.write import stored_rows
+from pipeline.shards.ticket import ORDERS, Ticket
 
 WORK_FOLDER = ".work"
-PIECE_SECONDS = 20.0
-PIECE_BYTES = 1 << 26
 
 
 class ShardBuild:
@@ -97,8 +100,6 @@ class ShardBuild:
         self._broken: dict[Path, str] = {}
         self._done: dict[int, FinishedShard] = {}
         self._making: dict[int, ShardInMaking] = {}
-        self._buffer: list[tuple[int, RowBlock]] = []
-        self._last_piece = time.monotonic()
         self._published: FeatureIndex | None = None
         self._undo = ExitStack()
 
@@ -126,8 +127,10 @@ class ShardBuild:
             self.work = self._parent / f"{self._out.name}-{fingerprint}"
             self.work.mkdir(exist_ok=True)
             undo.callback(self._remove_empty_work)
-            for leftover in (*self.work.glob("*.part"), *self._out.glob(f"{INDEX_FILE}.*.part")):
-                leftover.unlink()
+            # Of dead writers, and orders whose run is dead: workers that still follow one stop.
+            mine = (path for pattern in ("*.part", ORDERS) for path in self.work.glob(pattern))
+            for leftover in (*mine, *self._out.glob(f"{INDEX_FILE}.*.part")):
+                leftover.unlink(missing_ok=True)
             for shard in range(self.plan.shards):
                 self._resume(shard)
             self._require_space()
@@ -137,7 +140,7 @@ class ShardBuild:
     def __exit__(self, *error: object) -> None:
         """Put down finished rows as a piece, so that an interrupted run loses none."""
         with self._undo:
-            self._put_down_piece()
+            self._put_down()
 
     @property
     def rows_done(self) -> int:
@@ -178,7 +181,7 @@ class ShardBuild:
                 f"rows {asked[0]} to {asked[-1]} were asked for again; {self._out} has rows 0 to "
                 f"{self.plan.rows - 1}"
             )
-        self._put_down_piece()
+        self._put_down()
         for shard in sorted({self.plan.shard_of(int(row)) for row in asked}):
             span = self.plan.span(shard)
             self._need(shard, asked[(asked >= span.start) & (asked < span.stop)])
@@ -198,24 +201,79 @@ class ShardBuild:
         ShardError
             The rows are out of turn, hold values that cannot be stored, or the disk is full.
         """
-        stop = first_row + len(block)
         waiting = next((m for _, m in sorted(self._making.items()) if m.missing), None)
-        span = waiting.missing[0] if waiting else Span(self.plan.rows, self.plan.rows)
-        if waiting is None or first_row != span.start or not first_row < stop <= span.stop:
-            raise ShardError(
-                f"rows {first_row} to {stop - 1} came out of turn: the next pending rows are "
-                f"{span.start} to {span.stop - 1}"
-            )
-        stored = stored_rows(self._header, block, self.ids[first_row:stop])
-        self._buffer.append(
-            (first_row, RowBlock(stored, block.status, block.errors, block.source_crc32))
-        )
-        waiting.arrived(len(block))
-        held = sum(len(block) for _, block in self._buffer) * self._header.row_bytes
+        if waiting is None:
+            raise ShardError(f"row {first_row} came out of turn: no row of {self._out} is pending")
+        waiting.append(first_row, block)
         if not waiting.missing:
             self._finish_if_complete(self.plan.shard_of(first_row))
-        elif held >= PIECE_BYTES or time.monotonic() - self._last_piece >= PIECE_SECONDS:
-            self._put_down_piece()
+
+    @contextmanager
+    def ordered(self, sources: Sequence[Any], how: dict[str, Any]) -> Iterator[Ticket]:
+        """Order the pending shards from workers, which make them while the context is open.
+
+        Parameters
+        ----------
+        sources : of each row, as JSON values, what it is made from.
+        how : JSON values, everything else that a worker must know.
+
+        Yields
+        ------
+        Ticket
+            Names the order; give it to `pipeline.shards.order.make_shard` on a worker.
+
+        Raises
+        ------
+        ShardError
+            The order cannot be written, as on a full disk.
+        """
+        order = ShardOrder(
+            work=self.work,
+            header=self._header,
+            plan=self.plan,
+            ids=self.ids,
+            compress=self._compress,
+            needed={shard: making.needed for shard, making in self._making.items()},
+            older={
+                shard: (making.older, sha256_of_file(making.older))
+                for shard, making in self._making.items()
+                if making.older
+            },
+            sources=list(sources),
+            how=how,
+        )
+        ticket = order.issue()
+        try:
+            yield ticket
+        finally:
+            ticket.withdraw()
+            # What workers have put down counts as done, also where the run ends here.
+            for making in self._making.values():
+                making.find_pieces()
+                making.need(np.arange(0))
+
+    def ordered_shards(self) -> list[int]:
+        """Return the numbers of the shards that are still to be made."""
+        return sorted(self._making)
+
+    def accept(self, made: MadeShard) -> None:
+        """Take a shard that a worker has made, once this process sees the very file.
+
+        Raises
+        ------
+        ShardError
+            No such shard was asked for, the file is not seen here, or is another.
+        """
+        making = self._making.get(made.shard)
+        if making is None:
+            raise ShardError(f"shard {made.shard} of {self._out} was made, but nobody asked for it")
+        made.require(making.path)
+        file = ShardFile(making.path)
+        file.require(self._header, making.ids)
+        created_by = str(file.attributes.get("created_by", "unknown"))
+        self._done[made.shard] = FinishedShard(making.path, made.entry, created_by)
+        del self._making[made.shard]
+        making.sweep()
 
     def publish(self) -> FeatureIndex:
         """Move all shards to the output, write `index.json` and remove the work folder.
@@ -237,7 +295,8 @@ class ShardBuild:
             self._published,
         )
         if index != self._published:
-            shutil.rmtree(self.work)
+            # A worker that was given up for lost may be writing into it until it sees the end.
+            shutil.rmtree(self.work, ignore_errors=True)
         return index
 
     def _remove_empty_work(self) -> None:
@@ -274,22 +333,21 @@ class ShardBuild:
             older = self._done.pop(shard).path if shard in self._done else None
             making = ShardInMaking(self.work, self._header, self.plan, shard, self.ids, older)
             self._making[shard] = making
-            self.damaged += making.find_pieces()
+            for path, text in making.find_pieces().items():
+                self.damaged.append(text)
+                path.unlink()
         making.need(rows)
         self._finish_if_complete(shard)
 
-    def _put_down_piece(self) -> None:
-        if self._buffer:
-            self._making[self.plan.shard_of(self._buffer[0][0])].put_down(self._buffer)
-        self._buffer = []
-        self._last_piece = time.monotonic()
+    def _put_down(self) -> None:
+        for making in self._making.values():
+            making.put_down()
 
     def _finish_if_complete(self, shard: int) -> None:
         making = self._making[shard]
         if making.missing:
             return
-        making.finish(self._buffer, self._compress)
-        self._buffer = []
+        making.finish(self._compress)
+        making.sweep()
         self._done[shard] = finished_shard(making.path, self._header, making.ids, making.span.start)
         del self._making[shard]
-        self._last_piece = time.monotonic()

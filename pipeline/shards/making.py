@@ -2,8 +2,15 @@
 
 Finished rows lie in *pieces*, small shards in the work folder that may hold any rows of the
 shard, or in an older version of the shard of which only some rows are made again.
+
+Several processes may be making one shard at once, as when a worker that was given up for lost
+goes on. Therefore whoever makes a shard only adds files, under names that nobody else takes, and
+renames a whole shard into its place; files are removed by the holder of the output's lock alone.
+No lock on a shard is needed, nor a file system that has any.
 """
 
+import time
+import uuid
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -12,13 +19,15 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.shards.file import ShardFile
-from pipeline.shards.format import DamagedShard, FeatureHeader, OtherShard, RowBlock
+from pipeline.shards.format import DamagedShard, FeatureHeader, OtherShard, RowBlock, ShardError
 from pipeline.shards.plan import ShardPlan, Span, runs
-from pipeline.shards.write import write_shard
+from pipeline.shards.write import stored_rows, write_shard
+
+# Finished rows become a piece when the oldest has waited so long, or when they are so many bytes.
+PIECE_SECONDS = 20.0
+PIECE_BYTES = 1 << 26
 
 _COPY_BYTES = 1 << 24
-
-Buffer = Sequence[tuple[int, RowBlock]]
 
 
 class ShardInMaking:
@@ -61,11 +70,18 @@ class ShardInMaking:
         self._shard, self._shards = shard, plan.shards_then(shard)
         self._pieces: dict[Path, np.ndarray] = {}
         self._needed = np.zeros(len(self.span), bool)
+        self._buffer: list[tuple[int, RowBlock]] = []
+        self._buffered_since = 0.0
 
     @property
     def rows_in_pieces(self) -> int:
         """Number of rows that lie in pieces."""
         return sum(len(rows) for rows in self._pieces.values())
+
+    @property
+    def needed(self) -> list[Span]:
+        """The spans of rows that are not to be taken from an older shard."""
+        return runs(np.flatnonzero(self._needed) + self.span.start)
 
     def need(self, rows: np.ndarray) -> None:
         """Count rows (n,) int64 of the feature set, as missing unless a piece has them."""
@@ -76,49 +92,83 @@ class ShardInMaking:
         absent = np.flatnonzero(self._needed & ~there)
         self.missing = tuple(runs(absent + self.span.start))
 
-    def find_pieces(self) -> list[str]:
-        """Look for pieces that an earlier run left; remove damaged ones and say what they were."""
-        damaged = []
+    def find_pieces(self) -> dict[Path, str]:
+        """Look for pieces that others have put down; return the damaged ones and what is wrong."""
+        damaged = {}
         row = {one: number for number, one in enumerate(self.ids)}
         for path in piece_files(self.path.parent, self._shard):
+            if path in self._pieces:
+                continue
             try:
                 piece = ShardFile(path)
                 piece.require(self._header, [one for one in piece.ids if one in row])
                 piece.inspect(0)
                 self._pieces[path] = np.array([row[one] for one in piece.ids])
             except (DamagedShard, OtherShard) as error:
-                damaged.append(str(error))
-                path.unlink()
+                damaged[path] = str(error)
         return damaged
 
-    def arrived(self, rows: int) -> None:
-        """Count the next `rows` rows of the first missing span as there, in the buffer."""
-        first, *others = self.missing
-        left = Span(first.start + rows, first.stop)
-        self.missing = (left, *others) if len(left) else tuple(others)
+    def append(self, first_row: int, block: RowBlock) -> None:
+        """Add finished rows, the next missing ones; put all down now and then.
 
-    def put_down(self, buffer: Buffer) -> None:
-        """Write a piece of the blocks of rows that came since the last one, in row order."""
-        rows = self._positions(buffer)
+        The features are copied; a block that is refused changes nothing.
+
+        Raises
+        ------
+        ShardError
+            The rows are out of turn, hold values that cannot be stored, or the disk is full.
+        """
+        stop = first_row + len(block)
+        span, *others = self.missing or (Span(self.span.stop, self.span.stop),)
+        if first_row != span.start or not first_row < stop <= span.stop:
+            raise ShardError(
+                f"rows {first_row} to {stop - 1} came out of turn: the next pending rows are "
+                f"{span.start} to {span.stop - 1}"
+            )
+        ids = self.ids[first_row - self.span.start : stop - self.span.start]
+        stored = stored_rows(self._header, block, ids)
+        if not self._buffer:
+            self._buffered_since = time.monotonic()
+        self._buffer.append(
+            (first_row, RowBlock(stored, block.status, block.errors, block.source_crc32))
+        )
+        left = Span(stop, span.stop)
+        self.missing = (left, *others) if len(left) else tuple(others)
+        held = sum(len(block) for _, block in self._buffer) * self._header.row_bytes
+        waited = time.monotonic() - self._buffered_since
+        if self.missing and (held >= PIECE_BYTES or waited >= PIECE_SECONDS):
+            self.put_down()
+
+    def put_down(self) -> None:
+        """Write a piece of the rows that came since the last one, in row order."""
+        if not self._buffer:
+            return
+        rows = self._positions(self._buffer)
         path = self.path.with_name(
             f"piece-{self._shard:05d}-{self.span.start + rows[0]:09d}-"
-            f"{self.span.start + rows[-1] + 1:09d}.h5"
+            f"{self.span.start + rows[-1] + 1:09d}-{uuid.uuid4().hex[:12]}.h5"
         )
         ids = [self.ids[row] for row in rows]
-        write_shard(path, self._header, ids, (block for _, block in buffer), 0, 1)
+        write_shard(path, self._header, ids, (block for _, block in self._buffer), 0, 1)
         self._pieces[path] = rows
+        self._buffer = []
 
-    def finish(self, buffer: Buffer, compress: bool) -> None:
-        """Write the shard from the older one, the pieces and the buffer; remove the pieces."""
-        blocks = self._blocks(buffer)
+    def finish(self, compress: bool) -> None:
+        """Write the shard from the older one, the pieces and what came since the last piece."""
+        blocks = self._blocks()
         write_shard(self.path, self._header, self.ids, blocks, self._shard, self._shards, compress)
-        for path in piece_files(self.path.parent, self._shard):
-            path.unlink()
 
-    def _blocks(self, buffer: Buffer) -> Iterator[RowBlock]:
+    def sweep(self) -> None:
+        """Remove the pieces of the shard, and what writers of it left half done."""
+        work = self.path.parent
+        for pattern in (f"piece-{self._shard:05d}-*", f"{self.path.name}.*.part"):
+            for path in work.glob(pattern):
+                path.unlink(missing_ok=True)
+
+    def _blocks(self) -> Iterator[RowBlock]:
         """Yield the shard's rows in order, each from where it lies, some MiB at a time."""
         lying: list[tuple[Path | RowBlock, np.ndarray]] = [*self._pieces.items()]
-        lying += [(block, self._positions([(first, block)])) for first, block in buffer]
+        lying += [(block, self._positions([(first, block)])) for first, block in self._buffer]
         # -1 is the older shard, where every row lies in its own place.
         origin, place = np.full(len(self.span), -1), np.arange(len(self.span))
         for number, (_, rows) in enumerate(lying):
@@ -134,7 +184,7 @@ class ShardInMaking:
                 held = source if isinstance(source, RowBlock) else opened(source)
                 yield _take(held, place[part.start : part.stop])
 
-    def _positions(self, buffer: Buffer) -> np.ndarray:
+    def _positions(self, buffer: Sequence[tuple[int, RowBlock]]) -> np.ndarray:
         rows = [np.arange(first, first + len(block)) for first, block in buffer]
         return np.concatenate(rows) - self.span.start
 

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,7 +71,8 @@ def require_space(work: Path, rows: int, row_bytes: int) -> None:
 def only_writer(lock: Path, out: Path) -> Iterator[None]:
     """Hold the lock file `lock`, an empty file that stays, as the only writer of `out`.
 
-    The lock ends with its process, however that ends.
+    The lock ends with its process, however that ends. Where the file system has no locks, a
+    second file beside it says who is writing; it stays where its process is killed.
 
     Raises
     ------
@@ -81,11 +83,33 @@ def only_writer(lock: Path, out: Path) -> Iterator[None]:
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        except BlockingIOError as error:
             raise ShardError(
                 f"another process is writing {out}; wait until it has ended, or give another "
                 "output folder"
             ) from error
-        yield
+        except OSError:
+            with _only_creator(lock.with_suffix(".writer"), out):
+                yield
+        else:
+            yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _only_creator(path: Path, out: Path) -> Iterator[None]:
+    """Hold a file that only one process can create."""
+    try:
+        with path.open("x", encoding="utf-8") as stream:
+            stream.write(f"process {os.getpid()} on {socket.gethostname()}")
+    except FileExistsError as error:
+        raise ShardError(
+            f"{path.read_text(encoding='utf-8')} is writing {out}, or was killed: the file system "
+            f"has no locks that would tell; if it does not run any more, remove {path} and give "
+            "the same command again"
+        ) from error
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,14 +1,17 @@
 """Caption features: what a sentence encoder gives, as shards of the same format as images'."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from pipeline.shards.build import ShardBuild
 from pipeline.shards.format import FeatureHeader, RowBlock
 from pipeline.shards.index import FeatureIndex
+from pipeline.shards.plan import Span
 from pipeline.shards.progress import Progress, silent
+from pipeline.shards.stopwatch import FORWARD, WRITE, Stopwatch
 from pipeline.software import created_by
 from pipeline.text.encoders import CaptionEncoder
 
@@ -56,6 +59,7 @@ def encode_captions(
     encoder: CaptionEncoder,
     texts: Sequence[str],
     progress: Progress = silent,
+    watch: Stopwatch | None = None,
 ) -> FeatureIndex:
     """Encode the pending rows of a caption feature set and publish it.
 
@@ -64,6 +68,7 @@ def encode_captions(
     build : an entered `ShardBuild` with one row a caption.
     texts : all captions, in row order.
     progress : called with rows done, rows in all, and 0.
+    watch : gets the seconds by stage.
 
     Returns
     -------
@@ -75,13 +80,32 @@ def encode_captions(
     ShardError
         No room for the rows, or they cannot be published; see `ShardBuild`.
     """
-    progress(build.rows_done, len(texts), 0)
+    watch = watch or Stopwatch()
+    done = build.rows_done
+    progress(done, len(texts), 0)
+    for first_row, block in encoded_rows(build.pending(), encoder, texts, watch):
+        with watch.timing(WRITE):
+            build.append(first_row, block)
+        done += len(block)
+        progress(done, len(texts), 0)
+    with watch.timing(WRITE):
+        return build.publish()
+
+
+def encoded_rows(
+    spans: Iterable[Span], encoder: CaptionEncoder, texts: Sequence[str], watch: Stopwatch
+) -> Iterator[tuple[int, RowBlock]]:
+    """Yield the rows of some spans in order, each block with the number of its first row.
+
+    BLAS computes on one thread: on more, the last bits may be others, and a set would depend on
+    the number of cores and of workers.
+    """
     at_once = max(1, _BYTES_AT_ONCE // (4 * encoder.dim))
-    for span in build.pending():
+    for span in spans:
         for rows in span.batches(at_once):
-            features = encoder.encode(texts[rows.start : rows.stop])
+            chosen = texts[rows.start : rows.stop]
+            with watch.timing(FORWARD), threadpool_limits(limits=1):
+                features = encoder.encode(chosen)
             status = np.zeros(len(rows), np.uint8)
-            source = text_crc32(texts[rows.start : rows.stop])
-            build.append(rows.start, RowBlock(features, status, ("",) * len(rows), source))
-            progress(rows.stop, len(texts), 0)
-    return build.publish()
+            source = text_crc32(chosen)
+            yield rows.start, RowBlock(features, status, ("",) * len(rows), source)

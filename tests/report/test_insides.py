@@ -133,9 +133,7 @@ def test_both_directions_are_drawn_by_epoch(made: Folders, tmp_path: Path) -> No
         ("heads/gru-tiny/head.json", "holds no trained head"),
     ],
 )
-def test_what_cannot_be_asked_is_said(
-    made: Folders, tmp_path: Path, gone: str, told: str
-) -> None:
+def test_what_cannot_be_asked_is_said(made: Folders, tmp_path: Path, gone: str, told: str) -> None:
     data = tmp_path / "data"
     shutil.copytree(made.datasets, data)
     path = data / gone

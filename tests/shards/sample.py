@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.shards import build as build_module
+from pipeline.shards import making as making_module
 from pipeline.shards.build import ShardBuild
 from pipeline.shards.format import OK, UNREADABLE, FeatureHeader, RowBlock
 from pipeline.shards.index import FeatureIndex
@@ -113,7 +113,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def _main() -> None:
     out, rows, function, fatal = Path(sys.argv[1]), *sys.argv[2:5]
     task = "".join(sys.argv[5:])
-    build_module.PIECE_SECONDS = 0.0
+    making_module.PIECE_SECONDS = 0.0
     name = function.removeprefix("os.")
     original = getattr(os, name)
     calls = 0

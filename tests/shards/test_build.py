@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.shards import build as build_module
+from pipeline.shards import making as making_module
 from pipeline.shards import probe
 from pipeline.shards.build import ShardBuild
 from pipeline.shards.format import RowBlock, ShardError
@@ -49,7 +49,7 @@ def test_interrupted_then_continued_gives_the_same_bytes(
     stop_after: int,
     seconds: float,
 ) -> None:
-    monkeypatch.setattr(build_module, "PIECE_SECONDS", seconds)
+    monkeypatch.setattr(making_module, "PIECE_SECONDS", seconds)
     out = tmp_path / "again" / "out"
     if stop_after < 7:
         with pytest.raises(KeyboardInterrupt):

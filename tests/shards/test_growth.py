@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.shards import build as build_module
+from pipeline.shards import making as making_module
 from pipeline.shards.build import ShardBuild
 from pipeline.shards.format import OtherShard, ShardError
 from pipeline.shards.index import read_index
@@ -53,7 +53,7 @@ def test_rows_made_again_give_the_bytes_of_a_fresh_build(tmp_path: Path, compres
 def test_any_rows_in_any_interruptions_give_the_bytes_of_a_fresh_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build_module, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(making_module, "PIECE_SECONDS", 0.0)
     build(tmp_path / "fresh" / "out", ROWS, failed=())
     fresh = contents(tmp_path / "fresh")
     rng = np.random.default_rng(0)

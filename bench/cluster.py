@@ -1,0 +1,158 @@
+"""Two one-thread workers beside one process with two threads, and what Dask costs a shard.
+
+    python -m bench.cluster --images FOLDER
+
+Rates count images from the first finished batch to published shards, so that start-up, which is
+printed by itself, is left out. The overhead is that of tasks that do nothing, as many as
+`--tasks`, and of shards of one row each, with the order, the check and the record of each.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.extract import WEIGHTS, rate
+from pipeline.cluster.connect import local_workers
+from pipeline.images.extract import Crew, extract_features, feature_header
+from pipeline.images.network import FeatureNetwork
+from pipeline.images.shard_task import OrderedWork, extract_on_workers
+from pipeline.images.weights import load_weights
+from pipeline.recipes import resolve_recipe
+from pipeline.shards.build import ShardBuild
+from pipeline.shards.format import FeatureHeader, RowBlock
+from pipeline.shards.order import make_shard
+from pipeline.shards.spreading import build_on_workers
+
+Marks = list[tuple[float, int]]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--images", type=Path, required=True, help="folder of JPEG files")
+    parser.add_argument("--count", type=int, default=1000, help="images")
+    parser.add_argument("--rows-per-shard", type=int, default=100)
+    parser.add_argument("--recipe", default="efficientnet-lite0-pool")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tasks", type=int, default=500)
+    arguments = parser.parse_args()
+    found = sorted(arguments.images.glob("*.jp*g"))
+    if not found:
+        sys.exit(f"{arguments.images} has no JPEG files")
+    paths = [found[i % len(found)] for i in range(arguments.count)]
+    for path in set(paths):
+        path.read_bytes()
+    with tempfile.TemporaryDirectory() as scratch:
+        throughput(arguments, paths, Path(scratch))
+        overhead(arguments.tasks, Path(scratch))
+
+
+def throughput(arguments: argparse.Namespace, paths: list[Path], scratch: Path) -> None:
+    """Run both ways in turn, compare their bytes, and print medians."""
+    recipe = resolve_recipe(arguments.recipe)
+    weights = load_weights(recipe, WEIGHTS)
+    header = feature_header(recipe, weights, "bench")
+    ids = [f"{number}-{path.name}" for number, path in enumerate(paths)]
+    batch_size = 8
+    work = OrderedWork(recipe, WEIGHTS, "cpu", "fast", batch_size, 1, 1)
+    rates: dict[str, list[float]] = {"one process": [], "two workers": []}
+    folders = []
+    for number in range(arguments.rounds):
+        for way in rates:
+            out = scratch / f"{way}-{number}"
+            marks: Marks = []
+            mark = marker(marks)
+            started = time.perf_counter()
+            with ShardBuild(out, header, ids, arguments.rows_per_shard) as build:
+                if way == "one process":
+                    network = FeatureNetwork(recipe, weights.state)
+                    extract_features(build, paths, network, Crew(batch_size, 2, 2), mark)
+                else:
+                    with local_workers(2, print) as spread:
+                        extract_on_workers(build, paths, work, spread, mark)
+            marks.append((time.perf_counter(), len(paths)))
+            rates[way].append(rate(marks))
+            first = marks[0][0] - started
+            print(f"{way}: {rates[way][-1]:.2f} images/s, {first:.1f} s to the first batch")
+            folders.append(out)
+    for folder in folders[1:]:
+        for path in folders[0].iterdir():
+            if path.read_bytes() != (folder / path.name).read_bytes():
+                sys.exit(f"{folder / path.name} differs from {path}")
+    one, two = (float(np.median(found)) for found in rates.values())
+    print(f"medians: {one:.2f} and {two:.2f} images/s, ratio {two / one:.2f}; the same bytes")
+
+
+def marker(marks: Marks) -> Callable[[int, int, int], None]:
+    """Return a progress that notes when how many rows were done."""
+
+    def mark(done: int, total: int, failed: int) -> None:
+        if done and (not marks or done > marks[-1][1]):
+            marks.append((time.perf_counter(), done))
+
+    return mark
+
+
+def overhead(tasks: int, scratch: Path) -> None:
+    """Print the seconds of a task that does nothing, and of a shard of one row."""
+    header = FeatureHeader(
+        {"name": "none"}, "none", "0" * 64, "row, dim", "bench", (4,), "float32", "bench"
+    )
+    ids = [str(number) for number in range(tasks)]
+    with local_workers(2, print) as spread:
+        list(spread(nothing, [(number,) for number in range(10)], ignore, finish))
+        started = time.perf_counter()
+        list(spread(nothing, [(number,) for number in range(tasks)], ignore, finish))
+        each = (time.perf_counter() - started) / tasks
+        print(f"a task that does nothing: {1000 * each:.1f} ms")
+        for name, way in (("two workers", spread), ("this process", serial)):
+            with ShardBuild(scratch / f"tiny {name}", header, ids, 1) as build:
+                started = time.perf_counter()
+                build_on_workers(build, [None] * tasks, {}, tiny_shard, way)
+                each = (time.perf_counter() - started) / tasks
+            print(f"a shard of one row, {name}: {1000 * each:.1f} ms")
+
+
+def nothing(number: int, tell: Callable[[Any], None]) -> int:
+    """Do nothing."""
+    return number
+
+
+def tiny_shard(ticket: Any, shard: int, tell: Callable[[Any], None]) -> Any:
+    """Make a shard of zeros."""
+    return make_shard(ticket, shard, zeros, tell)
+
+
+def zeros(order: Any, spans: Any, watch: Any) -> Any:
+    """Yield rows of zeros."""
+    for span in spans:
+        rows = np.zeros((len(span), 4), np.float32)
+        status = np.zeros(len(span), np.uint8)
+        yield span.start, RowBlock(rows, status, ("",) * len(span))
+
+
+def serial(
+    task: Callable[..., Any], jobs: Any, told: Callable[[Any], None], stop: Callable[[], None]
+) -> Generator[Any, None, None]:
+    """Run tasks in this process."""
+    for job in jobs:
+        yield task(*job, told)
+    stop()
+
+
+def ignore(message: object) -> None:
+    """Hear nothing."""
+
+
+def finish() -> None:
+    """Nothing runs on."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Work spread over Dask workers; it knows nothing of what a task does."""

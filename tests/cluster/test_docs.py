@@ -1,0 +1,41 @@
+"""The snippets of docs/cluster.md are whole: shell, Python and YAML that their readers accept."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import click
+import yaml
+
+from stages.embed import embed
+from stages.extract import extract
+from stages.text import text
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cluster.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    """Return the code blocks of a language; "" for those of none."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    return [text for kind, text in found if kind == language]
+
+
+def test_snippets_can_be_read() -> None:
+    for shell in (*blocks(""), *blocks("bash")):
+        subprocess.run(["bash", "-n"], input=shell, text=True, check=True)
+    for program in blocks("python"):
+        compile(program, "docs/cluster.md", "exec")
+    (manifest,) = blocks("yaml")
+    kinds = [one["kind"] for one in yaml.safe_load_all(manifest)]
+    assert kinds == ["Service", "Deployment", "Deployment", "Job"]
+    assert len(blocks("bash")) == 1
+
+
+def test_options_of_the_page_exist() -> None:
+    for command in (extract, text, embed):
+        options = {name for one in command.params for name in one.opts}
+        assert {"--workers", "--scheduler", "--resource", "--summary"} <= options, command.name
+    known = {name for one in extract.params for name in one.opts if isinstance(one, click.Option)}
+    for line in PAGE.replace("\\\n", " ").splitlines():
+        if line.startswith("pipeline extract "):
+            assert set(re.findall(r"--[a-z-]+", line)) <= known, line

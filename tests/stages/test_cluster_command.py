@@ -1,0 +1,146 @@
+"""`--workers` and `--scheduler`: the bytes of one process, and what a run says of itself."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.shards.spreading import Spread
+from stages.cluster import Place
+from tests.cluster.made_task import serial
+from tests.stages.project import Call
+from tests.stages.test_train_command import NAME, experiment
+
+__all__ = ["experiment"]
+
+LITE = "efficientnet-lite0-pool"
+EXTRACT = ("extract", "--recipe", LITE, "--dataset", "data/scenes", "--rows-per-shard", 16)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks run in this process, as they would on workers."""
+
+    @contextmanager
+    def workers(self: Place) -> Iterator[Spread]:
+        yield serial
+
+    monkeypatch.setattr(Place, "workers", workers)
+
+
+def test_images_by_local_workers(project: Path, pipeline: Call) -> None:
+    """One damaged picture; a real worker, which has all cores to itself."""
+    Path("data/scenes/images/scene-00030.png").write_bytes(b"damaged")
+    assert pipeline(*EXTRACT, "--out", "one", "--summary", "one.json").status == 3
+    ended = pipeline(*EXTRACT, "--out", "two", "--workers", 1, "--summary", "two.json")
+    assert ended.status == 3, ended.stderr
+    assert "spread over 1 local worker" in ended.stderr
+    assert "60 computed" in ended.stderr
+    assert files(Path("two")) == files(Path("one"))
+    one, two = (json.loads(Path(name).read_text()) for name in ("one.json", "two.json"))
+    for found in (one, two):
+        assert found["seconds_of_work"].keys() == {"read", "decode", "forward", "write"}
+        assert (found["rows"], found["rows_computed"], found["failed_rows"]) == (60, 60, 1)
+    assert (one["where"], two["where"]) == ("one process", "1 local worker")
+
+
+def test_images_that_a_worker_does_not_see(
+    project: Path, pipeline: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The picture goes once the order is written: the command's machine still had it then."""
+    picture = Path("data/scenes/images/scene-00040.png")
+
+    @contextmanager
+    def workers(self: Place) -> Iterator[Any]:
+        def elsewhere(*given: Any) -> Any:
+            picture.unlink()
+            return serial(*given)
+
+        yield elsewhere
+
+    monkeypatch.setattr(Place, "workers", workers)
+    ended = pipeline(*EXTRACT, "--out", "out", "--workers", 1)
+    assert ended.status == 1
+    assert f"does not see {picture.absolute()}" in ended.stderr, ended.stderr
+    assert not Path("out").exists()
+
+
+def test_captions_by_workers(project: Path, pipeline: Call, one_by_one: None) -> None:
+    text = ("text", "--encoder", "mean+bow", "--dataset", "data/scenes", "--rows-per-shard", 70)
+    assert pipeline(*text, "--out", "one").status == 0
+    ended = pipeline(*text, "--out", "two", "--workers", 2, "--summary", "two.json")
+    assert ended.status == 0, ended.stderr
+    assert files(Path("two")) == files(Path("one"))
+    assert json.loads(Path("two.json").read_text())["rows_computed"] == 300
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_embeddings_by_workers(
+    experiment: Path,
+    pipeline: Call,
+    one_by_one: None,
+    monkeypatch: pytest.MonkeyPatch,
+    average: bool,
+) -> None:
+    from pipeline.heads import parts
+    from tests.stages.test_train_command import configure
+
+    monkeypatch.setattr(parts, "PART_ROWS", 7)
+    if average:
+        configure(head="ridge", settings={}, average_captions=True)
+    assert pipeline("train", "--experiment", NAME).status == 0
+    embed = ("embed", "--experiment", NAME, "--split", "train")
+    assert pipeline(*embed, "--out", "one.h5").status == 0
+    ended = pipeline(*embed, "--out", "two.h5", "--workers", 2, "--summary", "two.json")
+    assert ended.status == 0, ended.stderr
+    assert Path("two.h5").read_bytes() == Path("one.h5").read_bytes()
+    assert [path.name for path in Path(".work").glob("two.h5*")] == ["two.h5.lock"]
+    found = json.loads(Path("two.json").read_text())
+    assert found["seconds_of_work"].keys() == {"read", "forward", "write"}
+
+
+def test_embedding_goes_on_with_the_parts_that_are_there(
+    experiment: Path, pipeline: Call, one_by_one: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipeline.heads import part_task, parts
+
+    monkeypatch.setattr(parts, "PART_ROWS", 50)
+    assert pipeline("train", "--experiment", NAME).status == 0
+    embed = ("embed", "--experiment", NAME, "--split", "train")
+    assert pipeline(*embed, "--out", "one.h5").status == 0
+    made: list[str] = []
+    once = part_task.embed_part
+
+    def counted(*given: object) -> object:
+        made.append(str(given[2]))
+        if len(made) == 3:
+            raise KeyboardInterrupt
+        return once(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(part_task, "embed_part", counted)
+    assert pipeline(*embed, "--out", "two.h5", "--workers", 2).status == 1
+    damaged, sound = sorted(Path(".work").glob("two.h5-*/*.npy"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    assert pipeline(*embed, "--out", "two.h5", "--workers", 2).status == 0
+    assert len([part for part in made[3:] if sound.name.startswith(part)]) == 0
+    assert len([part for part in made[3:] if damaged.name.startswith(part)]) == 1
+    assert Path("two.h5").read_bytes() == Path("one.h5").read_bytes()
+
+
+def test_contradictions_are_wrong_usage(project: Path, pipeline: Call) -> None:
+    for options, text in (
+        (("--workers", 2, "--scheduler", "tcp://a:1"), "not both"),
+        (("--resource", "GPU=1"), "for the workers of a --scheduler"),
+        (("--scheduler", "tcp://a:1", "--resource", "GPU"), "write it as in GPU=1"),
+        (("--workers", 0), "not in the range"),
+    ):
+        ended = pipeline(*EXTRACT, "--out", "out", *options)
+        assert (ended.status, text in ended.stderr) == (2, True), ended.stderr
+    assert not Path("out").exists()
