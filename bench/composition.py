@@ -1,0 +1,191 @@
+"""How often a scene less one word plus another finds the same thing so changed.
+
+Run as `python -m bench.composition --experiment NAME`, with the options of `pipeline search` for
+where things lie. The embedding file is of drawn scenes; the drawing is repeated from its seed to
+know what is in them. Asked is every change of one group's colour, or shape, to one that the
+picture does not hold, for every embedded picture. Right is another picture that has a group of the
+wanted shape and colour, whatever else it holds; what no other picture answers is counted and left
+out. Beside it stand searches that take nothing away, or nothing but the words, and pure chance.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import comb
+from typing import Any
+
+import click
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.datasets.scenes.grammar import describe
+from pipeline.datasets.scenes.sample import sample_scene
+from pipeline.datasets.scenes.words import COLOUR_WORDS, SETTING_WORDS, SHAPE_WORDS
+from pipeline.datasets.scenes.world import Scene
+from pipeline.retrieval.composition import compose
+from pipeline.retrieval.search import SearchError, SideName, Vectors
+from pipeline.searcher import Searcher
+from stages.search import open_searcher, source_options, sources_of
+
+TOP = 5
+AROUND = 10
+"""Nearest that are re-sorted around their mean."""
+
+COLOURS = {colour: words[0] for colour, words in COLOUR_WORDS.items()}
+SHAPES = {shape: names[0][0] for shape, names in SHAPE_WORDS.items()}
+SETTINGS = {setting: phrases[0][0] for setting, phrases in SETTING_WORDS.items()}
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is asked: a picture with one of its groups in another colour or shape.
+
+    Attributes
+    ----------
+    image : id of the picture.
+    minus, plus : the words that go and come.
+    wanted : the sentence that says it, such as "blue circle".
+    """
+
+    image: str
+    minus: str
+    plus: str
+    wanted: str
+
+
+def scenes_of(searcher: Searcher) -> dict[str, Scene]:
+    """Return what is in each embedded picture, by id.
+
+    Raises
+    ------
+    SearchError
+        The dataset is not one that this version draws.
+    """
+    manifest, drawn = searcher.manifest, {}
+    for index, entry in enumerate(manifest.entries):
+        rng = np.random.Generator(np.random.PCG64((manifest.notes.get("seed", 0), index)))
+        drawn[entry.id] = sample_scene(rng)
+        if describe(drawn[entry.id], rng) != entry.captions:
+            raise SearchError(
+                f"{entry.id} of {searcher.sources.dataset} is no scene that this version draws "
+                "from the dataset's seed; give a dataset of `pipeline prepare scenes`"
+            )
+    return {image: drawn[image] for image in searcher.space.image_ids}
+
+
+def said_of(scene: Scene) -> set[str]:
+    """Return sentences such as "blue circle", one for each group."""
+    return {f"{COLOURS[group.colour]} {SHAPES[group.shape]}" for group in scene.groups}
+
+
+def changes(image: str, scene: Scene, of: str) -> Iterator[Change]:
+    """Yield every change of a picture's colours, or of its shapes."""
+    words = COLOURS if of == "colour" else SHAPES
+    present = {getattr(group, of) for group in scene.groups}
+    for group in scene.groups:
+        for new in (name for name in words if name not in present):
+            now = {"colour": group.colour, "shape": group.shape, of: new}
+            wanted = f"{COLOURS[now['colour']]} {SHAPES[now['shape']]}"
+            yield Change(image, words[getattr(group, of)], words[new], wanted)
+
+
+def ways_of_asking(
+    vectors: dict[str, Vectors], picture: Vectors, setting: str, change: Change
+) -> dict[str, tuple[Vectors, SideName, int | None]]:
+    """Return each way's query (dim,), the side it is on, and how many are re-sorted."""
+    minus, plus = vectors[change.minus][None], vectors[change.plus][None]
+    composed = compose(picture, minus, plus)
+    return {
+        "picture - word + word": (composed, "images", None),
+        f"the same, {AROUND} around their mean": (composed, "images", AROUND),
+        "picture + word": (compose(picture, minus[:0], plus), "images", None),
+        "picture": (picture, "images", None),
+        "word": (plus[0], "captions", None),
+        '"blue circle"': (vectors[change.wanted], "captions", None),
+        '"blue circle on the grass"': (vectors[f"{change.wanted} {setting}"], "captions", None),
+    }
+
+
+def ask(
+    searcher: Searcher, scenes: dict[str, Scene], of: str
+) -> tuple[list[Change], dict[str, npt.NDArray[np.int64]]]:
+    """Return all changes, and by way of asking their nearest (changes, TOP), rows of the scenes."""
+    things = [f"{colour} {shape}" for colour in COLOURS.values() for shape in SHAPES.values()]
+    texts = [*COLOURS.values(), *SHAPES.values(), *things]
+    texts += [f"{thing} {setting}" for thing in things for setting in SETTINGS.values()]
+    vectors = dict(zip(texts, searcher.of_sentences(texts), strict=True))
+    row = {image: at for at, image in enumerate(scenes)}
+    asked: list[Change] = []
+    found: dict[str, list[list[int]]] = {}
+    for image, scene in scenes.items():
+        picture, setting = searcher.of_stored(image)[0], SETTINGS[scene.setting]
+        mine = list(changes(image, scene, of))
+        ways = [ways_of_asking(vectors, picture, setting, change) for change in mine]
+        for way, (_, side, around) in ways[0].items():
+            queries = np.stack([one[way][0] for one in ways])
+            for hits in searcher.answers(queries, side, "images", TOP, image, around):
+                found.setdefault(way, []).append([row[hit.id] for hit in hits])
+        asked += mine
+    return asked, {way: np.array(rows) for way, rows in found.items()}
+
+
+def shares(right: npt.NDArray[np.bool_], found: npt.NDArray[np.int64]) -> list[float]:
+    """Return in per cent how often the first, and one of the first TOP, is right.
+
+    Parameters
+    ----------
+    right : (changes, images), whether an image is an answer; what has none is left out.
+    found : (changes, TOP) rows of images.
+    """
+    hit = np.take_along_axis(right, found, axis=1)[right.any(axis=1)]
+    return [100 * float(hit[:, 0].mean()), 100 * float(hit.any(axis=1).mean())]
+
+
+def by_chance(right: npt.NDArray[np.bool_]) -> list[float]:
+    """Return the `shares` of the other pictures in random order."""
+    others = right.shape[1] - 1
+    counts = [int(count) for count in right.sum(axis=1) if count]
+    return [
+        100 * float(np.mean([1 - comb(others - n, top) / comb(others, top) for n in counts]))
+        for top in (1, TOP)
+    ]
+
+
+def report(searcher: Searcher, scenes: dict[str, Scene], of: str) -> None:
+    """Print the shares of every way of asking, of all scenes and of those with one group."""
+    asked, found = ask(searcher, scenes, of)
+    said = [said_of(scene) for scene in scenes.values()]
+    settings = {image: scene.setting for image, scene in scenes.items()}
+    having = {thing: np.array([thing in one for one in said]) for thing in set().union(*said)}
+    nowhere = np.zeros(len(scenes), bool)
+    right = np.array([having.get(change.wanted, nowhere) for change in asked])
+    here = np.array([[settings[c.image] == one for one in settings.values()] for c in asked])
+    alone = np.array([len(scenes[change.image].groups) == 1 for change in asked])
+    for which, kept in (("all pictures", np.ones_like(alone)), ("pictures of one thing", alone)):
+        wanted, in_setting = right[kept], (right & here)[kept]
+        answered, both = wanted.any(axis=1).sum(), in_setting.any(axis=1).sum()
+        print(
+            f"\n{of}, {which}: {kept.sum()} changes; {answered} have an answer, {both} one in the "
+            f"picture's setting\n{'':34} any setting: top 1 top {TOP}   the same: top 1 top {TOP}"
+        )
+        rows = {way: (shares(wanted, at[kept]), shares(in_setting, at[kept]))
+                for way, at in found.items()}  # fmt: skip
+        rows["chance"] = by_chance(wanted), by_chance(in_setting)
+        for way, (anywhere, there) in rows.items():
+            print(
+                f"{way:34} {anywhere[0]:18.1f} {anywhere[1]:5.1f} {there[0]:17.1f} {there[1]:5.1f}"
+            )
+
+
+@click.command(help=__doc__)
+@source_options
+def main(experiment: str, **where: Any) -> None:
+    """Report changes of colour, then of shape."""
+    searcher = open_searcher(sources_of(experiment, **where), experiment)
+    scenes = scenes_of(searcher)
+    print(f"{experiment}: {len(scenes)} pictures; answers right in per cent")
+    for of in ("colour", "shape"):
+        report(searcher, scenes, of)
+
+
+if __name__ == "__main__":
+    main()
