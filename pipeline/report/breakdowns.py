@@ -109,7 +109,8 @@ def telling_words(
     category), an image's captions being its raters: (p' - p) / (1 - p),
     where p is the share of captions that have the word, and p' that of the other captions of an
     image of which one has it. Nouns such as "dog" are near 1; "a" and "with" are near 0 however
-    frequent. No list of stop words and no tagger is needed.
+    frequent. No list of stop words and no tagger is needed. Of words that differ by a final s or
+    es, such as "dog" and "dogs", that of more captions stands for both.
 
     Parameters
     ----------
@@ -135,7 +136,12 @@ def telling_words(
         share = count / everything
         if images[word] >= least and share < 1:
             kappas[word] = (agreeing[word] / pairs[word] - share) / (1 - share)
-    return tuple(sorted(kappas, key=lambda word: (-kappas[word], word))[:number])
+    kept: set[str] = set()
+    for word in sorted(kappas, key=lambda word: (-have[word], word)):
+        shorter = [word.removesuffix(end) for end in ("s", "es") if word.endswith(end)]
+        if kept.isdisjoint((word + "s", word + "es", *shorter)):
+            kept.add(word)
+    return tuple(sorted(kept, key=lambda word: (-kappas[word], word))[:number])
 
 
 def images_of(

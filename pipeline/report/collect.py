@@ -79,8 +79,9 @@ class Case:
     facts : its `provenance.json`.
     history : the entries of its head's history, () if there is none.
     retrieval : None without its embedding file.
-    input_closeness : of the sentences in the features that the head was fed with; None where those
-        are word numbers, several kinds side by side with them, or not there.
+    input_closeness : of the sentences in the features that the head was fed with, or a few words
+        why there is none: those are word numbers, several kinds side by side with them, or not
+        there.
     word_plane : None for an ensemble, for sets of vectors, and without the head or its encoder.
     dataset : None where that is not known or lacks an image or a caption that was ranked.
     gaps : what is left out, and why.
@@ -91,7 +92,7 @@ class Case:
     facts: Mapping[str, Any]
     history: tuple[Mapping[str, Any], ...]
     retrieval: Retrieval | None
-    input_closeness: Closeness | None
+    input_closeness: Closeness | str
     word_plane: WordPlane | None
     dataset: Dataset | None
     gaps: tuple[str, ...]
@@ -150,7 +151,8 @@ def collect(
         # An ensemble has no head of its own, so that nothing is missing.
         alone = members_of(facts) == [facts["provenance"]]
         history = _history(folders.heads / name / HISTORY_FILE, gaps) if alone else ()
-        close, words = None, None
+        close: Closeness | str = "sentences not known" if alone else "an ensemble"
+        words = None
         if alone and path and embeddings and retrieval and dataset:
             owner_of = retrieval.first_gallery
             close = insides.input_closeness(facts, owner_of, gaps)

@@ -164,14 +164,14 @@ def words_figure(
     )
 
 
-def distances_figure(name: str, rows: Sequence[tuple[str, Closeness | None, Closeness]]) -> Figure:
+def distances_figure(name: str, rows: Sequence[tuple[str, Closeness | str, Closeness]]) -> Figure:
     """Show the mean distance of two sentences of one image and of two, before a head and after.
 
     Parameters
     ----------
-    rows : an experiment, what its features have (None for word numbers), and its embeddings.
+    rows : an experiment, what its features have (or why they have none), and its embeddings.
     """
-    apart = [(e, _distances(b) if b else None, _distances(a)) for e, b, a in rows]
+    apart = [(e, b if isinstance(b, str) else _distances(b), _distances(a)) for e, b, a in rows]
     first = apart[0]
     alt = f"Cosine distances of sentences in {len(rows)} experiments, before and after the head. "
     alt += f"After that of {first[0]}, {first[2][0]:.2f} within an image and {first[2][1]:.2f} "
@@ -179,15 +179,19 @@ def distances_figure(name: str, rows: Sequence[tuple[str, Closeness | None, Clos
     return Figure(
         name,
         "Distances of sentences, before and after the head",
-        "Mean cosine distance (1 − cosine, 0–2). A line goes from two sentences of one image, the "
-        "filled end, to two of different images; grey in the features that went in, coloured in "
-        "the embeddings. A long line that starts far left tells images apart. Word numbers have no "
-        "distances.",
+        "Mean cosine distance (1 − cosine, 0–2) of two sentences. A long line that starts far left "
+        "tells images apart.",
         alt,
-        span_chart([Spans(e, b, a) for e, b, a in apart], "cosine distance", alt),
+        span_chart(
+            [Spans(e, b, a) for e, b, a in apart],
+            ("before the head: the features that went in", "after it: the embeddings"),
+            ("two sentences of one image", "two of different images"),
+            "cosine distance",
+            alt,
+        ),
         _csv(
             ["experiment", "features_within", "features_between", "within", "between"],
-            [[e, *(b or ("", "")), *a] for e, b, a in apart],
+            [[e, *(("", "") if isinstance(b, str) else b), *a] for e, b, a in apart],
         ),
     )
 

@@ -32,6 +32,9 @@ FILES_FILE = "report.json"
 
 WORDS_SHOWN = 12
 
+FEW = 3
+"""Of the items of a long part so many are shown at once; where there are more, they are folded."""
+
 
 def write_html(
     folder: Path, names: Sequence[str], folders: Folders, said: Callable[[int], None]
@@ -126,6 +129,7 @@ def _templates() -> Environment:
         "top": TOP,
         "seed": SEED,
         "words_shown": WORDS_SHOWN,
+        "few": FEW,
         "made_by": f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}, "
         f"Pillow {version('pillow')}",
     }

@@ -65,7 +65,7 @@ class Insides:
 
     def input_closeness(
         self, facts: Mapping[str, Any], owner_of: Mapping[str, str], gaps: list[str]
-    ) -> Closeness | None:
+    ) -> Closeness | str:
         """Measure how close sentences lie in the features that a head reads.
 
         Parameters
@@ -75,21 +75,22 @@ class Insides:
 
         Returns
         -------
-        Closeness or None
-            None for word numbers, which lie nowhere, and where there are no pairs.
+        Closeness or str
+            In a few words why there is none, such as of word numbers, which lie nowhere.
         """
         try:
             side = Side.from_json(facts["provenance"]["inputs"]["captions"])
             if any(part.kind == "sequence" for part in caption_parts(side)):
-                return None
+                return "word numbers"
             folder = self._folder_with(self._text / dataset_of(facts), side.recipe_hash)
-            return self._closeness(folder, tuple(owner_of.items()))
+            return self._closeness(folder, tuple(owner_of.items())) or "no pairs of sentences"
         except (KeyError, TypeError):
             gaps.append("Its caption features are not said: no closeness of sentences in them.")
+            return "features not said"
         except PipelineError as error:
             text = " ".join(str(error).split())
             gaps.append(f"No closeness of sentences before the head: {text}")
-        return None
+            return "features not to be read"
 
     def spoken_of(
         self, texts: Mapping[str, str], owner_of: Mapping[str, str]

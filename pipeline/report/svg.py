@@ -29,7 +29,7 @@ svg{color-scheme:light dark;--page:#fff;--ink:#1c2024;--soft:#596069;--rule:#dfe
 @media (prefers-color-scheme:dark){svg{--page:#16191d;--ink:#e8eaed;--soft:#a3abb5;--rule:#343a42;
 --c0:#62b5f0;--c1:#f0a04b;--c2:#3fcf9f;--c3:#e79bcb;--other:#525a64}}
 .page{fill:var(--page)}text{fill:var(--ink);font:12px system-ui,sans-serif}
-.soft{fill:var(--soft)}.rule{stroke:var(--rule)}.line{fill:none;stroke-width:2}
+.soft{fill:var(--soft)}.kept{stroke:var(--page);stroke-width:1.5}.rule{stroke:var(--rule)}.line{fill:none;stroke-width:2}
 .other{stroke:var(--other);stroke-width:1;fill:none}
 .cs{stroke:var(--soft)}.c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}
 .f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c3)}
@@ -108,17 +108,18 @@ def path(
 
 
 def marker(number: int, x: float, y: float, large: bool = False) -> str:
-    """A circle, a square, a triangle or a diamond."""
-    r = 6.5 if large else 3.5
+    """A circle, a square, a triangle or a diamond; large ones have an edge to part them."""
+    r = 6 if large else 3.5
+    kind = f"f{number} kept" if large else f"f{number}"
     if number == 0:
-        return f'<circle class="f0" cx="{x:.1f}" cy="{y:.1f}" r="{r}"/>'
+        return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{r}"/>'
     corners = {
         1: ((-r, -r), (r, -r), (r, r), (-r, r)),
         2: ((0, -r * 1.2), (r * 1.2, r), (-r * 1.2, r)),
         3: ((0, -r * 1.3), (r * 1.3, 0), (0, r * 1.3), (-r * 1.3, 0)),
     }[number]
     places = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in corners)
-    return f'<polygon class="f{number}" points="{places}"/>'
+    return f'<polygon class="{kind}" points="{places}"/>'
 
 
 def numeral(value: float) -> str:

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -244,10 +245,30 @@ def test_what_is_missing_is_told_and_the_rest_is_there(folders: Folders, tmp_pat
     assert any(gap.startswith("plain: No file of") for gap in gaps)
     assert any("manifest.jsonl not found" in gap for gap in gaps)
     index = _page(tmp_path / "html" / "index.html")
-    assert all(gap.replace("\n", " ") in index.shown for gap in gaps)
+    assert all(gap.replace("\n", " ").replace("`", "") in index.shown for gap in gaps)
     shown = _page(tmp_path / "html" / "experiments" / "plain.html").shown
     assert "rsum against the epoch" in shown
     assert "fail worst" not in shown
+
+
+def test_long_parts_are_folded_and_commands_are_code(folders: Folders, tmp_path: Path) -> None:
+    path = folders.datasets / "mine" / "dataset.json"
+    path.write_text(path.read_text().replace('"drawn"', '"drawn by `<b> draw` and ` alone"'))
+    for name in ("another", "third"):
+        shutil.copytree(folders.reports / "plain", folders.reports / name)
+    _write(folders, tmp_path / "few")
+    index = _page(tmp_path / "few/index.html")
+    assert {"open": None} in [attributes for tag, attributes in index.tags if tag == "details"]
+    write_html(
+        tmp_path / "html", ["plain", STRANGE, "another", "third"], folders, lambda done: None
+    )
+    raw = (tmp_path / "html/index.html").read_text(encoding="utf-8")
+    assert "drawn by <code>&lt;b&gt; draw</code> and ` alone" in raw
+    assert "<details>\n<summary>Features, head, seed and file of each of 4 experiments<" in raw
+    assert raw.count("<details") == raw.count("</details>") == 2
+    assert re.search("@media print{.*details::details-content{content-visibility:visible", raw)
+    own = (tmp_path / "html/experiments/plain.html").read_text(encoding="utf-8")
+    assert own.count("<details>") == own.count("</details>") == 1
 
 
 def test_a_dataset_that_does_not_fit(folders: Folders) -> None:

@@ -112,6 +112,8 @@ def test_distances_before_and_after_the_head(made: Folders, tmp_path: Path) -> N
         for kind, key in ((True, "within"), (False, "between")):
             assert float(rows[RIDGE][prefix + key]) == pytest.approx(np.mean(apart[kind]), abs=1e-6)
     assert rows[WORDS]["features_within"] == ""  # word numbers lie nowhere
+    drawn = (tmp_path / "figures/distances-1.svg").read_text(encoding="utf-8")
+    assert drawn.count("no grey line: word numbers") == 1
     assert float(rows[WORDS]["within"]) < float(rows[WORDS]["between"])
 
 

@@ -45,6 +45,8 @@ def test_dots_stand_at_their_values() -> None:
     svg = dot_chart([Bar("a", 50, 40, 70), Bar(NAME, 100)], "rsum", "alt " + NAME)
     first, second = (float(c.attrib["cx"]) for c in _all(svg, "circle"))
     zero = float(_all(svg, "line")[0].attrib["x1"])
+    (numeral,) = [text.attrib for text in _all(svg, "text") if text.text == "0"]
+    assert (float(numeral["x"]), numeral["text-anchor"]) == (zero, "middle")
     assert (second - zero) == pytest.approx(2 * (first - zero), abs=0.2)
     (interval,) = [line for line in _all(svg, "line") if line.attrib["class"] == "line c0"]
     ends = [(float(interval.attrib[x]) - zero) / (second - zero) for x in ("x1", "x2")]
@@ -71,6 +73,42 @@ def test_lines_join_their_points_and_names_are_text() -> None:
     assert not _all(svg, "script")
 
 
+def _y(mark: ElementTree.Element) -> float:
+    return float(mark.attrib["cy" if "cy" in mark.attrib else "y"])
+
+
+def test_a_label_is_nearer_to_its_own_row_and_no_line_runs_through_text() -> None:
+    dots = dot_chart([Bar("a", 50, 40, 70), Bar("b", 100), Bar("c", 1)], "rsum", "z")
+    rows = [Spans("a", (0, 1), (0, 1)), Spans("b", "word numbers", (0, 1))]
+    spans = span_chart(rows, ("before", "after"), ("one", "two"), "x", "z")
+    for svg in (dots, spans):
+        texts = _all(svg, "text")
+        labels = [_y(text) for text in texts if text.text in ("a", "b", "c")]
+        marks = [_y(circle) for circle in _all(svg, "circle")]
+        rules = [(float(one.attrib["y1"]), float(one.attrib["y2"]))
+                 for one in _all(svg, "line") if one.attrib["class"] == "rule"]  # fmt: skip
+        for label, following in pairwise(labels):
+            own = [y for y in marks if label < y < following]
+            above = following - 12  # of its text
+            assert own[0] - label < above - own[-1]
+            assert any(own[-1] < start == end < above for start, end in rules)
+        beginning = [_y(text) for text in texts if text.attrib.get("text-anchor") != "end"]
+        for start, end in rules:
+            assert not [y for y in beginning if start < y < end or start < y - 9 < end]
+
+
+def test_a_scale_starts_near_values_far_above_zero_and_says_so() -> None:
+    for least, said in ((40, False), (60, True)):
+        lines = [Series("a", ((1, 90), (2, 100)), 2), Series("b", ((1, least), (2, 95)), 2)]
+        svg = line_chart(lines, [], "epoch", "R@10", "z")
+        title = _all(svg, "text")[0].text or ""
+        assert ("starts at 60" in title) is said
+    (circle,) = [c for c in _all(svg, "circle") if c.attrib["class"] == "f0 kept"]
+    (square,) = [c for c in _all(svg, "polygon") if c.attrib["class"] == "f1 kept"]
+    top = min(float(p.split(",")[1]) for p in square.attrib["points"].split())
+    assert float(circle.attrib["cy"]) + float(circle.attrib["r"]) < top
+
+
 @pytest.mark.parametrize("points", [((5.0, 0.0),), ((5.0, 7.0), (5.0, 8.0))])
 def test_a_single_place_is_drawn(points: tuple[tuple[float, float], ...]) -> None:
     assert _all(line_chart([Series("a", points)], [], "x", "y", "z"), "polyline")
@@ -89,8 +127,13 @@ def test_letters_stand_at_their_points_at_one_scale() -> None:
 
 
 def test_spans_go_from_a_filled_end_to_a_hollow_one() -> None:
-    svg = span_chart([Spans(NAME, None, (0.5, 1)), Spans("b", (0, 0.25), (0, 1))], "x", "z")
+    rows = [Spans(NAME, "word numbers", (0.5, 1)), Spans("b", (0, 0.25), (0, 1))]
+    svg = span_chart(rows, ("before", "after"), ("one", "two"), "x", "z")
+    texts = [text.text for text in _all(svg, "text")]
+    assert texts.count("no grey line: word numbers") == 1
+    assert texts[-4:] == ["before", "after", "one", "two"]
     ends = [(c.attrib["class"], float(c.attrib["cx"])) for c in _all(svg, "circle")]
+    *ends, _, _, _, _, _, _ = ends  # the legend's
     assert [kind for kind, _ in ends] == [
         "f0", "line hollow c0", "soft", "line hollow cs", "f0", "line hollow c0"
     ]  # fmt: skip
