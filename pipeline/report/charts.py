@@ -120,10 +120,10 @@ def span_chart(
 def line_chart(
     series: Sequence[Series], others: Sequence[Series], x_axis: str, y_axis: str, alt: str
 ) -> str:
-    """Draw lines over one pair of axes; y starts at 0, or near the least value if that is far up.
+    """Draw lines over one pair of axes; y starts at 0, or near the least value of several lines.
 
-    That is, if it is above half of the greatest: from 0 such lines would lie on each other. The
-    name of the axis says so.
+    The latter if that is above half of the greatest: from 0 such lines would lie on each other.
+    The name of the axis says so.
 
     Parameters
     ----------
@@ -134,7 +134,8 @@ def line_chart(
     """
     points = [point for one in (*series, *others) for point in one.points]
     least, greatest = min(y for _, y in points), max(y for _, y in points)
-    y_ticks = nice_ticks(least if least > greatest / 2 else 0.0, greatest)
+    close = len(series) + len(others) > 1 and least > greatest / 2
+    y_ticks = nice_ticks(least if close else 0.0, greatest)
     x_ticks = nice_ticks(min(x for x, _ in points), max(x for x, _ in points), whole=True)
     low, high = min(x for x, _ in points), max(x for x, _ in points)
     x_ticks = [t for t in x_ticks if low <= t <= high] or [low]
