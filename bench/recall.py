@@ -1,11 +1,12 @@
 """Exact ranks by id beside the script that everybody copies: the whole matrix and an argsort.
 
-Run as `python -m bench.recall [IMAGES]`; five captions an image, 1,024 dimensions, cosine. Each
-of the two runs in a process of its own. Prints seconds of the ranking alone (by the clock, and of
-all processors), the peak resident size of the process beside the size of the embeddings, and the
-ratios; fails if the two disagree.
+Run as `python -m bench.recall [IMAGES] [--device cuda]`; five captions an image, 1,024 dimensions,
+cosine. Each of the two runs in a process of its own, the script always on processors. Prints
+seconds of the ranking alone (by the clock, and of all processors), the peak resident size of the
+process beside the size of the embeddings, and the ratios; fails if the two disagree.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -16,9 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.ranks import Ranks, rank_both_ways
+from pipeline.retrieval.ranks import Ranker, Ranks, rank_both_ways
 
 DIM, CAPTIONS = 1024, 5
+WAYS = ("ours", "argsort")
 
 
 def made(images: int) -> Embeddings:
@@ -56,14 +58,23 @@ def argsort_ranks(e: Embeddings) -> tuple[Ranks, Ranks]:
     return best, found
 
 
-WAYS = {"ours": rank_both_ways, "argsort": argsort_ranks}
+def ranker(way: str, device: str) -> Ranker:
+    """Return one of `WAYS`; as `pipeline evaluate` does, with torch for other devices than cpu."""
+    if way == "argsort":
+        return argsort_ranks
+    if device == "cpu":
+        return rank_both_ways
+    from pipeline.retrieval.on_device import rank_on
+
+    return rank_on(device)
 
 
-def run(way: str, images: int, out: Path) -> None:
+def run(way: str, device: str, images: int, out: Path) -> None:
     """Rank in this process, keep the ranks, and print both seconds and the peak in GB."""
     e = made(images)
+    rank = ranker(way, device)
     started, busy = time.perf_counter(), time.process_time()
-    ranks = WAYS[way](e)
+    ranks = rank(e)
     seconds, busy = time.perf_counter() - started, time.process_time() - busy
     # Not getrusage: after a fork that begins at the size of the parent.
     status = Path("/proc/self/status").read_text().split()
@@ -74,19 +85,30 @@ def run(way: str, images: int, out: Path) -> None:
 
 def main() -> None:
     """Run both ways and compare."""
-    if len(sys.argv) == 4:
-        run(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("images", nargs="?", type=int, default=2000)
+    parser.add_argument("--device", default="cpu", help="of ours")
+    parser.add_argument(
+        "--alone", nargs=2, metavar=("WAY", "FILE"), help="run one way, keep its ranks"
+    )
+    arguments = parser.parse_args()
+    images, device = arguments.images, arguments.device
+    if arguments.alone:
+        run(arguments.alone[0], device, images, Path(arguments.alone[1]))
         return
-    images = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
     captions = CAPTIONS * images
     size = (images + captions) * DIM * 4 / 1e9
-    print(f"{images} images, {captions} captions, {DIM} dimensions: embeddings {size:.2f} GB")
+    print(
+        f"{images} images, {captions} captions, {DIM} dimensions: embeddings {size:.2f} GB; "
+        f"ours on {device}"
+    )
     took: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as work:
         files = {way: Path(work) / f"{way}.npy" for way in WAYS}
         for way, file in files.items():
-            command = [sys.executable, "-m", "bench.recall", way, str(images), str(file)]
-            ended = subprocess.run(command, check=True, capture_output=True, text=True)
+            command = [sys.executable, "-m", "bench.recall", str(images), "--device", device]
+            command += ["--alone", way, str(file)]
+            ended = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             took[way] = json.loads(ended.stdout)
             seconds, busy, peak = took[way].values()
             print(f"{way:8} {seconds:7.2f} s, processors {busy:7.2f} s, peak {peak:.2f} GB")

@@ -12,6 +12,7 @@ from pipeline.report.tables import markdown_table, write_recall
 from pipeline.retrieval.embeddings import read_embeddings
 from pipeline.retrieval.protocols import PROTOCOLS, resolve_protocol
 from pipeline.retrieval.protocols import evaluate as evaluate_by
+from pipeline.retrieval.ranks import Ranker, rank_both_ways
 from pipeline.retrieval.recall import recall_table
 from stages.console import OUTPUT, log_done, log_settings
 
@@ -32,7 +33,10 @@ from stages.console import OUTPUT, log_done, log_settings
     show_default=True,
     help="The first so many captions of an image count; 0 counts all.",
 )
-def evaluate(embeddings: Path, out: Path, protocol: str | None, captions_per_image: int) -> None:
+@click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
+def evaluate(
+    embeddings: Path, out: Path, protocol: str | None, captions_per_image: int, device: str
+) -> None:
     """Rank anybody's embedding file in both directions and write recall.json and recall.csv.
 
     docs/evaluation.md describes the file, the protocols, and defines each figure.
@@ -48,16 +52,18 @@ def evaluate(embeddings: Path, out: Path, protocol: str | None, captions_per_ima
         out=out,
         protocol=protocol,
         captions_per_image=captions_per_image or "all",
+        device=device,
     )
     number = captions_per_image or None
     asked = resolve_protocol(protocol, number) if protocol is not None else None
+    rank = _ranker(device)
     started = time.monotonic()
     given = read_embeddings(embeddings)
     how: dict[str, Any] = {}
     if asked is None:
-        table = recall_table(given, number)
+        table = recall_table(given, number, rank)
     else:
-        evaluation = evaluate_by(given, asked)
+        evaluation = evaluate_by(given, asked, rank)
         table = evaluation.table
         how = {**evaluation.provenance, "folds": list(evaluation.folds)}
     write_recall(out, table)
@@ -76,3 +82,12 @@ def evaluate(embeddings: Path, out: Path, protocol: str | None, captions_per_ima
         f"{given.similarity} in {time.monotonic() - started:.1f} s"
     )
     click.echo(markdown_table({embeddings.stem: table}), nl=False)
+
+
+def _ranker(device: str) -> Ranker:
+    if device == "cpu":
+        return rank_both_ways
+    # Here, since torch takes seconds to import and numpy does the work of a processor.
+    from pipeline.retrieval.on_device import rank_on
+
+    return rank_on(device)

@@ -53,7 +53,7 @@ from pipeline.heads.rows import Features
 from pipeline.heads.sampling import one_caption_each, require_two_images, shuffled_captions
 from pipeline.heads.scaling import Standardised, UnitLength
 from pipeline.heads.schedules import steps
-from pipeline.heads.scores import SCORES
+from pipeline.retrieval.torch_scores import SCORES
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from pipeline.heads.recurrent import word_table
 from pipeline.heads.rows import Features
 from pipeline.heads.sampling import require_two_images, shuffled_captions
 from pipeline.heads.schedules import milestones
-from pipeline.heads.scores import cosine
 from pipeline.heads.transformer import GridEncoder, Stack, WordEncoder, pooled
+from pipeline.retrieval.torch_scores import cosine
 
 _POOLING_WEIGHT, _CROSS_ATTENTION_WEIGHT = 0.8, 0.15  # of the losses on nodes, section 3.4
 

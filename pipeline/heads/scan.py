@@ -3,8 +3,8 @@
 Lee, Chen, Hua, Hu & He 2018, "Stacked Cross Attention for Image-Text Matching", whose simple
 grids of cells stand in for detected regions, as in the baseline of Yan 2019. Each cell is a
 linear map of its features, each word the mean of both directions of a GRU, and all are of unit
-length. Images and captions are scored by cross attention (`pipeline.heads.scores`) and trained
-with the hardest negatives of a batch. The defaults are those of the published program for
+length. Images and captions are scored by cross attention (`pipeline.retrieval.torch_scores`) and
+trained with the hardest negatives of a batch. The defaults are those of the published program for
 Flickr30K, words attending to regions. Deviation: the two captions of one image that a batch may
 hold are never negatives of each other, as they are there.
 """
@@ -25,7 +25,7 @@ from pipeline.heads.recurrent import packed, word_table
 from pipeline.heads.rows import Features
 from pipeline.heads.sampling import require_two_images, shuffled_captions
 from pipeline.heads.schedules import steps
-from pipeline.heads.scores import SCORES
+from pipeline.retrieval.torch_scores import SCORES
 from pipeline.text.sequences import PADDING
 
 

@@ -10,7 +10,7 @@ from pipeline.errors import PipelineError
 from pipeline.retrieval import bootstrap
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.ranks import Ranks, image_rows, rank_both_ways
+from pipeline.retrieval.ranks import Ranker, Ranks, image_rows, rank_both_ways
 from pipeline.retrieval.recall import (
     CUTOFFS,
     DIRECTIONS,
@@ -109,12 +109,15 @@ def resolve_protocol(name: str, captions_per_image: int | None = 5) -> Protocol:
     return replace(protocol, captions_per_image=captions_per_image)
 
 
-def evaluate(embeddings: Embeddings, protocol: Protocol) -> Evaluation:
+def evaluate(
+    embeddings: Embeddings, protocol: Protocol, rank: Ranker = rank_both_ways
+) -> Evaluation:
     """Rank both ways under a protocol, with chance levels and confidence intervals.
 
     The figures of folds are means, the median and mean rank too (as vsepp and SCAN do), and so
     is `rsum`. `<direction>_r<K>_chance` is what a random order would give, `..._low` and
-    `..._high` the bounds of `pipeline.retrieval.bootstrap.intervals`.
+    `..._high` the bounds of `pipeline.retrieval.bootstrap.intervals`. `rank` is what ranks each
+    gallery; `pipeline.retrieval.on_device.rank_on` gives one for a GPU.
 
     Raises
     ------
@@ -126,7 +129,7 @@ def evaluate(embeddings: Embeddings, protocol: Protocol) -> Evaluation:
     tables: list[Table] = []
     ranked: list[RankedGallery] = []
     for gallery in galleries(embeddings, protocol):
-        ranks = rank_both_ways(gallery)
+        ranks = rank(gallery)
         table = table_of_ranks(gallery, ranks)
         for direction, found in zip(DIRECTIONS, ranks, strict=True):
             table[f"{direction}_mean_inverted_rank"] = mean_inverted_rank(found)

@@ -4,30 +4,28 @@ The rank of an item counts from 0: it is the number of strictly better items plu
 equal items before it in a fixed order, the sorted order of the ids (by code point). A query
 with several correct items counts the best of them, and no other correct item is ever before
 that one. Rows may therefore stand in any order, and constant embeddings score about chance.
-
-Similarities are computed in float64 and rounded to float32 before they are compared. The last
-bits of a matrix product depend on where in a tile an element falls; rounded, equal captions are
-equal again, whatever the block size. (Only a pair within about 1e-16 of a boundary between two
-float32 numbers could still differ.)
+`pipeline.retrieval.blocks` says when two items are equal.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import isqrt
 
 import numpy as np
-import numpy.typing as npt
 
+from pipeline.retrieval.blocks import Axis, Block, BlockOf, HostBlock, Ranks, Scores
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
-from pipeline.retrieval.similarity import SIMILARITIES
 
-Ranks = npt.NDArray[np.int64]
-Scores = npt.NDArray[np.float32]
+Ranker = Callable[[Embeddings], tuple[Ranks, Ranks]]
+"""Ranks as `rank_both_ways` does."""
 
 BLOCK_ELEMENTS = 1 << 21
 """Similarities held at once; 24 MiB in float64 and float32 together."""
 
 
-def rank_both_ways(e: Embeddings, block_elements: int = BLOCK_ELEMENTS) -> tuple[Ranks, Ranks]:
+def rank_both_ways(
+    e: Embeddings, block_elements: int = BLOCK_ELEMENTS, block_of: BlockOf = HostBlock.of
+) -> tuple[Ranks, Ranks]:
     """Rank each image's best caption among all captions, and each caption's image among all images.
 
     Every similarity is computed once and serves both directions.
@@ -37,6 +35,7 @@ def rank_both_ways(e: Embeddings, block_elements: int = BLOCK_ELEMENTS) -> tuple
     e : images may have different numbers of captions.
     block_elements : bounds the memory; does not change the result. One image with a great part
         of all captions is never parted, and then a block is larger.
+    block_of : what computes the similarities, and counts them.
 
     Returns
     -------
@@ -53,26 +52,26 @@ def rank_both_ways(e: Embeddings, block_elements: int = BLOCK_ELEMENTS) -> tuple
     image_places, caption_places = _places(e.image_ids), _places(e.caption_ids)
     images, captions = _Queries.of(len(e.image_ids)), _Queries.of(len(e.caption_ids))
 
-    def count(rows: slice, columns: Ranks, scores: Scores) -> None:
-        images.count(rows, scores, caption_places[columns], gallery=1)
-        captions.count(columns, scores, image_places[rows], gallery=0)
+    def count(rows: slice, columns: Ranks, block: Block) -> None:
+        images.count(rows, block, caption_places[columns], gallery=1)
+        captions.count(columns, block, image_places[rows], gallery=0)
 
     # What every query looks for lies in the blocks of images with their own captions. They come
     # first, so that any other block can be counted for both sides and forgotten.
     for rows, columns in blocks:
-        scores = _scores(e, rows, columns)
-        own = scores[owner[columns] - rows.start, np.arange(len(columns))]
+        block = _block(e, rows, columns, block_of)
+        own = block.pairs(owner[columns] - rows.start, np.arange(len(columns)))
         captions.best[columns] = own
         captions.places[columns] = image_places[owner[columns]]
         order = np.lexsort((caption_places[columns], -own, owner[columns]))
         first = order[np.searchsorted(owner[columns], np.arange(rows.start, rows.stop))]
         images.best[rows] = own[first]
         images.places[rows] = caption_places[columns[first]]
-        count(rows, columns, scores)
+        count(rows, columns, block)
     for rows, own_columns in blocks:
         for _, columns in blocks:
             if columns is not own_columns:
-                count(rows, columns, _scores(e, rows, columns))
+                count(rows, columns, _block(e, rows, columns, block_of))
     return images.ranks, captions.ranks
 
 
@@ -103,38 +102,27 @@ class _Queries:
             np.empty(number, np.float32), np.empty(number, np.int64), np.zeros(number, np.int64)
         )
 
-    def count(self, queries: slice | Ranks, scores: Scores, places: Ranks, gallery: int) -> None:
+    def count(self, queries: slice | Ranks, block: Block, places: Ranks, gallery: Axis) -> None:
         """Count a block whose axis `gallery` holds items at these places of the order.
 
         Correct items count nothing: none is better than the best, and among equals that one is
         the first.
         """
-        best = np.expand_dims(self.best[queries], gallery)
-        self.ranks[queries] += np.count_nonzero(scores > best, axis=gallery)
-        equal = np.unravel_index(np.flatnonzero(scores == best), scores.shape)
-        query, item = equal[1 - gallery], equal[gallery]
-        before = query[places[item] < self.places[queries][query]]
-        self.ranks[queries] += np.bincount(before, minlength=best.size)
+        best, own = self.best[queries], self.places[queries]
+        self.ranks[queries] += block.before(best, own, places, gallery)
 
 
-def _scores(e: Embeddings, rows: slice, columns: Ranks) -> Scores:
-    """Return the similarities (rows, columns) of some images and captions, rounded to float32.
-
-    The sides are prepared block by block: that costs little beside the product, and no copy of
-    a whole side is ever held.
-    """
-    similarity = SIMILARITIES[e.similarity]
+def _block(e: Embeddings, rows: slice, columns: Ranks, block_of: BlockOf) -> Block:
+    """Return the similarities (rows, columns) of some images and captions."""
     images, captions = e.image_embeddings[rows], e.caption_embeddings[columns]
-    with np.errstate(over="ignore", invalid="ignore"):
-        wide = similarity.between(similarity.prepare(images), similarity.prepare(captions))
-        scores = wide.astype(np.float32, order="C")
-    if not np.isfinite(scores).all():
+    block = block_of(e.similarity, images, captions)
+    if not block.finite():
         raise EmbeddingsError(
             "a similarity is not a finite float32 number, so ranks are not defined; the "
             f"embeddings are too large (up to {max(abs(images).max(), abs(captions).max()):g}): "
             "normalise them or use the similarity cosine"
         )
-    return scores
+    return block
 
 
 def _blocks(owner: Ranks, num_images: int, block_elements: int) -> list[tuple[slice, Ranks]]:

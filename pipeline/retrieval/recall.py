@@ -8,7 +8,7 @@ from math import comb
 import numpy as np
 
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.ranks import Ranks, rank_both_ways
+from pipeline.retrieval.ranks import Ranker, Ranks, rank_both_ways
 
 CUTOFFS = (1, 5, 10)
 DIRECTIONS = ("image_to_text", "text_to_image")
@@ -16,7 +16,7 @@ MEASURES = (*(f"r{k}" for k in CUTOFFS), "median_rank", "mean_rank")
 
 
 def recall_table(
-    embeddings: Embeddings, captions_per_image: int | None = 5
+    embeddings: Embeddings, captions_per_image: int | None = 5, rank: Ranker = rank_both_ways
 ) -> dict[str, float | int]:
     """Evaluate retrieval in both directions (protocol of VSE++, SCAN and their successors).
 
@@ -29,6 +29,7 @@ def recall_table(
     embeddings : images may have different numbers of captions.
     captions_per_image : the first so many captions of each image count, both as queries and in
         the gallery; None counts all. See `first_captions`.
+    rank : what ranks; `pipeline.retrieval.on_device.rank_on` gives one for a GPU.
 
     Returns
     -------
@@ -40,7 +41,7 @@ def recall_table(
     counted = embeddings
     if captions_per_image is not None:
         counted = first_captions(embeddings, captions_per_image)
-    return table_of_ranks(counted, rank_both_ways(counted))
+    return table_of_ranks(counted, rank(counted))
 
 
 def table_of_ranks(counted: Embeddings, ranks: tuple[Ranks, Ranks]) -> dict[str, float | int]:

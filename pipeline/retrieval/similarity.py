@@ -11,9 +11,12 @@ import numpy.typing as npt
 Matrix = npt.NDArray[np.float64]
 Rows = npt.NDArray[Any]
 
-# Terms that cancel leave rounding noise of about 1e-16 of their size where the true result is 0.
-# The noise depends on the order of summation, so it would order items that are in fact equal.
-_CANCELLED = 2.0**-40
+CANCELLED = 2.0**-40
+"""What counts as 0 beside terms of size 1.
+
+Terms that cancel leave rounding noise of about 1e-16 of their size where the true result is 0.
+The noise depends on the order of summation, so it would order items that are in fact equal.
+"""
 
 FLOOR = 1e-6
 """Shortest norm that cross attention divides by, of vectors that are at most a few units long."""
@@ -69,7 +72,7 @@ CROSS_ATTENTIONS = {
     "scan-i2t-avg": CrossAttention("images", 4.0, None),
     "scan-i2t-lse": CrossAttention("images", 4.0, 5.0),
 }
-"""The published cross attentions; the formula is at `pipeline.heads.scores.scan`."""
+"""The published cross attentions; the formula is at `pipeline.retrieval.torch_scores.scan`."""
 
 
 def unit_rows(rows: npt.NDArray[np.floating]) -> Matrix:
@@ -95,7 +98,7 @@ def _dot(images: Matrix, captions: Matrix) -> Matrix:
 
 def _cosine(images: Matrix, captions: Matrix) -> Matrix:
     scores = _dot(images, captions)
-    scores[np.abs(scores) < _CANCELLED] = 0.0
+    scores[np.abs(scores) < CANCELLED] = 0.0
     return scores
 
 
@@ -104,7 +107,7 @@ def _minus_squared_distance(images: Matrix, captions: Matrix) -> Matrix:
     caption_squares = np.einsum("md,md->m", captions, captions)[None, :]
     squares = image_squares + caption_squares
     scores = 2.0 * _dot(images, captions) - squares
-    scores[scores > -_CANCELLED * squares] = 0.0
+    scores[scores > -CANCELLED * squares] = 0.0
     return np.asarray(scores)
 
 

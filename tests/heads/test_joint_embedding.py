@@ -17,7 +17,7 @@ from pipeline.heads.joint_embedding import JointEmbeddingSettings, design
 from pipeline.heads.losses.ranking import hardest_negative, mean_of_hinges
 from pipeline.heads.pairs import Pairs
 from pipeline.heads.rows import ArrayRows, Features
-from pipeline.heads.scores import cosine
+from pipeline.retrieval.torch_scores import cosine
 from tests.heads.made import rsum
 
 CONCEPTS, IMAGE, LENGTH, FIRST = 30, 20, 9, 4

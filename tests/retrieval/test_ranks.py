@@ -6,41 +6,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline.retrieval import ranks
+from pipeline.retrieval import similarity as similarities
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.ranks import rank_both_ways
 from pipeline.retrieval.recall import recall_table
-from pipeline.retrieval.similarity import CROSS_ATTENTIONS
+from tests.retrieval.made import SETS, made
 
 SIMILARITIES = ["cosine", "euclidean", "dot", "order"]
-SETS = list(CROSS_ATTENTIONS)
-
-
-def made(counts: list[int], similarity: str, seed: int = 0, integers: bool = False) -> Embeddings:
-    """Images with `counts` captions, rows shuffled; integer coordinates give many ties."""
-    rng = np.random.default_rng(seed)
-    images = [f"im{k}" for k in rng.permutation(len(counts))]
-    captions = [(f"{i}#{k}", i) for i, n in zip(images, counts, strict=True) for k in range(n)]
-    captions = [captions[k] for k in rng.permutation(len(captions))]
-
-    def points(rows: int) -> npt.NDArray[np.float32]:
-        if similarity in SETS:
-            parts = rng.standard_normal((rows, 4, 9)).astype(np.float32)
-            parts[np.arange(4) < rng.integers(0, 4, (rows, 1))] = 0.0
-            return parts
-        if integers:
-            return rng.integers(-1, 2, (rows, 3)).astype(np.float32)
-        return rng.standard_normal((rows, 9)).astype(np.float32)
-
-    return Embeddings(
-        tuple(images),
-        points(len(images)),
-        tuple(c for c, _ in captions),
-        tuple(i for _, i in captions),
-        points(len(captions)),
-        similarity,
-        {},
-    )
 
 
 def naive_score(similarity: str, x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> float:
@@ -151,8 +123,8 @@ def test_every_pair_is_scored_once_in_blocks_of_bounded_size(
         shapes.append((len(images), len(captions)))
         return images @ captions.T
 
-    watched = replace(ranks.SIMILARITIES["dot"], between=dot)
-    monkeypatch.setitem(ranks.SIMILARITIES, "dot", watched)
+    watched = replace(similarities.SIMILARITIES["dot"], between=dot)
+    monkeypatch.setitem(similarities.SIMILARITIES, "dot", watched)
     rank_both_ways(e, block_elements)
     assert sum(n * m for n, m in shapes) == len(e.image_ids) * len(e.caption_ids)
     assert max(n * m for n, m in shapes) <= max(block_elements, 7)

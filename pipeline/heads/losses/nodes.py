@@ -7,7 +7,7 @@ of the negatives that `pipeline.heads.losses.ranking` finds hardest.
 from torch import Tensor
 
 from pipeline.heads.losses.ranking import hardest_negatives, hinges, hinges_at
-from pipeline.heads.scores import attended_similarities, present
+from pipeline.retrieval.torch_scores import attended_similarities, present
 
 
 def pooling_loss(

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline.heads import scores
-from pipeline.heads.scores import SCORES, attended_similarities, order
+from pipeline.retrieval import torch_scores
 from pipeline.retrieval.similarity import SIMILARITIES
+from pipeline.retrieval.torch_scores import SCORES, attended_similarities, order
 
 SETS = [name for name, s in SIMILARITIES.items() if s.sets]
 
@@ -46,7 +46,7 @@ def test_scores_equal_the_retrieval_similarities(name: str, dtype: torch.dtype) 
 def test_blocks_of_captions_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     results = []
     for elements in (1, 1 << 21):
-        monkeypatch.setattr(scores, "BLOCK_ELEMENTS", elements)
+        monkeypatch.setattr(torch_scores, "BLOCK_ELEMENTS", elements)
         x, y = (side.double().requires_grad_() for side in rows(name))
         value = SCORES[name](x, y)
         value.square().sum().backward()
