@@ -1,6 +1,10 @@
-"""The torch device that a name stands for, if it is there."""
+"""Where numbers are computed: the torch device of a name, and one core for each thread."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from pipeline.errors import PipelineError
 
@@ -26,3 +30,19 @@ def usable_device(name: str) -> torch.device:
             f"found: {torch.cuda.device_count()}; try device 'cpu'"
         ) from error
     return device
+
+
+@contextmanager
+def one_core_each() -> Iterator[None]:
+    """Keep torch and BLAS to one core for each thread that calls them.
+
+    Threads that share the work then give the same bytes whatever their number, and no other
+    program's load stalls more than one of them.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(limits=1):
+            yield
+    finally:
+        torch.set_num_threads(before)

@@ -20,11 +20,12 @@ import numpy as np
 import torch
 
 from pipeline.canonical import OutputError, appearing_whole, sha256_of_file, sha256_of_json
+from pipeline.devices import one_core_each
 from pipeline.heads.errors import HeadError
 from pipeline.heads.files import TENSORS_FILE, load_head
 from pipeline.heads.interface import Head
 from pipeline.heads.pairs import AveragedRows
-from pipeline.heads.parts import CAPTIONS, IMAGES, Part, embed_part, one_core_each, parts_of
+from pipeline.heads.parts import CAPTIONS, IMAGES, Part, embed_part, parts_of
 from pipeline.heads.rows import FeatureRows, Features, Rows
 from pipeline.shards.build import WORK_FOLDER
 from pipeline.shards.output import only_writer

@@ -5,15 +5,12 @@ parts are the same wherever they are embedded, and each is embedded on one core.
 """
 
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from threadpoolctl import threadpool_limits
 
+from pipeline.devices import one_core_each
 from pipeline.heads.interface import Head
 from pipeline.heads.rows import Features, RowNumbers, Rows
 from pipeline.shards.plan import Span
@@ -103,15 +100,3 @@ def embed_here(
             done += len(rows)
             progress(done, total, 0)
     return np.concatenate(found[IMAGES]), np.concatenate(found[CAPTIONS])
-
-
-@contextmanager
-def one_core_each() -> Iterator[None]:
-    """Keep torch and BLAS to one core for each thread that calls them."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(limits=1):
-            yield
-    finally:
-        torch.set_num_threads(before)

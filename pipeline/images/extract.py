@@ -4,13 +4,13 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from pipeline.devices import one_core_each
 from pipeline.images.decode import ImageReadError, source_crc32
 from pipeline.images.network import FeatureNetwork
 from pipeline.images.samples import Sample, timed_sample
@@ -204,7 +204,7 @@ def computed_rows(
     batches = [batch for span in spans for batch in span.batches(crew.batch_size)]
     size = min(crew.batch_size, len(paths))
     with (
-        _one_core_each(),
+        one_core_each(),
         ThreadPoolExecutor(crew.readers, thread_name_prefix="read") as reading,
         ThreadPoolExecutor(crew.mappers, thread_name_prefix="map") as mapping,
     ):
@@ -269,16 +269,6 @@ def _map(
         tuple(sample.error for sample in samples),
         np.array([sample.source_crc32 for sample in samples], np.uint32),
     )
-
-
-@contextmanager
-def _one_core_each() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _require_there(folder: Path) -> None:
