@@ -27,7 +27,7 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version). Name another with: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dvc,dev,search]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dvc,dev,search,timm]'
 	@touch $@
 
 clean:

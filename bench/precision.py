@@ -1,6 +1,6 @@
 """What narrower arithmetic and storage do to real features, and to recall with the same head.
 
-    python -m bench.precision --dataset data/flickr8k --split val \\
+    python -m bench.precision --dataset data/flickr8k --split dev \\
         --captions data/text/flickr8k/mean-glove-6b-50d --head data/heads/flickr8k/HEAD
 
 Extracts a split with EfficientNet-Lite0's pooled features in every precision and storage type,

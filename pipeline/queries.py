@@ -22,7 +22,7 @@ from pipeline.recipes import RECIPES, resolve_recipe
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.search import SearchError
 from pipeline.shards.format import STATUS_NAMES
-from pipeline.text.encoders import CaptionEncoder
+from pipeline.text.encoders import CaptionEncoder, unknown_to_all
 from pipeline.text.features import caption_header
 from pipeline.text.fitted import load_encoder
 
@@ -88,35 +88,6 @@ def read_sentences(path: Path) -> list[str]:
     return texts
 
 
-def embed_sentences(
-    trained: TrainedHead, encoder: Path, texts: Sequence[str], tell: Callable[[str], None]
-) -> Features:
-    """Embed sentences, or words, as captions of the features that a head was fitted on.
-
-    Parameters
-    ----------
-    trained : the head.
-    encoder : folder of the fitted encoder that made those features.
-    texts : at least one; each is embedded on its own.
-    tell : called with one line for each part of the encoder that does not know some words, and
-        for each text whose last words are cut off.
-
-    Returns
-    -------
-    (texts, dim) or (texts, parts, dim) float32, as the head's caption embeddings.
-
-    Raises
-    ------
-    SearchError
-        A text is empty or no line of text, or has no known word; or the encoder is not the one
-        that the head was fitted on.
-    EncoderError, VocabularyError, CodebookError, VectorsError, ProjectionError, LemmatizerError
-        The encoder's folder is missing or damaged.
-    """
-    require_lines(texts)
-    return embed_encoded(trained, open_encoder(trained, encoder, texts), texts, tell)
-
-
 def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str]) -> CaptionEncoder:
     """Load the sentence encoder that a head was fitted on, and no other.
 
@@ -151,7 +122,19 @@ def embed_encoded(
     texts: Sequence[str],
     tell: Callable[[str], None],
 ) -> Features:
-    """Embed lines of text with an encoder that has been loaded; see `embed_sentences`.
+    """Embed sentences, or words, as captions of the features that a head was fitted on.
+
+    Parameters
+    ----------
+    trained : the head.
+    encoder : the one that made those features; see `open_encoder`.
+    texts : at least one line of text, as `require_lines` takes it; each is embedded on its own.
+    tell : called with one line for each part of the encoder that does not know some words, and
+        for each text whose last words are cut off.
+
+    Returns
+    -------
+    (texts, dim) or (texts, parts, dim) float32, as the head's caption embeddings.
 
     Raises
     ------
@@ -162,38 +145,21 @@ def embed_encoded(
     return trained.head.embed_captions(ArrayRows(encoder.encode(texts)))
 
 
-def embed_pictures(
-    trained: TrainedHead, files: Sequence[Path], weights: str | None = None
+def embed_seen(
+    trained: TrainedHead, network: FeatureNetwork, pictures: Sequence[Path | Image.Image]
 ) -> Features:
-    """Embed picture files by way of the image recipe that a head was fitted on.
+    """Embed pictures by way of the image recipe that a head was fitted on.
 
     Parameters
     ----------
     trained : the head.
-    files : at least one; each goes through the network on its own.
-    weights : of the network, as `load_weights` takes them. None: those that the head names, which
-        say where they are unless they are of a file.
+    network : of that recipe; see `open_network`.
+    pictures : at least one, a file or decoded; each goes through the network on its own.
 
     Returns
     -------
-    (files, dim) or (files, parts, dim) float32, as the head's image embeddings; equal to those of
-    extracted features within the rounding of another batch size.
-
-    Raises
-    ------
-    SearchError
-        No recipe here made the head's features, the weights are others or not known, or a file
-        is missing, unreadable or refused.
-    RecipeError, WeightsError
-        The recipe needs a package that is not installed, or its weights cannot be had.
-    """
-    return embed_seen(trained, open_network(trained, weights), files)
-
-
-def embed_seen(
-    trained: TrainedHead, network: FeatureNetwork, pictures: Sequence[Path | Image.Image]
-) -> Features:
-    """Embed pictures, files or decoded, with a network that has been loaded.
+    (pictures, dim) or (pictures, parts, dim) float32, as the head's image embeddings; equal to
+    those of extracted features within the rounding of another batch size.
 
     Raises
     ------
@@ -229,12 +195,18 @@ def require_lines(texts: Sequence[str], what: str = "sentence or word") -> None:
 def open_network(trained: TrainedHead, weights: str | None = None) -> FeatureNetwork:
     """Load the network that made a head's image features, with its weights.
 
+    Parameters
+    ----------
+    trained : the head.
+    weights : as `load_weights` takes them. None: those that the head names, which say where they
+        are unless they are of a file.
+
     Raises
     ------
     SearchError
         No recipe here made them, or the weights are others or not known.
     RecipeError, WeightsError
-        See `embed_pictures`, as for `weights`.
+        The recipe needs a package that is not installed, or its weights cannot be had.
     """
     head, side = f"the head of {trained.experiment!r}", trained.inputs.images
     if side.name not in RECIPES and not side.name.startswith("timm:"):
@@ -290,7 +262,7 @@ def _report(fitted: CaptionEncoder, texts: Sequence[str], tell: Callable[[str], 
     """Tell what of the texts the encoder does not know; refuse a text of which it knows nothing."""
     reports = fitted.reports(texts)
     # A part that knows a word is enough: the row is not that of an unknown sentence.
-    if unknown := set.intersection(*(set(r.unknown_captions) for r in reports.values())):
+    if unknown := unknown_to_all(reports.values()):
         first = [texts[at] for at in sorted(unknown)[:5]]
         raise SearchError(
             f"the encoder {fitted.name!r} knows no word of {len(unknown)} of "

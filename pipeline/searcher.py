@@ -27,6 +27,20 @@ from pipeline.text.encoders import CaptionEncoder
 
 Tell = Callable[[str], None]
 
+SIDES: dict[str, SideName] = {"images": "images", "sentences": "captions"}
+"""The sides of an embedding file by the names that a user knows."""
+
+
+def default_of(picture: bool, words: bool) -> str:
+    """Return what of `SIDES` a query looks for unless told: by a picture alone, sentences.
+
+    Parameters
+    ----------
+    picture : whether it asks with a picture, rather than a sentence.
+    words : whether words are taken from the picture or added.
+    """
+    return "sentences" if picture and not words else "images"
+
 
 @dataclass(frozen=True)
 class Sources:
@@ -90,6 +104,7 @@ class Searcher:
         self.sources, self._tell = sources, tell
         self.space = read_embeddings(sources.embeddings)
         self._encoder: CaptionEncoder | None = None
+        self._unknown: set[tuple[str, str]] = set()
         self._galleries: dict[SideName, Gallery] = {}
         self._indexes: dict[SideName, ApproximateIndex] = {}
 
@@ -157,16 +172,24 @@ class Searcher:
     def of_sentences(self, texts: Sequence[str], tell: Tell | None = None) -> Vectors:
         """Embed sentences, or words; `tell` is told of those that the encoder does not know.
 
+        Returns
+        -------
+        (texts, dim) or (texts, parts, dim) float32.
+
         Raises
         ------
         SearchError, PipelineError
-            See `pipeline.queries.embed_sentences`.
+            See `pipeline.queries.require_lines`, `open_encoder` and `embed_encoded`.
         """
         require_lines(texts)
         return embed_encoded(self.head, self._encoder_for(texts), texts, tell or self._tell)
 
     def of_stored(self, image_id: str) -> Vectors:
         """Return the stored embedding of an image as one query.
+
+        Returns
+        -------
+        (1, dim) or (1, parts, dim) float32.
 
         Raises
         ------
@@ -185,10 +208,14 @@ class Searcher:
     def of_picture(self, picture: Path | Image.Image) -> Vectors:
         """Embed a picture, a file or decoded, as one query.
 
+        Returns
+        -------
+        (1, dim) or (1, parts, dim) float32.
+
         Raises
         ------
         SearchError, UnusableImage, PipelineError
-            See `pipeline.queries.embed_pictures` and `embed_seen`.
+            See `pipeline.queries.open_network` and `embed_seen`.
         """
         return embed_seen(self.head, self.network, [picture])
 
@@ -199,9 +226,19 @@ class Searcher:
         plus: Sequence[str],
         tell: Tell | None = None,
     ) -> Vectors:
-        """Return a picture's query (1, dim) less some words and plus others.
+        """Return a picture's query less some words and plus others.
 
         Without words it is the picture's own; so it is of any similarity.
+
+        Parameters
+        ----------
+        picture : (1, dim) or, without words, (1, parts, dim) float32.
+        minus, plus : the words.
+        tell : as in `of_sentences`.
+
+        Returns
+        -------
+        As `picture`.
 
         Raises
         ------
@@ -229,7 +266,7 @@ class Searcher:
 
         Parameters
         ----------
-        queries : (queries, dim) or (queries, parts, dim), of the side `asking`.
+        queries : (queries, dim) or (queries, parts, dim) float32, of the side `asking`.
         of : the side that is searched.
         top : how many are wanted.
         leave_out : an id that is no answer, such as the query's own.
@@ -260,7 +297,7 @@ class Searcher:
         """Image id and text of every image and caption of the dataset."""
         entries = self.manifest.entries
         return {
-            "images": {e.id: (e.id, next(iter(e.captions), "")) for e in entries},
+            "images": {e.id: (e.id, e.first_caption) for e in entries},
             "captions": {
                 one: (e.id, text)
                 for e in entries
@@ -274,8 +311,16 @@ class Searcher:
         return self._indexes[side]
 
     def _encoder_for(self, texts: Sequence[str]) -> CaptionEncoder:
-        """Return the kept encoder if it has read all that it needs for some texts."""
+        """Return the kept encoder if it has read all that there is of some texts' words."""
         kept = self._encoder
-        if kept is None or any(report.oov_words for report in kept.reports(texts).values()):
-            return open_encoder(self.head, self.sources.encoder, texts)
-        return kept
+        if kept is not None and _missing(kept, texts) <= self._unknown:
+            return kept
+        read = open_encoder(self.head, self.sources.encoder, texts)
+        self._unknown |= _missing(read, texts)
+        return read
+
+
+def _missing(encoder: CaptionEncoder, texts: Sequence[str]) -> set[tuple[str, str]]:
+    """Return the words that an encoder does not know, each with the name of the part."""
+    reports = encoder.reports(texts).items()
+    return {(part, word) for part, report in reports for word, _ in report.oov_words}

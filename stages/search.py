@@ -10,8 +10,8 @@ import click
 
 from pipeline.queries import read_sentences
 from pipeline.retrieval.composition import require_composable
-from pipeline.retrieval.search import SearchError, SideName
-from pipeline.searcher import Hit, Searcher, Sources
+from pipeline.retrieval.search import SearchError
+from pipeline.searcher import SIDES, Hit, Searcher, Sources, default_of
 from stages.console import log_done, log_settings, printable
 from stages.experiment import inputs_of
 from stages.params import DATA, load_params
@@ -19,7 +19,6 @@ from stages.params import DATA, load_params
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _PATH = click.Path(path_type=Path)
-_SIDES: dict[str, SideName] = {"images": "images", "sentences": "captions"}
 
 
 def source_options(command: Command) -> Command:
@@ -106,7 +105,7 @@ def open_searcher(sources: Sources, experiment: str) -> Searcher:
 @click.option("--queries", type=_PATH, help="File of sentences to ask with, one a line.")
 @click.option(
     "--of",
-    type=click.Choice(list(_SIDES)),
+    type=click.Choice(list(SIDES)),
     help="What is looked for.  [default: images; for a picture without words, sentences]",
 )
 @click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="How many.")
@@ -158,7 +157,7 @@ def search(
     if around_mean is not None and around_mean < top:
         raise click.UsageError(f"--around-mean {around_mean} is fewer than --top {top}; take more")
     words = [*minus, *plus]
-    of = of or ("images" if image is None or words else "sentences")
+    of = of or default_of(image is not None, bool(words))
     sources = sources_of(experiment, embeddings, head, dataset, encoder, weights)
     log_settings(
         "search", experiment=experiment, embeddings=sources.embeddings, head=sources.head,
@@ -167,15 +166,15 @@ def search(
     )  # fmt: skip
     texts = read_sentences(queries) if queries is not None else [sentence or ""]
     searcher = open_searcher(sources, experiment)
-    space, gallery = searcher.space, searcher.gallery(_SIDES[of])
+    space, gallery = searcher.space, searcher.gallery(SIDES[of])
     if words or around_mean:
         require_composable(space.similarity)
     if image is None:
         asked: list[dict[str, Any]] = [{"sentence": text} for text in texts]
-        asking, rows = _SIDES["sentences"], searcher.of_sentences(texts)
+        asking, rows = SIDES["sentences"], searcher.of_sentences(texts)
     else:
         asked = [{"image": image, "minus": list(minus), "plus": list(plus)}]
-        asking = _SIDES["images"]
+        asking = SIDES["images"]
         if image in space.image_ids:
             rows = searcher.of_stored(image)
         elif Path(image).is_file():
@@ -188,7 +187,7 @@ def search(
         rows = searcher.composed(rows, minus, plus)
     own = image if of == "images" and image in gallery.ids else None
     started = time.monotonic()
-    found = searcher.answers(rows, asking, _SIDES[of], top, own, around_mean, approximate)
+    found = searcher.answers(rows, asking, SIDES[of], top, own, around_mean, approximate)
     seconds = time.monotonic() - started
     files = {e.id: str(searcher.manifest.image_root / e.file) for e in searcher.manifest.entries}
     answers = [

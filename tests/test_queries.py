@@ -1,5 +1,7 @@
 """Queries: embedded as their features would be, and by no head, encoder or weights but its own."""
 
+import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,23 @@ from pipeline.heads.pairs import join_pairs
 from pipeline.images.extract import Crew, extract_features, feature_header
 from pipeline.images.network import FeatureNetwork
 from pipeline.images.weights import WeightsError, load_weights
-from pipeline.queries import embed_pictures, embed_sentences, head_of, read_sentences
+from pipeline.queries import (
+    embed_encoded,
+    embed_seen,
+    head_of,
+    open_encoder,
+    open_network,
+    read_sentences,
+    require_lines,
+)
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.embeddings import Embeddings, read_embeddings, write_embeddings
 from pipeline.retrieval.search import SearchError
+from pipeline.searcher import Searcher, Sources
 from pipeline.shards.build import ShardBuild
 from pipeline.shards.read import FeatureSet
 from pipeline.text.catalogue import plan_encoder
+from pipeline.text.encoders import CaptionEncoder
 from pipeline.text.features import caption_header, encode_captions
 from pipeline.text.fitted import Fitting, fit_parts
 
@@ -53,13 +65,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with ShardBuild(folder / "images", header, [e.id for e in ENTRIES]) as build:
         network = FeatureNetwork(recipe, weights.state)
         extract_features(build, [folder / file for file in FILES], network, Crew(2, 1, 1))
-    fitting = Fitting(CAPTIONS, "made", "train", None, lambda line: None)
-    encoder = fit_parts(plan_encoder("bow", vocabulary="all"), folder / "encoder", fitting, [])
+    encode(folder, "bow", vocabulary="all")
+    train(folder, "head")
+    return folder
+
+
+def encode(folder: Path, name: str, **options: Any) -> None:
+    """Fit an encoder, and write its features of the captions."""
+    fitting = Fitting(CAPTIONS, "made", "train", None, quiet)
+    encoder = fit_parts(plan_encoder(name, **options), folder / "encoder", fitting, CAPTIONS)
     ids = [one for entry in ENTRIES for one in entry.caption_ids]
     with ShardBuild(folder / "captions", caption_header(encoder, "made"), ids) as build:
         encode_captions(build, encoder, CAPTIONS)
-    train(folder, "head")
-    return folder
 
 
 def features(folder: Path) -> tuple[FeatureSet, FeatureSet]:
@@ -84,27 +101,58 @@ def embedded(folder: Path, trained: TrainedHead) -> Embeddings:
 def test_queries_lie_where_their_features_put_them(made: Path) -> None:
     trained = load_head(made / "head")
     stored = embedded(made, trained)
-    rows = embed_sentences(trained, made / "encoder", CAPTIONS[1:], quiet)
+    encoder = open_encoder(trained, made / "encoder", CAPTIONS[1:])
+    rows = embed_encoded(trained, encoder, CAPTIONS[1:], quiet)
     np.testing.assert_array_equal(rows, stored.caption_embeddings[1:])
     # Another batch size than in the extraction, and then float16.
-    both = embed_pictures(trained, [made / file for file in FILES])
+    both = embed_seen(trained, open_network(trained), [made / file for file in FILES])
     np.testing.assert_allclose(both, stored.image_embeddings, rtol=2e-3, atol=1e-3)
     assert np.abs(both[0] - both[1]).max() > 0.01
     np.testing.assert_array_equal(both, both.astype(np.float16))
-    alone = embed_pictures(trained, [made / FILES[1]], "imagenet")
+    alone = embed_seen(trained, open_network(trained, "imagenet"), [made / FILES[1]])
     np.testing.assert_array_equal(alone, both[1:])
 
 
 def test_words_that_the_encoder_does_not_know_are_told_or_refused(made: Path) -> None:
     trained, told = load_head(made / "head"), list[str]()
-    rows = embed_sentences(trained, made / "encoder", ["two qzzyx dogs", "a red fish"], told.append)
-    known = embed_sentences(trained, made / "encoder", ["two dogs", "a red"], quiet)
+    encoder = open_encoder(trained, made / "encoder", [])
+    rows = embed_encoded(trained, encoder, ["two qzzyx dogs", "a red fish"], told.append)
+    known = embed_encoded(trained, encoder, ["two dogs", "a red"], quiet)
     np.testing.assert_array_equal(rows, known)
     assert told == ["bow-w2vv-filterstop-all-6 does not know: fish, qzzyx"]
     with pytest.raises(SearchError, match=r"knows no word of 1 of 2 queries, first \['qzzyx'\]"):
-        embed_sentences(trained, made / "encoder", ["a dogs", "qzzyx"], quiet)
+        embed_encoded(trained, encoder, ["a dogs", "qzzyx"], quiet)
     with pytest.raises(SearchError, match="2 of 2, 'a\\\\nb', has a line break"):
-        embed_sentences(trained, made / "encoder", ["a", "a\nb"], quiet)
+        require_lines(["a", "a\nb"])
+
+
+def test_a_word_without_a_vector_is_looked_for_once(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(made / "images", tmp_path / "images")
+    encode(tmp_path, "mean")
+    trained = train(tmp_path, "head")
+    write_embeddings(tmp_path / "e.h5", embedded(tmp_path, trained))
+    told, loaded = list[str](), list[str]()
+
+    def load(head: TrainedHead, folder: Path, texts: Sequence[str]) -> CaptionEncoder:
+        loaded.extend(texts)
+        return open_encoder(head, folder, texts)
+
+    sources = Sources(tmp_path / "e.h5", tmp_path / "head", tmp_path, tmp_path / "encoder")
+    searcher = Searcher(sources, told.append)
+    searcher.keep_encoder(CAPTIONS)
+    monkeypatch.setattr("pipeline.searcher.open_encoder", load)
+    # Of these only "car" has a vector that was not kept.
+    first, again = "two qzzyx dogs", "qzzyx on the grass"
+    asked = [first, first, again, "a qzzyx car", "a qzzyx car", "qwwyx grass", "qwwyx qzzyx red"]
+    for text in asked:
+        found = searcher.of_sentences([text])
+        encoder = open_encoder(trained, sources.encoder, [text])
+        expected = embed_encoded(trained, encoder, [text], told.append)
+        np.testing.assert_array_equal(found, expected)
+        assert told.pop() == told.pop()
+    assert loaded == [first, "a qzzyx car", "a qzzyx car", "qwwyx grass"]
 
 
 def test_an_encoder_that_was_fitted_to_other_captions_is_refused(
@@ -113,19 +161,20 @@ def test_an_encoder_that_was_fitted_to_other_captions_is_refused(
     fitting = Fitting(CAPTIONS[:1], "made", "train", None, quiet)
     fit_parts(plan_encoder("bow", vocabulary="all"), tmp_path / "other", fitting, [])
     with pytest.raises(SearchError, match=r"other holds the encoder 'bow-.*-2'.* on 'bow-.*-6'"):
-        embed_sentences(load_head(made / "head"), tmp_path / "other", ["a red"], quiet)
+        open_encoder(load_head(made / "head"), tmp_path / "other", ["a red"])
 
 
 def test_pictures_that_cannot_be_embedded_are_refused(made: Path, tmp_path: Path) -> None:
     trained = load_head(made / "head")
+    network = open_network(trained)
     (tmp_path / "text.png").write_text("no picture")
     for name, message in (("text.png", "text.png is unreadable"), ("none.png", "is missing")):
         with pytest.raises(SearchError, match=message):
-            embed_pictures(trained, [made / FILES[0], tmp_path / name])
+            embed_seen(trained, network, [made / FILES[0], tmp_path / name])
     with pytest.raises(SearchError, match=r"'random:4' .*fitted on: weights .package:"):
-        embed_pictures(trained, [made / FILES[0]], "random:4")
+        open_network(trained, "random:4")
     with pytest.raises(WeightsError, match="no weights file"):
-        embed_pictures(trained, [made / FILES[0]], "mine.pth")
+        open_network(trained, "mine.pth")
     side = trained.inputs.images
     for changed, message in (
         (replace(side, weights="file:mine.pth"), "'mine.pth', and where that file lies is not"),
@@ -133,7 +182,7 @@ def test_pictures_that_cannot_be_embedded_are_refused(made: Path, tmp_path: Path
     ):
         other = replace(trained, inputs=replace(trained.inputs, images=changed))
         with pytest.raises(SearchError, match=message):
-            embed_pictures(other, [made / FILES[0]])
+            open_network(other)
 
 
 def test_embeddings_know_the_head_that_made_them(made: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 Dask starts workers with MALLOC_TRIM_THRESHOLD_=65536, so that freed arrays go back to the system
 at once. A network frees and asks for the same activations all the time, and every page of them
-then has to be had, and zeroed, anew: EfficientNet-Lite0 takes twice as long.
+then has to be had, and zeroed, anew.
 """
 
 import ctypes

@@ -48,6 +48,11 @@ class ImageEntry:
         """`<image id>#<k>` for each caption, k from 0."""
         return tuple(f"{self.id}#{k}" for k in range(len(self.captions)))
 
+    @property
+    def first_caption(self) -> str:
+        """The first caption, or "" of an image without captions."""
+        return next(iter(self.captions), "")
+
 
 @dataclass(frozen=True)
 class Manifest:

@@ -177,8 +177,13 @@ def read_bytes(path: Path) -> bytes:
         raise MissingImage("no such file") from None
 
 
-def decode(data: bytes) -> Image.Image:
+def decode(data: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """Decode the bytes of an image file to mode RGB, (height, width, 3) 0-255.
+
+    Parameters
+    ----------
+    data : of the whole file.
+    max_pixels : more are refused by the file's header alone.
 
     Raises
     ------
@@ -190,9 +195,9 @@ def decode(data: bytes) -> Image.Image:
     try:
         with Image.open(BytesIO(data), formats=FORMATS) as image:
             width, height = image.size
-            if width * height > MAX_PIXELS:
+            if width * height > max_pixels:
                 raise RefusedImage(
-                    f"{width} x {height} pixels are more than the limit of {MAX_PIXELS}"
+                    f"{width} x {height} pixels are more than the limit of {max_pixels}"
                 )
             if width * height == 0:
                 raise UnreadableImage(f"{width} x {height} pixels")
@@ -201,7 +206,7 @@ def decode(data: bytes) -> Image.Image:
     except (UnusableImage, MemoryError):
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise RefusedImage(f"more pixels than the limit of {MAX_PIXELS} ({error})") from error
+        raise RefusedImage(f"more pixels than the limit of {max_pixels} ({error})") from error
     except UnidentifiedImageError:
         raise UnreadableImage(f"not an image of a known format ({', '.join(FORMATS)})") from None
     # Pillow's decoders raise whatever their parsers stumble over; one bad file must not end a

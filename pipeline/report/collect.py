@@ -15,6 +15,7 @@ from pipeline.datasets.manifest import (
     check_relative,
     read_manifest,
 )
+from pipeline.heads.files import HISTORY_FILE
 from pipeline.report.insides import Insides, WordPlane
 from pipeline.report.origin import (
     PROVENANCE_FILE,
@@ -28,8 +29,6 @@ from pipeline.report.queries import Retrieval, protocol_of, retrieve
 from pipeline.report.tables import RECALL_FILE, TableError, read_recall
 from pipeline.retrieval.embeddings import read_embeddings
 from pipeline.retrieval.geometry import Closeness
-
-HISTORY_FILE = "history.json"
 
 
 @dataclass(frozen=True)
@@ -220,7 +219,7 @@ def _dataset(datasets: Path, name: str) -> Dataset | str:
         manifest,
         {i: t for e in manifest.entries for i, t in zip(e.caption_ids, e.captions, strict=True)},
         {e.id: manifest.image_root / e.file for e in manifest.entries},
-        {e.id: next(iter(e.captions), "") for e in manifest.entries},
+        {e.id: e.first_caption for e in manifest.entries},
     )
 
 

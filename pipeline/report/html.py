@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 
 from pipeline import __version__
 from pipeline.canonical import require_folder, write_json, write_text
@@ -24,7 +24,7 @@ from pipeline.report.groups import breakdown_of, group_of, grouped, own_figures
 from pipeline.report.origin import flattened
 from pipeline.report.queries import SEED, TOP, Answer
 from pipeline.report.tables import HEADINGS
-from pipeline.report.text import shown
+from pipeline.report.templating import environment
 from pipeline.report.thumbnails import Thumbnails
 
 FILES_FILE = "report.json"
@@ -111,15 +111,7 @@ def write_html(
 
 
 def _templates() -> Environment:
-    templates = Environment(
-        loader=PackageLoader("pipeline.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    templates = environment("pipeline.report")
     templates.filters["url"] = lambda path: quote(path)
     templates.filters["one"] = lambda value: f"{value:.1f}"
     templates.filters["two"] = lambda value: f"{value:.2f}"
@@ -134,12 +126,6 @@ def _templates() -> Environment:
         f"Pillow {version('pillow')}",
     }
     return templates
-
-
-def _shown(value: Any) -> Any:
-    """What every expression of a template goes through before it is escaped."""
-    markup = hasattr(value, "__html__")  # what a macro or a block gave, done already
-    return shown(value) if isinstance(value, str) and not markup else value
 
 
 def _lineages(cases: Sequence[Case]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from pipeline.retrieval.geometry import Closeness, closeness, common_plane
 from pipeline.shards.format import ShardError
 from pipeline.shards.index import INDEX_FILE, read_index
 from pipeline.shards.read import FeatureSet
-from pipeline.text.encoders import CaptionEncoder
+from pipeline.text.encoders import CaptionEncoder, unknown_to_all
 
 WORDS, IMAGES_OF_A_WORD = 8, 3
 """Words in a plane, and images of each."""
@@ -167,8 +167,7 @@ def _known(
 ) -> dict[str, Sequence[str]]:
     """Return what is spoken of in words that some part of an encoder knows."""
     words = list(spoken_of)
-    reports = encoder.reports(words).values()
-    unknown = {words[at] for at in set.intersection(*(set(r.unknown_captions) for r in reports))}
+    unknown = {words[at] for at in unknown_to_all(encoder.reports(words).values())}
     if unknown:
         missing = ", ".join(sorted(unknown))
         gaps.append(f"Not in the plane of words, since its encoder does not know them: {missing}.")

@@ -19,15 +19,18 @@ class PublishedOrder:
     ----------
     heading : dataset, table and image features.
     figures : experiment to the measure of `Order`.
-    places : experiment to its place, from 1; equal figures share one.
     agreeing, pairs : of so many pairs with a different figure, so many are in our order, too.
     """
 
     heading: str
     figures: Mapping[str, float]
-    places: Mapping[str, int]
     agreeing: int
     pairs: int
+
+    @property
+    def places(self) -> dict[str, int]:
+        """Experiment to its place, from 1; equal figures share one."""
+        return _places(self.figures)
 
 
 @dataclass(frozen=True)
@@ -37,15 +40,19 @@ class Order:
     Attributes
     ----------
     measure : what they are ordered by: the sum of those R@K that the paper prints of all of them.
-    figures, places : of each experiment, in our order.
+    figures : of each experiment, in our order.
     published : at least one.
     """
 
     paper: str
     measure: str
     figures: Mapping[str, float]
-    places: Mapping[str, int]
     published: tuple[PublishedOrder, ...]
+
+    @property
+    def places(self) -> dict[str, int]:
+        """Experiment to its place, from 1; equal figures share one."""
+        return _places(self.figures)
 
 
 def orders(recalls: Mapping[str, Mapping[str, float | int]], dataset: str) -> tuple[Order, ...]:
@@ -87,7 +94,6 @@ def _order(
         rows[0].paper,
         "sum of " + ", ".join(HEADINGS[column] for column in measured),
         ours,
-        _places(ours),
         tuple(_published(table, measured, ours) for table in tables),
     )
 
@@ -100,7 +106,7 @@ def _published(
     pairs = [(a, b) for a, b in combinations(table, 2) if figures[a] != figures[b]]
     agreeing = sum((figures[a] - figures[b]) * (ours[a] - ours[b]) > 0 for a, b in pairs)
     heading = ", ".join(filter(None, (row.dataset, f"table {row.table}", row.image_feature)))
-    return PublishedOrder(heading, figures, _places(figures), agreeing, len(pairs))
+    return PublishedOrder(heading, figures, agreeing, len(pairs))
 
 
 def _places(figures: Mapping[str, float]) -> dict[str, int]:

@@ -7,6 +7,9 @@ from html import escape
 from pipeline.report.svg import COLOURS, LINE, WIDTH, Scale, document, line, text
 from pipeline.report.text import shown
 
+_LABEL_HEIGHT, _LETTER_WIDTH = 15, 8
+"""About what a word over a picture takes, in pixels."""
+
 
 def letter_chart(
     groups: Mapping[str, Sequence[tuple[float, float]]], x_axis: str, y_axis: str, alt: str
@@ -82,14 +85,13 @@ def picture_chart(
     return document(bottom + 26, alt, parts)
 
 
-def _apart(
-    labels: Mapping[str, tuple[float, float]], line: float = 15, letter: float = 8
-) -> dict[str, tuple[float, float]]:
-    """Push labels down until none lies on another; about as wide as `letter` pixels a letter."""
+def _apart(labels: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Push labels down until none lies on another."""
     placed: dict[str, tuple[float, float]] = {}
     for word, (x, y) in sorted(labels.items(), key=lambda one: (one[1][1], one[0])):
         for other, (ox, oy) in sorted(placed.items(), key=lambda one: one[1][1]):
-            if abs(ox - x) < letter * (len(word) + len(other)) / 2 and abs(oy - y) < line:
-                y = oy + line
+            width = _LETTER_WIDTH * (len(word) + len(other)) / 2
+            if abs(ox - x) < width and abs(oy - y) < _LABEL_HEIGHT:
+                y = oy + _LABEL_HEIGHT
         placed[word] = (x, y)
     return placed

@@ -51,7 +51,9 @@ class Thumbnails:
             decoded = read_image(file)
             name = f"{hashlib.sha256(canonical_json(key).encode()).hexdigest()[:20]}.jpg"
             if decoded.image is not None:
-                _write(decoded.image, self._folder / name)
+                decoded.image.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
+                with appearing_whole(self._folder / name) as part:
+                    part.write_bytes(jpeg_of(decoded.image, _QUALITY))
             self._made[key] = Thumbnail(name if decoded.image else "", decoded.reason)
         return self._made[key]
 
@@ -65,14 +67,12 @@ class Thumbnails:
         key = dataset, image_id
         if key not in self._tiny:
             decoded = read_image(file)
-            stream = io.BytesIO()
             if decoded.image is not None:
                 square = ImageOps.fit(decoded.image, (TINY, TINY), Image.Resampling.BICUBIC)
-                square.info = {}
-                square.save(stream, format="JPEG", quality=_QUALITY)
+                self._tiny[key] = jpeg_of(square, _QUALITY)
             else:
                 self._made.setdefault(key, Thumbnail("", decoded.reason))
-            self._tiny[key] = stream.getvalue()
+                self._tiny[key] = b""
         return self._tiny[key]
 
     @property
@@ -90,9 +90,16 @@ class Thumbnails:
         )
 
 
-def _write(image: Image.Image, path: Path) -> None:
-    small = image.copy()
-    small.info = {}  # a comment in the source would be written to the copy
-    small.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
-    with appearing_whole(path) as part:
-        small.save(part, format="JPEG", quality=_QUALITY)
+def jpeg_of(image: Image.Image, quality: int) -> bytes:
+    """Return an image as JPEG without the metadata of the file that it came from.
+
+    Parameters
+    ----------
+    image : mode RGB; stays as it is.
+    quality : of Pillow's JPEG, 1-95.
+    """
+    bare = image.copy()
+    bare.info = {}  # a comment in the source would be written to the copy
+    stream = io.BytesIO()
+    bare.save(stream, format="JPEG", quality=quality)
+    return stream.getvalue()

@@ -13,6 +13,11 @@ from pipeline.retrieval.similarity import unit_rows
 _CANCELLED = 1e-6
 
 
+def is_composable(similarity: str) -> bool:
+    """Tell whether embeddings of a similarity can be added and taken away."""
+    return similarity == "cosine"
+
+
 def require_composable(similarity: str) -> None:
     """Check that embeddings of a similarity can be added and taken away.
 
@@ -20,7 +25,7 @@ def require_composable(similarity: str) -> None:
     ------
     SearchError
     """
-    if similarity != "cosine":
+    if not is_composable(similarity):
         raise SearchError(
             "composing images and words, and re-sorting around a mean, go by the direction of "
             f"embeddings, by cosine; these are meant for the similarity {similarity}, under which "

@@ -115,7 +115,7 @@ def _order(images: Matrix, captions: Matrix) -> Matrix:
     scores = np.empty((len(images), len(captions)))
     dim = images.shape[1]
     size = max(1, _ORDER_ELEMENTS // dim)
-    # Zeros as an array, and vecdot for einsum: together twice as fast as the plain words.
+    # Zeros as an array, and vecdot for einsum: neither makes a temporary array.
     buffer, zeros = np.empty((size, dim)), np.zeros((size, dim))
     for start in range(0, len(captions), size):
         some = captions[start : start + size]

@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeline.errors import PipelineError
-from pipeline.images.decode import MissingImage
+from pipeline.images.decode import MissingImage, decode
+from pipeline.retrieval.composition import is_composable
 from pipeline.retrieval.search import SYMMETRIC, SearchError, SideName, Vectors
-from pipeline.searcher import Hit, Searcher, Tell
-from pipeline.serve.pictures import decode_bounded
+from pipeline.searcher import SIDES, Hit, Searcher, Tell, default_of
+from pipeline.serve.pictures import MAX_PIXELS
 
 MAX_CHARACTERS, MAX_WORDS = 1000, 10
 """Of a sentence, and of the words taken away or added."""
-
-SIDES: dict[str, SideName] = {"images": "images", "sentences": "captions"}
-"""What can be looked for, by its name on the page."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Query:
     image : id of an image that is embedded already, or "".
     upload : bytes of an image file, or b"".
     minus, plus : words, with a picture.
-    of : of `SIDES`, or "" for images, or for sentences where a picture comes without words.
+    of : of `SIDES`, or "" for the default, `pipeline.searcher.default_of`.
     """
 
     sentence: str = ""
@@ -119,7 +117,7 @@ class Answering:
         self.experiment, self.similarity = searcher.head.experiment, space.similarity
         self.manifest, self.image_ids = searcher.manifest, searcher.gallery("images").ids
         self.sentences = len(searcher.gallery("captions").ids)
-        self.composable = space.similarity == "cosine"
+        self.composable = is_composable(space.similarity)
         self.sides = tuple(SIDES)[0 if space.similarity in SYMMETRIC else 1 :]
         searcher.keep_encoder([text for entry in self.manifest.entries for text in entry.captions])
         self.no_uploads = ""
@@ -141,13 +139,12 @@ class Answering:
         """
         with self._busy:
             searcher, notes = self._searcher, list[str]()
+            of = query.of or default_of(not query.sentence, bool(query.minus or query.plus))
             if query.sentence:
                 asking: SideName = "captions"
-                of = query.of or "images"
                 rows = searcher.of_sentences([query.sentence], notes.append)
             else:
                 asking = "images"
-                of = query.of or ("images" if query.minus or query.plus else "sentences")
                 rows = searcher.composed(
                     self._picture(query), query.minus, query.plus, notes.append
                 )
@@ -162,7 +159,7 @@ class Answering:
             return self._searcher.of_stored(query.image)
         if self.no_uploads:
             raise SearchError(self.no_uploads)
-        return self._searcher.of_picture(decode_bounded(query.upload))
+        return self._searcher.of_picture(decode(query.upload, MAX_PIXELS))
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -4,10 +4,8 @@ from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlencode
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
 from pipeline import __version__
-from pipeline.report.text import shown
+from pipeline.report.templating import environment
 from pipeline.serve.answering import MAX_CHARACTERS, Answer, Answering, Query
 
 MAX_BODY = 20 * 2**20
@@ -25,20 +23,11 @@ class Pages:
     def __init__(self, answering: Answering) -> None:
         """Load the templates."""
         self._answering = answering
-        self._templates = Environment(
-            loader=ChoiceLoader(
-                [PackageLoader("pipeline.serve"), PackageLoader("pipeline.report")]
-            ),
-            autoescape=True,
-            undefined=StrictUndefined,
-            finalize=_shown,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
+        self._templates = environment("pipeline.serve", "pipeline.report")
         self._templates.filters["query"] = lambda fields: urlencode(fields)
         self._templates.globals |= {
             "blank": Query(),
-            "captions": {e.id: next(iter(e.captions), "") for e in answering.manifest.entries},
+            "captions": {e.id: e.first_caption for e in answering.manifest.entries},
             "max_body": MAX_BODY,
             "max_characters": MAX_CHARACTERS,
             "made_by": f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}",
@@ -67,9 +56,3 @@ class Pages:
 
     def _render(self, name: str, **values: Any) -> str:
         return self._templates.get_template(name).render(**values)
-
-
-def _shown(value: Any) -> Any:
-    """What every expression of a template goes through before it is escaped."""
-    markup = hasattr(value, "__html__")  # what a macro or a block gave, done already
-    return shown(value) if isinstance(value, str) and not markup else value

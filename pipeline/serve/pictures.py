@@ -4,20 +4,13 @@ import os
 import threading
 from collections.abc import Iterable
 from functools import lru_cache
-from io import BytesIO
 from pathlib import Path
 
 from PIL import Image
 
 from pipeline.datasets.manifest import Manifest
-from pipeline.images.decode import (
-    FORMATS,
-    MissingImage,
-    RefusedImage,
-    UnreadableImage,
-    decode,
-    read_bytes,
-)
+from pipeline.images.decode import MissingImage, UnreadableImage, decode, read_bytes
+from pipeline.report.thumbnails import jpeg_of
 
 MAX_PIXELS = 40_000_000
 """Of a picture that is decoded here: 120 MB at 8 bits, one picture at a time."""
@@ -26,26 +19,6 @@ SIDE = 320
 """Of the square that a small copy fits into, in pixels."""
 
 _QUALITY, _KEPT = 82, 1024
-
-
-def decode_bounded(data: bytes) -> Image.Image:
-    """Decode an image file by the rule of `pipeline.images.decode`, if it is not large.
-
-    Raises
-    ------
-    UnreadableImage, RefusedImage
-        With the reason; more than `MAX_PIXELS` are refused by the file's header alone.
-    """
-    try:
-        with Image.open(BytesIO(data), formats=FORMATS) as image:
-            width, height = image.size
-    except Exception:  # as in `decode`, which knows the reason
-        return decode(data)
-    if width * height > MAX_PIXELS:
-        raise RefusedImage(
-            f"{width} x {height} pixels are more than the limit of {MAX_PIXELS} of this page"
-        )
-    return decode(data)
 
 
 class Pictures:
@@ -80,12 +53,9 @@ class Pictures:
             return self._copy(image_id)
 
     def _made(self, image_id: str) -> bytes:
-        small = decode_bounded(read_bytes(_below(self._root, self._files[image_id])))
-        small.info = {}  # a comment in the source would be written to the copy
+        small = decode(read_bytes(_below(self._root, self._files[image_id])), MAX_PIXELS)
         small.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
-        stream = BytesIO()
-        small.save(stream, format="JPEG", quality=_QUALITY)
-        return stream.getvalue()
+        return jpeg_of(small, _QUALITY)
 
 
 def _below(root: Path, file: str) -> Path:

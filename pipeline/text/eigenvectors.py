@@ -16,8 +16,7 @@ def largest_eigenvectors(
 
     Reduced to tridiagonal form, decomposed by relatively robust representations (Dhillon and
     Parlett 2004, LAPACK's `dstemr`) and turned back. `scipy.linalg.eigh` does not offer that for
-    some of the eigenvalues: its "evr" was slower for a third of several thousand, its "evd", which
-    finds all, slower and larger.
+    some of the eigenvalues; its "evd" finds them all.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Sentence encoders: captions in, one fixed-length float32 row each out."""
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -119,6 +119,16 @@ def report_on(
         unknown_row=unknown_row,
         cut=tuple(cut),
     )
+
+
+def unknown_to_all(reports: Iterable[VocabularyReport]) -> set[int]:
+    """Return the positions of the captions of which no part of an encoder knows a word.
+
+    Parameters
+    ----------
+    reports : of the parts, at least one, on the same captions.
+    """
+    return set.intersection(*(set(report.unknown_captions) for report in reports))
 
 
 def split_captions(

@@ -247,7 +247,7 @@ def test_narrow_arithmetic_stays_near(precision: str) -> None:
     exact = FeatureNetwork(recipe, state)(canvas)
     narrow = FeatureNetwork(resolve_recipe(recipe.name, precision), state)(canvas)
     difference = float((narrow - exact).norm() / exact.norm())
-    assert 1e-5 < difference < 0.05
+    assert 1e-5 < difference < {"bf16": 0.05, "fp16": 0.01}[precision]
 
 
 @pytest.mark.parametrize("shape", [(1, 5, 1, 1), (3, 4, 7, 10), (2, 6, 16, 13)])

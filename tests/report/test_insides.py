@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.heads.files import load_head
-from pipeline.queries import embed_sentences
+from pipeline.queries import embed_encoded, open_encoder
 from pipeline.report.breakdowns import words_of
 from pipeline.report.collect import Folders
 from pipeline.report.html import write_html
@@ -84,7 +84,8 @@ def test_words_lie_where_their_head_puts_them(made: Folders, tmp_path: Path) -> 
                 assert any(row["word"] in words_of(text) for text in spoken)
         e = read_embeddings(made.embeddings / f"{name}.h5")
         folder = made.text / "scenes" / f"{encoder}.encoder"
-        spoken_of = embed_sentences(load_head(made.heads / name), folder, words, print)
+        trained = load_head(made.heads / name)
+        spoken_of = embed_encoded(trained, open_encoder(trained, folder, words), words, print)
         seen = e.image_embeddings[[e.image_ids.index(one) for one in images]]
         sides = [side.astype(float) for side in (spoken_of, seen)]
         if e.similarity == "cosine":

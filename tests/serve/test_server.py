@@ -198,7 +198,7 @@ def test_fifty_megapixels_are_refused_without_decoding(
 
 
 def test_a_picture_at_the_limit_is_taken(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.serve.pictures.MAX_PIXELS", 600)
+    monkeypatch.setattr("pipeline.serve.answering.MAX_PIXELS", 600)
     assert site.upload(png(30, 20)).status == 200
     assert site.upload(png(1, 600)).status == 200
     assert site.upload(png(1, 601)).status == 413

@@ -72,7 +72,7 @@ def test_equals_fisher_vectors_of_one_caption_at_a_time(
     assert rows.shape == (number, both.dim) == (number, 4 * COMPONENTS * DIM)
     for row, text in zip(rows, texts, strict=True):
         parts = [one(codebook, both.vectors, text) for codebook in both.codebooks]
-        np.testing.assert_allclose(row, np.concatenate(parts), rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(row, np.concatenate(parts), rtol=1e-4, atol=1e-6)
 
 
 def test_a_row_does_not_depend_on_its_company(both: FisherEncoder) -> None:
