@@ -19,15 +19,15 @@ import numpy as np
 
 from bench.extract import WEIGHTS, rate
 from pipeline.cluster.connect import local_workers
-from pipeline.images.extract import Crew, extract_features, feature_header
-from pipeline.images.network import FeatureNetwork
-from pipeline.images.shard_task import OrderedWork, extract_on_workers
+from pipeline.images.extract import Parallelism, extract_features, feature_header
+from pipeline.images.feature_extractor import FeatureExtractor
 from pipeline.images.weights import load_weights
+from pipeline.images.workers import OrderedWork, extract_on_workers
 from pipeline.recipes import resolve_recipe
-from pipeline.shards.build import ShardBuild
+from pipeline.shards.build.distributed import build_on_workers
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.build.job import make_shard
 from pipeline.shards.format import FeatureHeader, RowBlock
-from pipeline.shards.order import make_shard
-from pipeline.shards.spreading import build_on_workers
 
 Marks = list[tuple[float, int]]
 
@@ -71,11 +71,11 @@ def throughput(arguments: argparse.Namespace, paths: list[Path], scratch: Path) 
             started = time.perf_counter()
             with ShardBuild(out, header, ids, arguments.rows_per_shard) as build:
                 if way == "one process":
-                    network = FeatureNetwork(recipe, weights.state)
-                    extract_features(build, paths, network, Crew(batch_size, 2, 2), mark)
+                    network = FeatureExtractor(recipe, weights.state)
+                    extract_features(build, paths, network, Parallelism(batch_size, 2, 2), mark)
                 else:
-                    with local_workers(2, print) as spread:
-                        extract_on_workers(build, paths, work, spread, mark)
+                    with local_workers(2, print) as executor:
+                        extract_on_workers(build, paths, work, executor, mark)
             marks.append((time.perf_counter(), len(paths)))
             rates[way].append(rate(marks))
             first = marks[0][0] - started
@@ -105,13 +105,13 @@ def overhead(tasks: int, scratch: Path) -> None:
         {"name": "none"}, "none", "0" * 64, "row, dim", "bench", (4,), "float32", "bench"
     )
     ids = [str(number) for number in range(tasks)]
-    with local_workers(2, print) as spread:
-        list(spread(nothing, [(number,) for number in range(10)], ignore, finish))
+    with local_workers(2, print) as executor:
+        list(executor(nothing, [(number,) for number in range(10)], ignore, finish))
         started = time.perf_counter()
-        list(spread(nothing, [(number,) for number in range(tasks)], ignore, finish))
+        list(executor(nothing, [(number,) for number in range(tasks)], ignore, finish))
         each = (time.perf_counter() - started) / tasks
         print(f"a task that does nothing: {1000 * each:.1f} ms")
-        for name, way in (("two workers", spread), ("this process", serial)):
+        for name, way in (("two workers", executor), ("this process", serial)):
             with ShardBuild(scratch / f"tiny {name}", header, ids, 1) as build:
                 started = time.perf_counter()
                 build_on_workers(build, [None] * tasks, {}, tiny_shard, way)

@@ -23,7 +23,7 @@ from pipeline.datasets.scenes.words import COLOUR_WORDS, SETTING_WORDS, SHAPE_WO
 from pipeline.datasets.scenes.world import Scene
 from pipeline.retrieval.composition import compose
 from pipeline.retrieval.search import SearchError, SideName, Vectors
-from pipeline.searcher import Searcher
+from pipeline.search.searcher import Searcher
 from stages.search import open_searcher, source_options, sources_of
 
 TOP = 5

@@ -21,7 +21,7 @@ from PIL import Image
 from torchvision.io import ImageReadMode, decode_jpeg
 
 from pipeline.images.decode import decode
-from pipeline.images.geometry import resize_image
+from pipeline.images.transforms import resize_image
 from pipeline.recipes import Resize
 
 Decoder = Callable[[bytes], Image.Image]

@@ -36,18 +36,18 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bench.decoding import FOLDERS
-from pipeline.images import network as networks
-from pipeline.images import onednn, winograd
+from pipeline.images import feature_extractor as networks
 from pipeline.images.backbones import backbone_named
-from pipeline.images.extract import feature_header, usual_crew
-from pipeline.images.network import FeatureNetwork
-from pipeline.images.onednn import OneDnnConvolution
-from pipeline.images.rewriting import Convolution
-from pipeline.images.samples import read_sample
+from pipeline.images.engine import onednn, winograd
+from pipeline.images.engine.fuse import Convolution
+from pipeline.images.engine.onednn import OneDnnConvolution
+from pipeline.images.engine.winograd import WinogradConvolution
+from pipeline.images.extract import default_parallelism, feature_header
+from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
-from pipeline.images.winograd import WinogradConvolution
 from pipeline.recipes import Recipe, resolve_recipe
-from pipeline.shards.build import ShardBuild
+from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.format import RowBlock
 
 BATCH, TURNS, ROWS = 8, 9, 256
@@ -57,7 +57,7 @@ SHAPES = (
     (1024, 256, 1, 14), (256, 256, 3, 14), (256, 1024, 1, 14),
     (512, 512, 3, 7), (256, 256, 3, 56), (512, 512, 3, 28),
 )  # fmt: skip
-# Lavin & Gray's points, beside those of `pipeline.images.winograd`.
+# Lavin & Gray's points, beside those of `pipeline.images.engine.winograd`.
 THEIRS = tuple(map(Fraction, (0, 1, -1, 2, -2)))
 # What a network is built without, and its precision.
 VARIANTS: dict[str, tuple[str, tuple[str, ...], str]] = {
@@ -150,7 +150,7 @@ def layers() -> None:
         )
 
 
-def built(recipe: Recipe, state: dict[str, Tensor], variant: str) -> FeatureNetwork:
+def built(recipe: Recipe, state: dict[str, Tensor], variant: str) -> FeatureExtractor:
     """Build a recipe's network as a variant has it."""
     engine, without, precision = VARIANTS[variant]
     recipe = resolve_recipe(recipe.name, precision)
@@ -159,10 +159,10 @@ def built(recipe: Recipe, state: dict[str, Tensor], variant: str) -> FeatureNetw
             undo.enter_context(patch.object(onednn, "_WINOGRAD_CHANNELS", math.inf))
         if "sharing" in without:
             undo.enter_context(patch.object(networks, "share_ten_crops", lambda *_: None))
-        return FeatureNetwork(recipe, state, "cpu", engine)
+        return FeatureExtractor(recipe, state, "cpu", engine)
 
 
-def windows_of(network: FeatureNetwork, photos: list[Path], count: int) -> Tensor:
+def windows_of(network: FeatureExtractor, photos: list[Path], count: int) -> Tensor:
     """Return the (count, windows, h, w, 3) uint8 windows of the first photos."""
     resize, window = network.recipe.resize, network.window
     found = [read_sample(path, resize, window).windows for path in photos[:count]]
@@ -175,7 +175,7 @@ def exact(recipe: Recipe, state: dict[str, Tensor], crops: Tensor) -> Tensor:
     backbone = backbone_named(recipe.backbone)
     net = backbone.build()
     net.load_state_dict(state)
-    x = FeatureNetwork(recipe, state, "cpu", "reference").normalised(crops.flatten(0, 1)).double()
+    x = FeatureExtractor(recipe, state, "cpu", "reference").normalised(crops.flatten(0, 1)).double()
     # Crop by crop: the convolution in float64 unrolls its input.
     y = torch.cat([backbone.tap(net.double().eval(), one, recipe) for one in x.split(1)])
     if y.ndim == 4:
@@ -190,7 +190,7 @@ def whole_networks(photos: list[Path], rounds: int) -> dict[str, float]:
         recipe = resolve_recipe(name)
         small = name.startswith("efficientnet")
         state = load_weights(recipe, "imagenet" if small else "random:0").state
-        size = usual_crew(recipe, "cpu").batch_size
+        size = default_parallelism(recipe, "cpu").batch_size
         made = {variant: built(recipe, state, variant) for variant in variants}
         batches = {variant: windows_of(net, photos, size) for variant, net in made.items()}
         ways: dict[str, Way] = {v: partial(net, batches[v]) for v, net in made.items()}
@@ -212,7 +212,7 @@ def whole_networks(photos: list[Path], rounds: int) -> dict[str, float]:
         else:
             gains(best)
     ten = resolve_recipe("resnet152-pool-10crop")
-    shares = FeatureNetwork(ten, load_weights(ten, "random:0").state).shares_crops
+    shares = FeatureExtractor(ten, load_weights(ten, "random:0").state).shares_crops
     print(f"\n{ten.name}: crops {'shared' if shares else 'computed one by one, nothing is shared'}")
     return grid
 

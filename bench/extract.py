@@ -33,13 +33,13 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
-from pipeline.images.extract import extract_features, feature_header, usual_crew
-from pipeline.images.network import FeatureNetwork
-from pipeline.images.samples import read_sample
+from pipeline.images.extract import default_parallelism, extract_features, feature_header
+from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
 from pipeline.recipes import Recipe, resolve_recipe
-from pipeline.shards.build import ShardBuild
-from pipeline.shards.read import FeatureSet
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.feature_set import FeatureSet
 
 WEIGHTS = "random:0"
 BATCH_SIZES = {"resnet152-grid": (8, 16, 32), "vgg19-fc7-10crop": (1, 2, 4)}
@@ -100,26 +100,26 @@ def obvious(paths: list[Path], recipe: Recipe, batch_size: int, out: Path) -> fl
 
 def bare(paths: list[Path], recipe: Recipe) -> float:
     """Run the network alone over windows in memory, and return images a second."""
-    crew = usual_crew(recipe, "cpu")
-    network = FeatureNetwork(recipe, load_weights(recipe, WEIGHTS).state)
+    parallelism = default_parallelism(recipe, "cpu")
+    network = FeatureExtractor(recipe, load_weights(recipe, WEIGHTS).state)
     samples = [read_sample(path, recipe.resize, network.window).windows for path in paths[:16]]
     windows = np.stack([w for w in samples if w is not None])
-    batch = torch.from_numpy(np.resize(windows, (crew.batch_size, *windows.shape[1:])))
+    batch = torch.from_numpy(np.resize(windows, (parallelism.batch_size, *windows.shape[1:])))
     torch.set_num_threads(1)
     marks: list[tuple[float, int]] = []
-    with ThreadPoolExecutor(crew.mappers) as pool:
+    with ThreadPoolExecutor(parallelism.mappers) as pool:
         # One batch more for each thread than it is measured on, as for the others.
-        count = max(2, -(-len(paths) // crew.batch_size))
+        count = max(2, -(-len(paths) // parallelism.batch_size))
         for number, _ in enumerate(pool.map(lambda _: network(batch), range(count)), start=1):
-            marks.append((time.perf_counter(), number * crew.batch_size))
+            marks.append((time.perf_counter(), number * parallelism.batch_size))
     return rate(marks)
 
 
 def ours(paths: list[Path], recipe: Recipe, out: Path) -> float:
     """Run the extraction loop and return images a second."""
-    crew = usual_crew(recipe, "cpu")
+    parallelism = default_parallelism(recipe, "cpu")
     weights = load_weights(recipe, WEIGHTS)
-    network = FeatureNetwork(recipe, weights.state)
+    network = FeatureExtractor(recipe, weights.state)
     marks: list[tuple[float, int]] = []
 
     def mark(done: int, total: int, failed: int) -> None:
@@ -128,7 +128,7 @@ def ours(paths: list[Path], recipe: Recipe, out: Path) -> float:
 
     ids = [f"{number}-{path.name}" for number, path in enumerate(paths)]
     with ShardBuild(out, feature_header(recipe, weights, "bench"), ids) as build:
-        extract_features(build, paths, network, crew, mark)
+        extract_features(build, paths, network, parallelism, mark)
     marks[-1] = (time.perf_counter(), marks[-1][1])
     return rate(marks)
 

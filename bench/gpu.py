@@ -21,13 +21,13 @@ import numpy as np
 import torch
 
 from bench.extract import rate
-from pipeline.images.extract import extract_features, feature_header, usual_crew
-from pipeline.images.network import FeatureNetwork
-from pipeline.images.samples import read_sample
+from pipeline.images.extract import default_parallelism, extract_features, feature_header
+from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.transforms import read_sample
 from pipeline.images.weights import Weights, load_weights
 from pipeline.recipes import PRECISIONS, Recipe, resolve_recipe
-from pipeline.shards.build import ShardBuild
-from pipeline.shards.read import FeatureSet
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.feature_set import FeatureSet
 
 RECIPES = ("resnet152-grid", "vgg19-fc7-10crop")
 
@@ -79,15 +79,15 @@ def measured(
     recipe: Recipe, weights: Weights, paths: list[Path], arguments: argparse.Namespace
 ) -> tuple[float, float, np.ndarray]:
     """Return images a second, bare and ours, and the features of the first images."""
-    crew = usual_crew(recipe, arguments.device)
+    parallelism = default_parallelism(recipe, arguments.device)
     cores = len(os.sched_getaffinity(0))
-    crew = replace(
-        crew,
-        batch_size=arguments.batch_size or crew.batch_size,
+    parallelism = replace(
+        parallelism,
+        batch_size=arguments.batch_size or parallelism.batch_size,
         readers=arguments.readers or min(16, cores),
     )
-    network = FeatureNetwork(recipe, weights.state, arguments.device)
-    bare = bare_rate(network, paths, crew.batch_size)
+    network = FeatureExtractor(recipe, weights.state, arguments.device)
+    bare = bare_rate(network, paths, parallelism.batch_size)
     marks: list[tuple[float, int]] = []
 
     def mark(done: int, total: int, failed: int) -> None:
@@ -98,14 +98,14 @@ def measured(
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch, "out")
         with ShardBuild(out, feature_header(recipe, weights, "bench"), ids) as build:
-            extract_features(build, paths, network, crew, mark)
+            extract_features(build, paths, network, parallelism, mark)
         marks.append((time.perf_counter(), len(paths)))
         features = FeatureSet(out).read(ids[:64])
     return bare, rate(marks), features
 
 
 @torch.inference_mode()
-def bare_rate(network: FeatureNetwork, paths: list[Path], batch_size: int) -> float:
+def bare_rate(network: FeatureExtractor, paths: list[Path], batch_size: int) -> float:
     """Return the network's images a second on windows that are on its device already."""
     samples = [
         read_sample(path, network.recipe.resize, network.window).windows for path in paths[:16]

@@ -16,16 +16,16 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.heads.files import load_head
-from pipeline.heads.pairs import join_pairs
-from pipeline.images.extract import extract_features, feature_header, usual_crew
-from pipeline.images.network import FeatureNetwork
+from pipeline.heads.data.pairs import join_pairs
+from pipeline.heads.trained_head import load_head
+from pipeline.images.extract import default_parallelism, extract_features, feature_header
+from pipeline.images.feature_extractor import FeatureExtractor
 from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import recall_table
-from pipeline.shards.build import ShardBuild
-from pipeline.shards.read import FeatureSet
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.feature_set import FeatureSet
 
 RECIPE = "efficientnet-lite0-pool"
 VARIANTS = (
@@ -52,13 +52,13 @@ def main() -> None:
     for precision, storage in VARIANTS:
         recipe = resolve_recipe(RECIPE, precision, storage)
         weights = load_weights(recipe)
-        network = FeatureNetwork(recipe, weights.state)
+        network = FeatureExtractor(recipe, weights.state)
         paths = [manifest.image_root / entry.file for entry in entries]
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "features"
             header = feature_header(recipe, weights, manifest.name)
             with ShardBuild(out, header, [entry.id for entry in entries]) as build:
-                extract_features(build, paths, network, usual_crew(recipe, "cpu"))
+                extract_features(build, paths, network, default_parallelism(recipe, "cpu"))
             pairs = join_pairs(entries, FeatureSet(out), captions)
         rows = pairs.images.take(np.arange(len(pairs.image_ids))).astype(np.float64)
         exact = rows if exact is None else exact

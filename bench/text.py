@@ -22,19 +22,19 @@ from skimage.feature import fisher_vector
 from sklearn.decomposition import IncrementalPCA
 from sklearn.mixture import GaussianMixture
 
-from pipeline.canonical import recipe_hash
-from pipeline.text.codebook import Codebook, fit_codebook
-from pipeline.text.covariance import Covariance
-from pipeline.text.encoders import CaptionEncoder
-from pipeline.text.fisher_encoder import FisherEncoder
-from pipeline.text.means import MeanVectors
-from pipeline.text.policies import POLICIES
-from pipeline.text.projected import Projected
-from pipeline.text.projection import Projection, ProjectionFacts, fit_projection
+from pipeline.hashing import recipe_hash
+from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.encoders.fisher_vector import FisherEncoder
+from pipeline.text.encoders.mean import MeanVectors
+from pipeline.text.encoders.pca import Projected
+from pipeline.text.fisher.codebook import Codebook, fit_codebook
+from pipeline.text.pca.covariance import Covariance
+from pipeline.text.pca.fit import Projection, ProjectionFacts, fit_projection
+from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors import WordVectors, load_vectors
 
 WORDS, SLOW = 8000, 300  # words in all; captions for the slow alternatives
-POLICY = POLICIES["treebank"]
+POLICY = TOKENIZERS["treebank"]
 Rows = npt.NDArray[Any]
 Encode = Callable[[Sequence[str]], Rows]
 
@@ -196,9 +196,9 @@ def loop_of_hybrids(codebook: Codebook, vectors: WordVectors) -> Encode:
         from_median = x[:, None] - mixture.medians
         from_mean = (x[:, None] - mixture.means) / deviations
         sign = np.where(from_median >= 0, 1, -1)
-        spread = np.abs(from_median) / mixture.scales - 1
+        executor = np.abs(from_median) / mixture.scales - 1
         location = np.where(mixture.laplace, sign, from_mean)
-        scale = np.where(mixture.laplace, spread, (from_mean**2 - 1) / np.sqrt(2))
+        scale = np.where(mixture.laplace, executor, (from_mean**2 - 1) / np.sqrt(2))
         sums = [np.einsum("nk,nkd->kd", q, part) for part in (location, scale)]
         return improved(sums[0], sums[1], mixture.weights)
 

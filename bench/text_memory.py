@@ -16,14 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.text.codebook import fit_codebook
-from pipeline.text.fisher_encoder import FisherEncoder
-from pipeline.text.policies import POLICIES
-from pipeline.text.projected import Projected
-from pipeline.text.projection import fit_memory, fit_projection
+from pipeline.text.encoders.fisher_vector import FisherEncoder
+from pipeline.text.encoders.pca import Projected
+from pipeline.text.fisher.codebook import fit_codebook
+from pipeline.text.pca.fit import fit_memory, fit_projection
+from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors import WordVectors, load_vectors
 
-POLICY = POLICIES["treebank"]
+POLICY = TOKENIZERS["treebank"]
 ROWS = 2048  # captions written at once
 
 

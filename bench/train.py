@@ -19,14 +19,15 @@ import numpy as np
 import torch
 
 from pipeline.datasets.manifest import ImageEntry
-from pipeline.heads import joint_embedding, two_branch
-from pipeline.heads.design import Batch, Design
-from pipeline.heads.inputs import Inputs
-from pipeline.heads.loading import BatchLoader
-from pipeline.heads.pairs import Pairs, join_pairs
-from pipeline.shards.build import ShardBuild
+from pipeline.heads.data.feature_spec import Inputs
+from pipeline.heads.data.loader import BatchLoader
+from pipeline.heads.data.pairs import Pairs, join_pairs
+from pipeline.heads.models import two_branch
+from pipeline.heads.models import vse as joint_embedding
+from pipeline.heads.training.task import Batch, Design
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import FeatureHeader, RowBlock
-from pipeline.shards.read import FeatureSet
 
 CAPTIONS, WORDS = 5, 5000
 
@@ -101,7 +102,7 @@ def main() -> None:
             layout={"padding": "back"},
         )  # fmt: skip
         two = two_branch.TwoBranchSettings()
-        gru = joint_embedding.JointEmbeddingSettings()
+        gru = joint_embedding.VseSettings()
         for name, captions, design in (
             ("two-branch", means, two_branch.design(two, Inputs.of(seen, means))),
             ("GRU", words, joint_embedding.design(gru, Inputs.of(seen, words))),

@@ -8,3 +8,7 @@ class PipelineError(Exception):
     the remedy. Each room derives its own named errors from this class; a command prints the
     text and exits with status 1.
     """
+
+
+class WrongUsage(PipelineError):
+    """Arguments that contradict each other; commands end with status 2."""

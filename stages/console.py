@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,7 +16,8 @@ from typing import Any
 import click
 from tqdm import tqdm
 
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, WrongUsage
+from pipeline.progress import Monitor, Progress
 
 DONE, FAILED, WRONG_USAGE, SOME_ROWS_FAILED = 0, 1, 2, 3
 
@@ -101,6 +102,21 @@ def progress_of(what: str, unit: str) -> Iterator[Callable[[int, int, int], None
     yield line
 
 
+class _Console:
+    """The terminal as the monitor of a job: lines on stderr, and a bar or lines of progress."""
+
+    def log(self, line: str) -> None:
+        """Write a line."""
+        log_done(line)
+
+    def progress(self, what: str, unit: str) -> AbstractContextManager[Progress]:
+        """Give a function that shows how far the work is."""
+        return progress_of(what, unit)
+
+
+CONSOLE: Monitor = _Console()
+
+
 def run(command: click.Command) -> None:
     """Run a command line to its exit status, with no traceback for a mistake of the user's."""
     _INTERRUPTED.clear()
@@ -112,6 +128,9 @@ def run(command: click.Command) -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+    except WrongUsage as error:
+        click.echo(f"pipeline: error: {printable(str(error))}", err=True)
+        sys.exit(WRONG_USAGE)
     except PipelineError as error:
         _end_with(str(error))
     except OSError as error:

@@ -5,19 +5,21 @@ from pathlib import Path
 
 import click
 
-from pipeline.canonical import sha256_of_file
+from pipeline.cluster.place import place_of_work
 from pipeline.datasets.manifest import MANIFEST_FILE, read_manifest
+from pipeline.hashing import sha256_of_file
+from pipeline.heads.data.pairs import Pairs, with_features
+from pipeline.heads.data.rows import Features, Rows
+from pipeline.heads.embed import embed_here
 from pipeline.heads.errors import HeadError
-from pipeline.heads.files import embed_split, load_head
-from pipeline.heads.pairs import Pairs, with_features
-from pipeline.heads.part_task import EmbeddingOrder, embed_on_workers
-from pipeline.heads.parts import embed_here
-from pipeline.heads.rows import Features, Rows
+from pipeline.heads.trained_head import embed_split, load_head
+from pipeline.heads.workers import EmbeddingJob, embed_on_workers
+from pipeline.progress import Stopwatch
 from pipeline.retrieval.embeddings import write_embeddings
-from pipeline.shards.read import FeatureSet
-from pipeline.shards.stopwatch import Stopwatch
-from stages.cluster import cluster_options, place_of_work, write_summary
-from stages.console import log_done, log_settings, progress_of
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.summary import write_summary
+from stages.cluster import cluster_options
+from stages.console import CONSOLE, log_done, log_settings, progress_of
 from stages.experiment import experiment_options, inputs_of
 from stages.params import DATA, load_params
 
@@ -47,7 +49,7 @@ def embed(
     leave_out_failed: bool,
     workers: int | None,
     scheduler: str | None,
-    resource: tuple[tuple[str, float], ...],
+    resources: dict[str, float],
     summary: Path | None,
 ) -> None:
     """Embed the images and captions of a split with a trained head.
@@ -56,7 +58,7 @@ def embed(
     Example:
       pipeline embed --experiment wang2016-nonlinear-bidirectional-structure
     """
-    place = place_of_work(workers, scheduler, resource)
+    place = place_of_work(workers, scheduler, resources)
     params = load_params()
     plan = params.experiment(experiment)
     head = head or DATA / "heads" / experiment
@@ -91,12 +93,12 @@ def embed(
         with progress_of(experiment, "row") as progress:
             if not place.elsewhere:
                 return embed_here(trained.head, pairs.images, queries, progress, watch)
-            order = EmbeddingOrder(
+            order = EmbeddingJob(
                 head, images, captions, pairs.image_ids, pairs.caption_ids,
-                tuple(pairs.owner.tolist()), plan.average_captions,
+                tuple(pairs.image_of_caption.tolist()), plan.average_captions,
             )  # fmt: skip
-            with place.workers() as spread:
-                return embed_on_workers(order, out, spread, progress, watch)
+            with place.executor(CONSOLE) as executor:
+                return embed_on_workers(order, out, executor, progress, watch)
 
     embeddings = embed_split(
         trained,
@@ -114,8 +116,8 @@ def embed(
     write_embeddings(out, embeddings)
     if failed := len(entries) - len(kept):
         log_done(f"{failed} images without features are left out")
-    if silent := len(kept) - len(embeddings.image_ids):
-        log_done(f"{silent} images without a caption are left out")
+    if without_caption := len(kept) - len(embeddings.image_ids):
+        log_done(f"{without_caption} images without a caption are left out")
     log_done(
         f"{out}: {len(embeddings.image_ids)} images and {len(embeddings.caption_ids)} captions in "
         f"{embeddings.image_embeddings.shape[-1]} dimensions, similarity {embeddings.similarity}"
@@ -123,4 +125,6 @@ def embed(
     if summary:
         rows = len(embeddings.image_ids) + len(embeddings.caption_ids)
         facts = {"rows": rows, "images": len(embeddings.image_ids)}
-        write_summary(summary, "embed", out, facts, rows, time.monotonic() - started, watch, place)
+        write_summary(
+            summary, "embed", out, facts, rows, time.monotonic() - started, watch, place.name()
+        )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.canonical import sha256_of_file
+from pipeline.hashing import sha256_of_file
 from pipeline.retrieval.embeddings import read_embeddings, write_embeddings
 from pipeline.retrieval.ensemble import average
 from stages.console import OUTPUT, log_done, log_settings

@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from pipeline.canonical import sha256_of_file, write_json
-from pipeline.report.origin import PROVENANCE_FILE
-from pipeline.report.tables import markdown_table, write_recall
+from pipeline.files import write_json
+from pipeline.hashing import sha256_of_file
+from pipeline.report.data.provenance import PROVENANCE_FILE
+from pipeline.report.data.tables import markdown_table, write_recall
 from pipeline.retrieval.embeddings import read_embeddings
 from pipeline.retrieval.protocols import PROTOCOLS, resolve_protocol
 from pipeline.retrieval.protocols import evaluate as evaluate_by

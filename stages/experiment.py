@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
-from pipeline.heads.pairs import Pairs
-from pipeline.heads.rows import float32_bytes, is_in_memory
+from pipeline.heads.data.pairs import Pairs
+from pipeline.heads.data.rows import float32_bytes, is_in_memory
 from stages.console import log_done
 from stages.params import DATA, Experiment, Params
 

@@ -7,26 +7,36 @@ from pathlib import Path
 
 import click
 
+from pipeline.cluster.place import place_of_work
 from pipeline.datasets.manifest import read_manifest
 from pipeline.images.extract import (
-    Crew,
+    Parallelism,
     changed_rows,
+    default_parallelism,
     extract_features,
     failed_rows,
     feature_header,
     file_stamps,
-    usual_crew,
 )
+from pipeline.images.feature_extractor import ENGINES, FeatureExtractor, device_for
 from pipeline.images.memory import expected_memory, resident_memory
-from pipeline.images.network import ENGINES, FeatureNetwork, device_for
-from pipeline.images.shard_task import OrderedWork, extract_on_workers
 from pipeline.images.weights import load_weights
+from pipeline.images.workers import OrderedWork, extract_on_workers
+from pipeline.progress import Stopwatch
 from pipeline.recipes import PRECISIONS, STORAGES, Recipe, resolve_recipe
-from pipeline.shards.build import ShardBuild
-from pipeline.shards.read import FeatureSet
-from pipeline.shards.stopwatch import Stopwatch
-from stages.cluster import cluster_options, facts_of, place_of_work, write_summary
-from stages.console import FAILED, OUTPUT, SOME_ROWS_FAILED, log_done, log_settings, progress_of
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.summary import write_summary
+from stages.cluster import cluster_options
+from stages.console import (
+    CONSOLE,
+    FAILED,
+    OUTPUT,
+    SOME_ROWS_FAILED,
+    log_done,
+    log_settings,
+    progress_of,
+)
 
 _REASONS_SHOWN = 5
 
@@ -122,7 +132,7 @@ def extract(
     add: bool,
     workers: int | None,
     scheduler: str | None,
-    resource: tuple[tuple[str, float], ...],
+    resources: dict[str, float],
     summary: Path | None,
 ) -> None:
     """Turn the images of a prepared dataset into feature shards.
@@ -148,14 +158,14 @@ def extract(
     file_of = {
         entry.id: manifest.image_root / entry.file for entry in manifest.select(split)[:limit]
     }
-    usual = usual_crew(recipe, device)
-    crew = replace(
+    usual = default_parallelism(recipe, device)
+    parallelism = replace(
         usual,
         batch_size=batch_size or usual.batch_size,
         mappers=threads or usual.mappers,
         readers=readers or usual.readers,
     )
-    place = place_of_work(workers, scheduler, resource, gpu=device.partition(":")[0] == "cuda")
+    place = place_of_work(workers, scheduler, resources, gpu=device.partition(":")[0] == "cuda")
     log_settings(
         "extract",
         recipe=recipe.name,
@@ -164,13 +174,13 @@ def extract(
         out=out,
         split=split,
         limit=limit,
-        batch_size=crew.batch_size,
+        batch_size=parallelism.batch_size,
         precision=precision,
         storage=storage,
         device=device,
         engine=engine,
-        threads=threads if place.elsewhere else crew.mappers,
-        readers=readers if place.elsewhere else crew.readers,
+        threads=threads if place.elsewhere else parallelism.mappers,
+        readers=readers if place.elsewhere else parallelism.readers,
         workers=workers,
         scheduler=scheduler,
     )
@@ -183,22 +193,31 @@ def extract(
     try:
         with build:
             paths = [file_of[one] for one in build.ids]
-            _find_rows(build, out, paths, crew, retry_failed)
+            _find_rows(build, out, paths, parallelism, retry_failed)
             computed = len(paths) - build.rows_done
             _announce(build, recipe)
             if not build.pending():
                 index = build.publish()
             elif place.elsewhere:
                 todo = OrderedWork(
-                    recipe, weights, device, engine, crew.batch_size, place.share(threads), readers
+                    recipe,
+                    weights,
+                    device,
+                    engine,
+                    parallelism.batch_size,
+                    place.share(threads),
+                    readers,
                 )
-                with place.workers() as spread, progress_of(recipe.name, "image") as progress:
-                    index = extract_on_workers(build, paths, todo, spread, progress, watch)
+                with (
+                    place.executor(CONSOLE) as executor,
+                    progress_of(recipe.name, "image") as progress,
+                ):
+                    index = extract_on_workers(build, paths, todo, executor, progress, watch)
             else:
-                network = FeatureNetwork(recipe, loaded.state, device, engine)
-                _announce_memory(network, crew)
+                network = FeatureExtractor(recipe, loaded.state, device, engine)
+                _announce_memory(network, parallelism)
                 with progress_of(recipe.name, "image") as progress:
-                    index = extract_features(build, paths, network, crew, progress, watch)
+                    index = extract_features(build, paths, network, parallelism, progress, watch)
     except KeyboardInterrupt:
         log_done(
             f"interrupted: {build.rows_done} of {len(file_of)} rows are kept in {build.work}; "
@@ -212,8 +231,8 @@ def extract(
         f"({computed / max(seconds, 1e-9):.1f} images/s), {index.failed_rows} failed"
     )
     if summary:
-        facts = facts_of(index)
-        write_summary(summary, "extract", out, facts, computed, seconds, watch, place)
+        facts = index.metadata
+        write_summary(summary, "extract", out, facts, computed, seconds, watch, place.name())
     if index.failed_rows:
         for image_id, status, reason in FeatureSet(out).failures()[:_REASONS_SHOWN]:
             log_done(f"failed: {image_id}: {status}: {reason}")
@@ -222,7 +241,7 @@ def extract(
 
 
 def _find_rows(
-    build: ShardBuild, out: Path, paths: list[Path], crew: Crew, retry_failed: bool
+    build: ShardBuild, out: Path, paths: list[Path], parallelism: Parallelism, retry_failed: bool
 ) -> None:
     """Say what is there already, and have the rows of changed pictures computed again."""
     for text in build.damaged:
@@ -230,7 +249,7 @@ def _find_rows(
     for folder in build.other_work():
         log_done(f"unfinished work of {out}, other settings: {folder}; remove it if not wanted")
     with progress_of("checking", "image") as progress:
-        changed, gone = changed_rows(build, paths, crew.readers, progress)
+        changed, gone = changed_rows(build, paths, parallelism.readers, progress)
     failed = sorted({*failed_rows(build)} - {*changed})
     if changed:
         log_done(f"pictures changed or newly found: {len(changed)}; their rows are made again")
@@ -249,7 +268,7 @@ def _announce(build: ShardBuild, recipe: Recipe) -> None:
     )
 
 
-def _announce_memory(network: FeatureNetwork, crew: Crew) -> None:
+def _announce_memory(network: FeatureExtractor, parallelism: Parallelism) -> None:
     sharing = "; the ten crops share their work" if network.shares_crops else ""
-    held, more = (size / 1e9 for size in (resident_memory(), expected_memory(network, crew)))
+    held, more = (size / 1e9 for size in (resident_memory(), expected_memory(network, parallelism)))
     log_done(f"memory: {held:.1f} GB now, at most {more:.1f} GB more{sharing}")

@@ -4,7 +4,7 @@ import json
 
 import click
 
-from pipeline.canonical import recipe_hash
+from pipeline.hashing import recipe_hash
 from pipeline.recipes import RECIPES, Recipe, resolve_recipe
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from pipeline.report.origin import PROVENANCE_FILE, columns_of, read_provenance
-from pipeline.report.tables import (
+from pipeline.report.data.provenance import PROVENANCE_FILE, columns_of, read_provenance
+from pipeline.report.data.tables import (
     RECALL_FILE,
     TableError,
     markdown_table,
@@ -77,8 +77,8 @@ def report(
     log_done(f"{len(rows)} experiments in {', '.join(map(str, paths))}")
     if html is not None:
         # Heads are asked what words are to them, which takes torch; the tables alone do not.
-        from pipeline.report.collect import Folders
-        from pipeline.report.html import write_html
+        from pipeline.report.data.results import Folders
+        from pipeline.report.pages.html import write_html
 
         with progress_of("report", "experiment") as show:
             gaps = write_html(

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import click
 
-from pipeline.queries import read_sentences
 from pipeline.retrieval.composition import require_composable
 from pipeline.retrieval.search import SearchError
-from pipeline.searcher import SIDES, Hit, Searcher, Sources, default_of
+from pipeline.search.query_embedding import read_sentences
+from pipeline.search.searcher import SIDES, Hit, Searcher, Sources, default_of
 from stages.console import log_done, log_settings, printable
 from stages.experiment import inputs_of
 from stages.params import DATA, load_params

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from pipeline.serve.answering import Answering
-from pipeline.serve.server import ADDRESS, Server
+from pipeline.search.serve.answering import Answering
+from pipeline.search.serve.server import ADDRESS, Server
 from stages.console import log_done, log_settings
 from stages.search import open_searcher, source_options, sources_of
 

@@ -8,25 +8,24 @@ from typing import Any
 import click
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.shards.card import CARD_FILE, write_card
-from pipeline.shards.describe import describe
-from pipeline.shards.export import (
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.index import INDEX_FILE, FeatureIndex, rebuild_index
+from pipeline.shards.tools.dataset_card import CARD_FILE, write_card
+from pipeline.shards.tools.describe import describe
+from pipeline.shards.tools.export import (
     export_h5_copy,
     export_h5_view,
     export_npy,
     export_safetensors,
     export_vqa,
 )
-from pipeline.shards.foreign.arrays import MatFeatures, NpyFeatures
-from pipeline.shards.foreign.bottom_up import NpzFolderFeatures, TsvFeatures
-from pipeline.shards.foreign.groups import GroupFeatures
-from pipeline.shards.foreign.source import ForeignFeatures, import_features
-from pipeline.shards.id_files import read_ids
-from pipeline.shards.index import INDEX_FILE, FeatureIndex
-from pipeline.shards.merge import merge
-from pipeline.shards.read import FeatureSet
-from pipeline.shards.rebuild import rebuild_index
-from pipeline.shards.verify import source_crc_of, verify
+from pipeline.shards.tools.importers.arrays import MatFeatures, NpyFeatures
+from pipeline.shards.tools.importers.bottom_up import NpzFolderFeatures, TsvFeatures
+from pipeline.shards.tools.importers.groups import GroupFeatures
+from pipeline.shards.tools.importers.id_files import read_ids
+from pipeline.shards.tools.importers.source import ForeignFeatures, import_features
+from pipeline.shards.tools.merge import merge
+from pipeline.shards.tools.verify import source_crc_of, verify
 from stages.console import FAILED, OUTPUT, log_done, log_settings, printable, progress_of
 
 EXPORTS = ("npy", "h5", "safetensors", "vqa")

@@ -7,20 +7,22 @@ from typing import Any
 
 import click
 
+from pipeline.cluster.place import place_of_work
 from pipeline.datasets.manifest import Manifest, read_manifest
-from pipeline.shards.build import WORK_FOLDER, ShardBuild
-from pipeline.shards.stopwatch import Stopwatch
+from pipeline.progress import Stopwatch
+from pipeline.shards.build.feature_build import WORK_FOLDER, ShardBuild
+from pipeline.summary import write_summary
 from pipeline.text.catalogue import ENCODERS, LEMMAS, EncoderPlan, plan_encoder
-from pipeline.text.encoders import CaptionEncoder
-from pipeline.text.features import caption_header, changed_rows, encode_captions
+from pipeline.text.encode import caption_header, changed_rows, encode_captions
+from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.encoders.token_ids import SEQUENCE_LAYOUTS
 from pipeline.text.fitted import PROJECTION_FILE, Fitting, fit_components, fit_parts
-from pipeline.text.policies import POLICIES
-from pipeline.text.projection import fit_disk, fit_memory
-from pipeline.text.sequences import SEQUENCE_LAYOUTS
-from pipeline.text.shard_task import encode_on_workers
+from pipeline.text.pca.fit import fit_disk, fit_memory
+from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vocabulary import VOCABULARY_RULES
-from stages.cluster import cluster_options, facts_of, place_of_work, write_summary
-from stages.console import OUTPUT, log_done, log_settings, progress_of
+from pipeline.text.workers import encode_on_workers
+from stages.cluster import cluster_options
+from stages.console import CONSOLE, OUTPUT, log_done, log_settings, progress_of
 
 _MB = 1e6
 
@@ -56,7 +58,7 @@ def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--policy",
-            type=click.Choice([*POLICIES, LEMMAS]),
+            type=click.Choice([*TOKENIZERS, LEMMAS]),
             help="How captions are split into words.  [default: the encoder's]",
         ),
         click.option(
@@ -113,7 +115,7 @@ def text(
     rows_per_shard: int | None,
     workers: int | None,
     scheduler: str | None,
-    resource: tuple[tuple[str, float], ...],
+    resources: dict[str, float],
     summary: Path | None,
     **options: Any,
 ) -> None:
@@ -130,7 +132,7 @@ def text(
           --out data/text/flickr8k/fv-hglmm-pca1000
     """
     plan = plan_encoder(encoder, **options)
-    place = place_of_work(workers, scheduler, resource)
+    place = place_of_work(workers, scheduler, resources)
     fitted = fitted or out.with_name(f"{out.name}.encoder")
     log_settings(
         "text", encoder=encoder, dataset=dataset, out=out, split=split, fit_split=fit_split,
@@ -152,8 +154,8 @@ def text(
         _find_rows(build, out, made, texts)
         computed = len(texts) - build.rows_done
         if place.elsewhere and build.pending():
-            with place.workers() as spread, progress_of(made.name, "caption") as progress:
-                index = encode_on_workers(build, fitted, texts, spread, progress, watch)
+            with place.executor(CONSOLE) as executor, progress_of(made.name, "caption") as progress:
+                index = encode_on_workers(build, fitted, texts, executor, progress, watch)
         else:
             with progress_of(made.name, "caption") as progress:
                 index = encode_captions(build, made, texts, progress, watch)
@@ -161,8 +163,8 @@ def text(
     _report(made, texts, ids)
     seconds = time.monotonic() - started
     if summary:
-        facts = facts_of(index)
-        write_summary(summary, "text", out, facts, computed, seconds, watch, place)
+        facts = index.metadata
+        write_summary(summary, "text", out, facts, computed, seconds, watch, place.name())
     log_done(
         f"{index.rows} rows ({made.dim},) in {len(index.shards)} shards in {out}, recipe "
         f"{header.recipe_hash}, {seconds:.1f} s"

@@ -7,19 +7,18 @@ from pathlib import Path
 
 import click
 
-from pipeline.canonical import require_folder
 from pipeline.datasets.manifest import read_manifest
 from pipeline.devices import usable_device
+from pipeline.files import created_by, require_folder
+from pipeline.heads.base import Head, History, Run
 from pipeline.heads.catalogue import make_head, with_epochs_at_most
-from pipeline.heads.files import TrainedHead
-from pipeline.heads.inputs import Inputs
-from pipeline.heads.interface import Head, History, Run
-from pipeline.heads.pairs import Pairs, join_pairs, with_features
-from pipeline.heads.words import known_words
-from pipeline.shards.build import WORK_FOLDER
-from pipeline.shards.output import only_writer
-from pipeline.shards.read import FeatureSet
-from pipeline.software import created_by
+from pipeline.heads.data.feature_spec import Inputs
+from pipeline.heads.data.pairs import Pairs, join_pairs, with_features
+from pipeline.heads.data.word_vectors import known_words
+from pipeline.heads.trained_head import TrainedHead
+from pipeline.shards.build.feature_build import WORK_FOLDER
+from pipeline.shards.build.locking import only_writer
+from pipeline.shards.feature_set import FeatureSet
 from stages.console import FAILED, OUTPUT, log_done, log_settings, progress_of
 from stages.experiment import experiment_options, inputs_of, log_sizes
 from stages.params import DATA, load_params

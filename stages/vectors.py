@@ -9,8 +9,8 @@ import click
 from click.core import ParameterSource
 
 from pipeline.datasets.manifest import Manifest, read_manifest
-from pipeline.text.encoders import report_on
-from pipeline.text.policies import POLICIES, TokenPolicy
+from pipeline.text.encoders.base import report_on
+from pipeline.text.tokenizers.tokenizer import TOKENIZERS, Tokenizer
 from pipeline.text.vectors import STORED_SUFFIX, WordVectors, load_vectors, save_vectors
 from pipeline.text.vectors.corpus import Corpus, leaks, read_lines, refuse_leaks
 from pipeline.text.vectors.settings import Training
@@ -45,7 +45,7 @@ def _number(name: str, text: str, smallest: int = 1) -> Any:
 @click.option("--out", required=True, type=OUTPUT, help="The file, a .safetensors.")
 @click.option(
     "--policy",
-    type=click.Choice(list(POLICIES)),
+    type=click.Choice(list(TOKENIZERS)),
     default="treebank",
     show_default=True,
     help="How captions and corpus are split into words.",
@@ -112,7 +112,7 @@ def vectors(
     )
     started = time.monotonic()
     manifest = read_manifest(dataset)
-    rule = POLICIES[policy]
+    rule = TOKENIZERS[policy]
     tokens = [rule.tokenize(text) for text in _texts(manifest).values()]
     words = {word for caption in tokens for word in caption}
     facts: dict[str, Any] = {
@@ -184,7 +184,7 @@ def _train(
     split: str,
     corpus: Path | None,
     allow_leaks: bool,
-    rule: TokenPolicy,
+    rule: Tokenizer,
     words: set[str],
 ) -> tuple[WordVectors, Mapping[str, Any]]:
     # Here, since gensim takes a second to import and sources need none of it.

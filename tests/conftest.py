@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+from tests.project import SHARED
+
+_DATA = SHARED / "data"
 
 # Two test processes on two cores would otherwise fight over threads.
 torch.set_num_threads(1)
@@ -14,7 +16,7 @@ torch.set_num_threads(1)
 @pytest.fixture(scope="session")
 def coco_images() -> list[Path]:
     """Real photos of several sizes and aspect ratios."""
-    folder = SHARED / "coco-sample" / "images"
+    folder = _DATA / "coco-sample" / "images"
     if not folder.is_dir():
         pytest.skip("needs the real photos of ../shared/data/coco-sample")
     return sorted(folder.glob("*.jpg"))

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-PROJECT = Path(__file__).resolve().parents[1]
+from tests.project import PROJECT
+
 DVC: dict[str, Any] = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
 PARAMS: dict[str, Any] = yaml.safe_load((PROJECT / "params.yaml").read_text())
 
@@ -17,7 +18,8 @@ WITHOUT_EFFECT = {
     "pipeline/__init__.py",
     *(f"pipeline/cluster/{path.name}" for path in (PROJECT / "pipeline/cluster").glob("*.py")),
     "pipeline/errors.py",
-    "pipeline/shards/progress.py",
+    "pipeline/progress.py",
+    "pipeline/summary.py",
     "stages/cluster.py",
     "stages/console.py",
     "stages/params.py",

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from pipeline.canonical import canonical_json, recipe_hash
+from pipeline.hashing import canonical_json, recipe_hash
 from pipeline.recipes import DEFAULT_RECIPE, RECIPES, RecipeError, resolve_recipe
 from stages.recipes import recipes
+from tests.project import PROJECT
 
 
 def test_backbones_stand_for_their_default_recipes() -> None:
@@ -115,7 +116,7 @@ def test_the_list_needs_no_torch() -> None:
         "import sys; from stages.recipes import recipes; recipes([], standalone_mode=False); "
         "sys.exit('torch' in sys.modules)"
     )
-    root = Path(__file__).resolve().parents[1]
+    root = PROJECT
     ended = subprocess.run(
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
     )

@@ -11,8 +11,8 @@ import dask
 from distributed import Client, Nanny, Scheduler, SpecCluster
 from distributed.system import MEMORY_LIMIT
 
+from pipeline.cluster.executor import Workers, offers
 from pipeline.cluster.failures import ClusterError, NoSuchWorker, unreachable
-from pipeline.cluster.spread import Workers, offers
 
 _CONNECT_SECONDS = 10
 # Batch systems start jobs when they like; more than this, and somebody is waiting for nothing.

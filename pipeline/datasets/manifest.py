@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pipeline.canonical import canonical_json, sha256_of_file, write_json, write_text
 from pipeline.errors import PipelineError
+from pipeline.files import write_json, write_text
+from pipeline.hashing import canonical_json, sha256_of_file
 
 MANIFEST_FILE = "manifest.jsonl"
 DATASET_FILE = "dataset.json"

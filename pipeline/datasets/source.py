@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pipeline.canonical import sha256_of_file
 from pipeline.datasets.manifest import DatasetError, check_caption, check_relative
+from pipeline.hashing import sha256_of_file
 
 _BOM = b"\xef\xbb\xbf"
 _JSON_NAMES: dict[type, str] = {

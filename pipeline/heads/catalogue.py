@@ -5,14 +5,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pipeline.heads import joint_embedding, relational, scan, two_branch, word2visualvec
-from pipeline.heads.cca import CcaHead, CcaSettings
-from pipeline.heads.design import Design
+from pipeline.heads.base import Head, settings_from
+from pipeline.heads.data.feature_spec import Inputs
 from pipeline.heads.errors import HeadError
-from pipeline.heads.inputs import Inputs
-from pipeline.heads.interface import Head, settings_from
-from pipeline.heads.network import NetworkHead
-from pipeline.heads.ridge import RidgeHead, RidgeSettings
+from pipeline.heads.models import relational, scan, two_branch, word2visualvec
+from pipeline.heads.models import vse as joint_embedding
+from pipeline.heads.models.cca import CcaHead, CcaSettings
+from pipeline.heads.models.ridge import RidgeHead, RidgeSettings
+from pipeline.heads.training.network_head import NetworkHead
+from pipeline.heads.training.task import Design
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def network(settings: type[Any], design: Callable[[Any, Inputs], Design]) -> Hea
 HEADS = {
     "cca": HeadKind(CcaSettings, CcaHead),
     "ridge": HeadKind(RidgeSettings, RidgeHead),
-    "recurrent": network(joint_embedding.JointEmbeddingSettings, joint_embedding.design),
+    "recurrent": network(joint_embedding.VseSettings, joint_embedding.design),
     "relational": network(relational.RelationalSettings, relational.design),
     "scan": network(scan.ScanSettings, scan.design),
     "two-branch": network(two_branch.TwoBranchSettings, two_branch.design),

@@ -11,18 +11,17 @@ import numpy as np
 import torch
 
 from pipeline.devices import one_core_each
+from pipeline.files import created_by
 from pipeline.images.decode import ImageReadError, source_crc32
-from pipeline.images.network import FeatureNetwork
-from pipeline.images.samples import Sample, timed_sample
+from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.transforms import Sample, timed_sample
 from pipeline.images.weights import Weights
+from pipeline.progress import FORWARD, WRITE, Progress, Stopwatch, no_progress
 from pipeline.recipes import Recipe
-from pipeline.shards.build import ShardBuild
+from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.format import MISSING, OK, FeatureHeader, RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
-from pipeline.shards.progress import Progress, silent
-from pipeline.shards.stopwatch import FORWARD, WRITE, Stopwatch
-from pipeline.software import created_by
 
 # Crops that go through the network together, unless a batch size is given. On a CPU each core
 # has a batch of its own, and small ones stay in its cache.
@@ -32,7 +31,7 @@ BATCHES_AHEAD = 2
 
 
 @dataclass(frozen=True)
-class Crew:
+class Parallelism:
     """How many do the work at once.
 
     Attributes
@@ -49,13 +48,13 @@ class Crew:
     readers: int
 
 
-def usual_crew(recipe: Recipe, device: str) -> Crew:
+def default_parallelism(recipe: Recipe, device: str) -> Parallelism:
     """Return what suits this machine: a mapper for each of torch's threads, or two for a GPU."""
     cores = torch.get_num_threads()
     gpu = torch.device(device).type != "cpu"
     crops = CROPS_PER_BATCH_ON_GPU if gpu else CROPS_PER_BATCH
     per_image = 10 if recipe.crop.rule == "ten" else 1
-    return Crew(
+    return Parallelism(
         batch_size=max(1, crops // per_image),
         mappers=2 if gpu else cores,
         readers=max(1, min(16 if gpu else 8, cores)),
@@ -95,7 +94,7 @@ def changed_rows(
     build: ShardBuild,
     paths: Sequence[Path],
     readers: int,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> tuple[list[int], list[int]]:
     """Return the finished rows whose files have changed since, and those whose files have gone.
 
@@ -138,9 +137,9 @@ def failed_rows(build: ShardBuild) -> list[int]:
 def extract_features(
     build: ShardBuild,
     paths: Sequence[Path],
-    network: FeatureNetwork,
-    crew: Crew,
-    progress: Progress = silent,
+    network: FeatureExtractor,
+    parallelism: Parallelism,
+    progress: Progress = no_progress,
     watch: Stopwatch | None = None,
 ) -> FeatureIndex:
     """Compute the pending rows of a feature set and publish it.
@@ -150,7 +149,7 @@ def extract_features(
     build : an entered `ShardBuild`.
     paths : the image file of each row, in the build's row order.
     network : the recipe's network.
-    crew : how many do the work. Only `batch_size` can change a feature, within rounding.
+    parallelism : how many do the work. Only `batch_size` can change a feature, within rounding.
     progress : called after every batch.
     watch : gets the seconds by stage.
 
@@ -168,7 +167,7 @@ def extract_features(
     total = len(paths)
     done, failed = build.rows_done, 0
     progress(done, total, failed)
-    for first_row, block in computed_rows(build.pending(), paths, network, crew, watch):
+    for first_row, block in computed_rows(build.pending(), paths, network, parallelism, watch):
         with watch.timing(WRITE):
             build.append(first_row, block)
         done += len(block)
@@ -181,8 +180,8 @@ def extract_features(
 def computed_rows(
     spans: Iterable[Span],
     paths: Sequence[Path],
-    network: FeatureNetwork,
-    crew: Crew,
+    network: FeatureExtractor,
+    parallelism: Parallelism,
     watch: Stopwatch,
 ) -> Iterator[tuple[int, RowBlock]]:
     """Yield the rows of some spans in order, each batch with the number of its first row.
@@ -201,14 +200,14 @@ def computed_rows(
     ImageReadError
         The system, not a file, is at fault.
     """
-    batches = [batch for span in spans for batch in span.batches(crew.batch_size)]
-    size = min(crew.batch_size, len(paths))
+    batches = [batch for span in spans for batch in span.batches(parallelism.batch_size)]
+    size = min(parallelism.batch_size, len(paths))
     with (
         one_core_each(),
-        ThreadPoolExecutor(crew.readers, thread_name_prefix="read") as reading,
-        ThreadPoolExecutor(crew.mappers, thread_name_prefix="map") as mapping,
+        ThreadPoolExecutor(parallelism.readers, thread_name_prefix="read") as reading,
+        ThreadPoolExecutor(parallelism.mappers, thread_name_prefix="map") as mapping,
     ):
-        most = crew.mappers + BATCHES_AHEAD
+        most = parallelism.mappers + BATCHES_AHEAD
         ahead = _ahead(reading, mapping, batches, paths, network, size, most, watch)
         for batch, block in ahead:
             if (block.status == MISSING).any():
@@ -221,7 +220,7 @@ def _ahead(
     mapping: ThreadPoolExecutor,
     batches: Sequence[Span],
     paths: Sequence[Path],
-    network: FeatureNetwork,
+    network: FeatureExtractor,
     size: int,
     most: int,
     watch: Stopwatch,
@@ -247,7 +246,7 @@ def _ahead(
 
 
 def _map(
-    reading: Sequence[Future[Sample]], network: FeatureNetwork, size: int, watch: Stopwatch
+    reading: Sequence[Future[Sample]], network: FeatureExtractor, size: int, watch: Stopwatch
 ) -> RowBlock:
     """Compute the rows of a batch, filled up with nothing to `size` images.
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.images.backbones import backbone_named
-from pipeline.images.extract import BATCHES_AHEAD, Crew
-from pipeline.images.network import FeatureNetwork
-from pipeline.shards.making import PIECE_BYTES
+from pipeline.images.extract import BATCHES_AHEAD, Parallelism
+from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.shards.build.partial_shard import PIECE_BYTES
 
 # Of the largest activation, what is alive at once: a layer's input, its output, and the
 # shortcut or the bands beside them.
@@ -18,21 +18,23 @@ _ALIVE = 3
 _PHOTO, _BYTES_A_PIXEL = 12_000_000, 6
 
 
-def expected_memory(network: FeatureNetwork, crew: Crew) -> int:
+def expected_memory(network: FeatureExtractor, parallelism: Parallelism) -> int:
     """Return the bytes that an extraction takes beyond those of the loaded network, at most.
 
     Weights are counted once more, for the layouts that they are packed into; rows wait for the
     disk up to twice `PIECE_BYTES`. Pictures larger than 12 million pixels take more.
     """
     recipe = network.recipe
-    crops = crew.batch_size * (10 if recipe.crop.rule == "ten" else 1)
+    crops = parallelism.batch_size * (10 if recipe.crop.rule == "ten" else 1)
     windows = crops * 3 * recipe.crop.size**2
-    waiting = (crew.mappers + BATCHES_AHEAD) * (windows + crew.batch_size * recipe.row_bytes)
+    waiting = (parallelism.mappers + BATCHES_AHEAD) * (
+        windows + parallelism.batch_size * recipe.row_bytes
+    )
     width = 2 if recipe.precision in ("bf16", "fp16") else 4
     activations = _ALIVE * crops * _largest_activation(network) * width
     weights = sum(tensor.numel() for tensor in network.tensors()) * width
-    reading = crew.readers * _PHOTO * _BYTES_A_PIXEL
-    return weights + crew.mappers * activations + waiting + 2 * PIECE_BYTES + reading
+    reading = parallelism.readers * _PHOTO * _BYTES_A_PIXEL
+    return weights + parallelism.mappers * activations + waiting + 2 * PIECE_BYTES + reading
 
 
 def resident_memory() -> int:
@@ -44,7 +46,7 @@ def resident_memory() -> int:
     return pages * resource.getpagesize()
 
 
-def _largest_activation(network: FeatureNetwork) -> int:
+def _largest_activation(network: FeatureExtractor) -> int:
     """Return the values of the largest map that one crop has, found without computing any."""
     recipe = network.recipe
     largest = 0

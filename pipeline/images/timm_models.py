@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pipeline.images.backbones import Backbone
-from pipeline.images.checkpoints import WeightsError, state_sha256
+from pipeline.images.state_dicts import WeightsError, state_sha256
 from pipeline.recipes import Crop, Normalise, Recipe, RecipeError, Resize
 
 _PREFIX = "timm:"

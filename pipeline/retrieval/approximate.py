@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.canonical import appearing_whole, sha256_of_file, write_json
+from pipeline.files import appearing_whole, write_json
+from pipeline.hashing import sha256_of_file
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.search import (
     Gallery,

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline import __version__
-from pipeline.canonical import appearing_whole, canonical_json
 from pipeline.errors import PipelineError
+from pipeline.files import appearing_whole
+from pipeline.hashing import canonical_json
 from pipeline.retrieval.similarity import SIMILARITIES
 
 FORMAT = "pipeline-embeddings"
@@ -73,10 +74,10 @@ class Embeddings:
                 "ids found; expected one image id a caption"
             )
         images, described = set(self.image_ids), set(self.caption_image_ids)
-        if strangers := [i for i in dict.fromkeys(self.caption_image_ids) if i not in images]:
+        if unknown_ids := [i for i in dict.fromkeys(self.caption_image_ids) if i not in images]:
             raise EmbeddingsError(
-                f"captions: image_id names {len(strangers)} images that are not among the images, "
-                f"first {strangers[:5]}"
+                f"captions: image_id names {len(unknown_ids)} images that are not among the "
+                f"images, first {unknown_ids[:5]}"
             )
         if silent := [i for i in self.image_ids if i not in described]:
             raise EmbeddingsError(

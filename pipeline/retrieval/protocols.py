@@ -171,9 +171,9 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
             + (f" or first-{asked}" if there > asked else "")
         )
     counted = embeddings if number is None else first_captions(embeddings, number)
-    owner = image_rows(counted)
+    image_of_caption = image_rows(counted)
     if number is not None and protocol.images is not None:
-        of_image = np.bincount(owner, minlength=there)[:asked]
+        of_image = np.bincount(image_of_caption, minlength=there)[:asked]
         short = [embeddings.image_ids[row] for row in np.flatnonzero(of_image < number)]
         if short:
             raise ProtocolError(
@@ -183,11 +183,11 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
             )
     if asked == there and protocol.folds == 1:
         return [counted]
-    return [_images(counted, owner, slice(k, k + size)) for k in range(0, asked, size)]
+    return [_images(counted, image_of_caption, slice(k, k + size)) for k in range(0, asked, size)]
 
 
-def _images(e: Embeddings, owner: Ranks, rows: slice) -> Embeddings:
-    kept = np.flatnonzero((owner >= rows.start) & (owner < rows.stop))
+def _images(e: Embeddings, image_of_caption: Ranks, rows: slice) -> Embeddings:
+    kept = np.flatnonzero((image_of_caption >= rows.start) & (image_of_caption < rows.stop))
     return replace(
         e,
         image_ids=e.image_ids[rows],

@@ -47,8 +47,8 @@ def rank_both_ways(
     EmbeddingsError
         A similarity is not finite in float32 (embeddings too large).
     """
-    owner = image_rows(e)
-    blocks = _blocks(owner, len(e.image_ids), block_elements)
+    image_of_caption = image_rows(e)
+    blocks = _blocks(image_of_caption, len(e.image_ids), block_elements)
     image_places, caption_places = _places(e.image_ids), _places(e.caption_ids)
     images, captions = _Queries.of(len(e.image_ids)), _Queries.of(len(e.caption_ids))
 
@@ -60,11 +60,11 @@ def rank_both_ways(
     # first, so that any other block can be counted for both sides and forgotten.
     for rows, columns in blocks:
         block = _block(e, rows, columns, block_of)
-        own = block.pairs(owner[columns] - rows.start, np.arange(len(columns)))
+        own = block.pairs(image_of_caption[columns] - rows.start, np.arange(len(columns)))
         captions.best[columns] = own
-        captions.places[columns] = image_places[owner[columns]]
-        order = np.lexsort((caption_places[columns], -own, owner[columns]))
-        first = order[np.searchsorted(owner[columns], np.arange(rows.start, rows.stop))]
+        captions.places[columns] = image_places[image_of_caption[columns]]
+        order = np.lexsort((caption_places[columns], -own, image_of_caption[columns]))
+        first = order[np.searchsorted(image_of_caption[columns], np.arange(rows.start, rows.stop))]
         images.best[rows] = own[first]
         images.places[rows] = caption_places[columns[first]]
         count(rows, columns, block)
@@ -125,14 +125,16 @@ def _block(e: Embeddings, rows: slice, columns: Ranks, block_of: BlockOf) -> Blo
     return block
 
 
-def _blocks(owner: Ranks, num_images: int, block_elements: int) -> list[tuple[slice, Ranks]]:
+def _blocks(
+    image_of_caption: Ranks, num_images: int, block_elements: int
+) -> list[tuple[slice, Ranks]]:
     """Part the images into runs, each with the rows of its captions, sorted by image.
 
     The images of one run and the captions of another make at most `block_elements` pairs.
     """
-    by_image = np.argsort(owner, kind="stable")
-    starts = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=num_images))))
-    most_captions = max(1, isqrt(block_elements * len(owner) // num_images))
+    by_image = np.argsort(image_of_caption, kind="stable")
+    starts = np.concatenate(([0], np.cumsum(np.bincount(image_of_caption, minlength=num_images))))
+    most_captions = max(1, isqrt(block_elements * len(image_of_caption) // num_images))
     most_images = max(1, block_elements // most_captions)
     blocks, start = [], 0
     while start < num_images:

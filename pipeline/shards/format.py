@@ -4,14 +4,16 @@ docs/format.md describes the same for readers who do not have this package.
 """
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pipeline.canonical import canonical_json, recipe_hash
+from pipeline.datasets.manifest import check_relative
 from pipeline.errors import PipelineError
+from pipeline.hashing import canonical_json, recipe_hash
 
 FORMAT = "pipeline-features"
 FORMAT_VERSION = 1
@@ -57,7 +59,7 @@ class FeatureHeader:
 
     @property
     def recipe_hash(self) -> str:
-        """16 hex digits that name the features; see `pipeline.canonical.recipe_hash`."""
+        """16 hex digits that name the features; see `pipeline.hashing.recipe_hash`."""
         return recipe_hash(self.recipe, self.weights_sha256)
 
     @property
@@ -152,3 +154,37 @@ class ShardEntry:
     sha256: str
     content_sha256: str
     created_by: str | None = None
+
+
+def repeated(ids: Iterable[str]) -> list[str]:
+    """Return the ids that occur more than once, in the order of their first occurrence."""
+    return [one for one, count in Counter(ids).items() if count > 1]
+
+
+def require_unique_ids(ids: Iterable[str], where: str) -> None:
+    """Check that no id occurs twice.
+
+    Raises
+    ------
+    ShardError
+        How many do, and the first five.
+    """
+    if twice := repeated(ids):
+        raise ShardError(
+            f"{where}: {len(twice)} of the ids occur more than once, first {twice[:5]}; every row "
+            "needs an id of its own"
+        )
+
+
+def require_usable_ids(ids: Sequence[str], where: str) -> None:
+    """Check that ids are unique and fit to be ids of a dataset.
+
+    Raises
+    ------
+    ShardError
+        Repeated ids, or ids that could not be file names below a folder.
+    """
+    require_unique_ids(ids, where)
+    for row, one in enumerate(ids):
+        if fault := check_relative(one):
+            raise ShardError(f"{where}: id {one!r} of row {row} {fault}; ids are relative paths")

@@ -11,7 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from pipeline.canonical import appearing_whole
+from pipeline.files import appearing_whole
 from pipeline.shards.format import OK, FeatureHeader, RowBlock, ShardError
 
 _STRING = h5py.string_dtype("utf-8")

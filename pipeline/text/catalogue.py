@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from pipeline.errors import PipelineError
-from pipeline.text.codebook import Kind as Mixture
-from pipeline.text.means import MEANINGS
-from pipeline.text.policies import POLICIES
-from pipeline.text.sequences import SEQUENCE_LAYOUTS
+from pipeline.text.encoders.mean import MEANINGS
+from pipeline.text.encoders.token_ids import SEQUENCE_LAYOUTS
+from pipeline.text.fisher.codebook import Kind as Mixture
+from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors import GLOVE_PACKAGE, STORED_SUFFIX
 from pipeline.text.vocabulary import VOCABULARY_RULES, VocabularyRule
 
@@ -32,7 +32,7 @@ class Part:
     ----------
     encoder : its name in `ENCODERS`.
     kind : which family encodes.
-    policy : a name in `POLICIES`, or `LEMMAS`.
+    policy : a name in `TOKENIZERS`, or `LEMMAS`.
     vocabulary : name of the rule that takes words of the training captions; None for encoders
         that know the words that have a vector.
     meaning : of "mean", a name in `MEANINGS`. mixtures : of the codebooks of a Fisher vector.
@@ -230,7 +230,7 @@ def _has(part: Part, option: str) -> bool:
 
 def _check(part: Part) -> None:
     known = {
-        "policy": [*POLICIES, LEMMAS],
+        "policy": [*TOKENIZERS, LEMMAS],
         "layout": SEQUENCE_LAYOUTS,
         "meaning": MEANINGS,
     }

@@ -7,19 +7,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipeline.canonical import sha256_of_json, write_json
+from pipeline.files import write_json
+from pipeline.hashing import sha256_of_json
 from pipeline.text.catalogue import LEMMAS, EncoderError, EncoderPlan, Part, vocabulary_rule
-from pipeline.text.codebook import Codebook, Kind, fit_codebook, load_codebook
-from pipeline.text.concatenated import Concatenated
-from pipeline.text.counts import WordCounts, tfidf_policy
-from pipeline.text.encoders import CaptionEncoder
-from pipeline.text.fisher_encoder import FisherEncoder
-from pipeline.text.lemmas import Lemmatizer, RuleLemmatizer, load_wordnet
-from pipeline.text.means import MeanVectors
-from pipeline.text.policies import POLICIES, TokenPolicy
-from pipeline.text.projected import Projected
-from pipeline.text.projection import fit_projection, load_projection, require_enough
-from pipeline.text.sequences import SEQUENCE_LAYOUTS, WordSequence, longest_caption
+from pipeline.text.encoders.bag_of_words import WordCounts, tfidf_policy
+from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.encoders.concatenation import Concatenated
+from pipeline.text.encoders.fisher_vector import FisherEncoder
+from pipeline.text.encoders.mean import MeanVectors
+from pipeline.text.encoders.pca import Projected
+from pipeline.text.encoders.token_ids import SEQUENCE_LAYOUTS, WordSequence, longest_caption
+from pipeline.text.fisher.codebook import Codebook, Kind, fit_codebook, load_codebook
+from pipeline.text.pca.fit import fit_projection, load_projection, require_enough
+from pipeline.text.tokenizers.lemmas import Lemmatizer, RuleLemmatizer, load_wordnet
+from pipeline.text.tokenizers.tokenizer import TOKENIZERS, Tokenizer
 from pipeline.text.vectors import GLOVE_PACKAGE, WordVectors, load_vectors
 from pipeline.text.vocabulary import (
     Vocabulary,
@@ -219,7 +220,7 @@ class _Assembly:
             return WordSequence(vocabulary, policy, part.max_length, layout)
         return WordCounts(vocabulary, policy, "tfidf" if part.kind == "tfidf" else "counts")
 
-    def _vocabulary(self, part: Part, policy: TokenPolicy) -> Vocabulary:
+    def _vocabulary(self, part: Part, policy: Tokenizer) -> Vocabulary:
         path = self.folder / f"vocabulary-{part.encoder}.json"
         if self.fitting is not None and not path.exists():
             assert part.vocabulary is not None
@@ -262,8 +263,8 @@ class _Assembly:
             book.save(shared)
         return book
 
-    def _policy(self, part: Part) -> TokenPolicy:
-        return tfidf_policy(self._lemmatizer) if part.policy == LEMMAS else POLICIES[part.policy]
+    def _policy(self, part: Part) -> Tokenizer:
+        return tfidf_policy(self._lemmatizer) if part.policy == LEMMAS else TOKENIZERS[part.policy]
 
     @cached_property
     def _lemmatizer(self) -> Lemmatizer:

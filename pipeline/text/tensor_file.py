@@ -10,7 +10,8 @@ import numpy.typing as npt
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from pipeline.canonical import appearing_whole, canonical_json
+from pipeline.files import appearing_whole
+from pipeline.hashing import canonical_json
 
 
 def write_tensors(

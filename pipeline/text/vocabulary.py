@@ -8,9 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipeline.canonical import canonical_json, sha256_of_json, write_text
 from pipeline.errors import PipelineError
-from pipeline.text.policies import TokenPolicy
+from pipeline.files import write_text
+from pipeline.hashing import canonical_json, sha256_of_json
+from pipeline.text.tokenizers.tokenizer import Tokenizer
 
 _FORMAT = "pipeline-vocabulary"
 _FORMAT_VERSION = 1
@@ -80,7 +81,7 @@ class Vocabulary:
     caption_counts : in how many captions each occurs.
     captions : how many captions there are.
     rule : which of their words were taken.
-    policy : `TokenPolicy.to_json()` of what split them.
+    policy : `Tokenizer.to_json()` of what split them.
     """
 
     words: tuple[str, ...]
@@ -118,7 +119,7 @@ class Vocabulary:
             "policy": self.policy,
         }
 
-    def require_policy(self, policy: TokenPolicy) -> None:
+    def require_policy(self, policy: Tokenizer) -> None:
         """Check that the vocabulary was built with this policy.
 
         Raises
@@ -137,7 +138,7 @@ class Vocabulary:
 
 def build_vocabulary(
     texts: Sequence[str],
-    policy: TokenPolicy,
+    policy: Tokenizer,
     rule: VocabularyRule,
     known: Container[str] | None = None,
 ) -> Vocabulary:

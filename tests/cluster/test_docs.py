@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-from pathlib import Path
 
 import click
 import yaml
@@ -10,8 +9,9 @@ import yaml
 from stages.embed import embed
 from stages.extract import extract
 from stages.text import text
+from tests.project import PROJECT
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cluster.md").read_text()
+PAGE = (PROJECT / "docs" / "cluster.md").read_text()
 
 
 def blocks(language: str) -> list[str]:

@@ -20,6 +20,7 @@ import pytest
 
 from pipeline.cluster import connect
 from pipeline.cluster.connect import local_workers, scheduler_workers
+from pipeline.cluster.executor import Workers
 from pipeline.cluster.failures import (
     ClusterError,
     NoSuchWorker,
@@ -27,13 +28,12 @@ from pipeline.cluster.failures import (
     WorkerMemory,
     WorkersDied,
 )
-from pipeline.cluster.spread import Workers
-from pipeline.shards.build import ShardBuild
+from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.format import ShardError
-from tests.cluster.made_task import build_made, hoard, run_out
-from tests.shards.sample import ROWS_PER_SHARD, build, contents, header, ids
+from tests.cluster.tasks import build_made, hoard, run_out
+from tests.project import PROJECT
+from tests.shards.factories import ROWS_PER_SHARD, build, contents, header, ids
 
-PROJECT = Path(__file__).resolve().parents[2]
 ROWS = 203
 KILLS = 20
 

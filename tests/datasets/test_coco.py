@@ -9,8 +9,9 @@ import pytest
 
 from pipeline.datasets.coco import read_coco
 from pipeline.datasets.manifest import DatasetError
+from tests.project import SHARED
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "coco-sample"
+_DATA = SHARED / "data" / "coco-sample"
 
 
 def document() -> dict[str, Any]:
@@ -129,9 +130,9 @@ def test_files_that_are_no_json(root: Path, data: bytes, message: str) -> None:
         read_coco(root, [("val", root / "absent.json")])
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the COCO sample is not beside the project")
+@pytest.mark.skipif(not _DATA.is_dir(), reason="the COCO sample is not beside the project")
 def test_real_sample() -> None:
-    manifest = read_coco(SHARED / "images", [("val", SHARED / "captions.json")])
+    manifest = read_coco(_DATA / "images", [("val", _DATA / "captions.json")])
     assert manifest.counts == {"val": 76}
     assert sum(len(e.captions) for e in manifest.entries) == 380
     assert "ShareAlike" in manifest.licence

@@ -7,8 +7,9 @@ import pytest
 
 from pipeline.datasets.flickr8k import read_flickr8k
 from pipeline.datasets.manifest import DatasetError
+from tests.project import SHARED
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "flickr8k"
+_DATA = SHARED / "data" / "flickr8k"
 TOKENS = [f"{name}.jpg#{k}\t{name} caption {k} ." for name in "dcba" for k in range(5)]
 """Lines 1-5 of the token file belong to d.jpg, 6-10 to c.jpg, and so on."""
 
@@ -111,8 +112,8 @@ def test_another_encoding_and_other_counts(root: Path) -> None:
         read_flickr8k(root)
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="real Flickr8k photos are not beside the project")
+@pytest.mark.skipif(not _DATA.is_dir(), reason="real Flickr8k photos are not beside the project")
 def test_real_flickr8k() -> None:
-    manifest = read_flickr8k(SHARED, expect={"train": 5000, "dev": 1000})
+    manifest = read_flickr8k(_DATA, expect={"train": 5000, "dev": 1000})
     assert manifest.counts == {"train": 5000, "dev": 1000}
     assert {len(e.captions) for e in manifest.entries} == {5}

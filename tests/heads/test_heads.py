@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline.heads.base import Head, History, Run
 from pipeline.heads.catalogue import HEADS, make_head
+from pipeline.heads.data.feature_spec import Inputs, Side
+from pipeline.heads.data.pairs import AveragedRows
+from pipeline.heads.data.rows import ArrayRows
 from pipeline.heads.errors import HeadError
-from pipeline.heads.files import TrainedHead, embed_split, load_head
-from pipeline.heads.inputs import Inputs, Side
-from pipeline.heads.interface import Head, History, Run
-from pipeline.heads.pairs import AveragedRows
-from pipeline.heads.rows import ArrayRows
-from pipeline.heads.two_branch import TwoBranchSettings, design
+from pipeline.heads.models.two_branch import TwoBranchSettings, design
+from pipeline.heads.trained_head import TrainedHead, embed_split, load_head
 from pipeline.retrieval.recall import recall_table
-from pipeline.shards.read import FeatureSet
-from tests.heads.made import all_of, entries_of, inputs, pairs, rsum, write_features
-from tests.shards.sample import SHAPE, build
+from pipeline.shards.feature_set import FeatureSet
+from tests.heads.factories import all_of, entries_of, inputs, pairs, rsum, write_features
+from tests.shards.factories import SHAPE, build
 
 UMASK = os.umask(0)
 os.umask(UMASK)
@@ -52,7 +52,7 @@ def test_ridge_equals_least_squares_on_stacked_rows() -> None:
     captions, images = all_of(train.captions), all_of(train.images)
     head, history = fitted("ridge", ridge=1e-2)
     x = captions.astype(np.float64)
-    y = images[train.owner].astype(np.float64)
+    y = images[train.image_of_caption].astype(np.float64)
     xc, yc = x - x.mean(0), y - y.mean(0)
     penalty = np.sqrt(1e-2 * np.square(xc).sum() / 8)
     stacked = np.vstack([xc, penalty * np.eye(8)]), np.vstack([yc, np.zeros((8, 12))])
@@ -217,7 +217,7 @@ def test_a_split_is_embedded_from_the_heads_own_features(tmp_path: Path) -> None
     mean = embed_split(trained, entries_of(test), *sets, {}, average_captions=True)
     assert (mean.caption_ids, mean.image_ids) == (each.caption_ids, each.image_ids)
     assert mean.provenance["average_captions"] is True
-    averaged = AveragedRows(test.captions, test.owner)
+    averaged = AveragedRows(test.captions, test.image_of_caption)
     np.testing.assert_array_equal(mean.caption_embeddings, head.embed_captions(averaged))
     assert recall_table(mean)["rsum"] > recall_table(each)["rsum"]
     other = TrainedHead(**{**facts, "inputs": inputs()})

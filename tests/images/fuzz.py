@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from pipeline.images.decode import UnusableImage, decode
-from pipeline.images.geometry import resize_image
+from pipeline.images.transforms import resize_image
 from pipeline.recipes import Resize
 from pipeline.shards.format import STATUS_NAMES
 from tests.images.odd_files import photo

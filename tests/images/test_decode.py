@@ -21,7 +21,7 @@ from pipeline.images.decode import (
     read_image,
     to_rgb,
 )
-from pipeline.images.samples import read_sample
+from pipeline.images.transforms import read_sample
 from pipeline.recipes import RECIPES
 from pipeline.shards.format import MISSING, OK, REFUSED, UNREADABLE
 from tests.images.odd_files import photo, write_all

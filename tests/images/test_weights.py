@@ -11,9 +11,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torchvision.models.vgg import VGG, make_layers
 
-from pipeline.canonical import sha256_of_file
+from pipeline.hashing import sha256_of_file
 from pipeline.images.backbones import BACKBONES
-from pipeline.images.seeded import seeded_state
+from pipeline.images.random_weights import seeded_state
 from pipeline.images.weights import WeightsError, load_weights
 from pipeline.recipes import RECIPES, Recipe
 

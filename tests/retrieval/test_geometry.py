@@ -10,16 +10,18 @@ from pipeline.retrieval.geometry import closeness, common_plane, principal_plane
 @pytest.mark.parametrize("counts", [(1, 2), (3, 3), (5, 1, 4, 2)])
 def test_closeness_is_the_mean_over_pairs(counts: tuple[int, ...]) -> None:
     rng = np.random.default_rng(sum(counts))
-    owner = rng.permutation(np.repeat(np.arange(len(counts)), counts))
-    rows = rng.normal(size=(len(owner), 7)).astype(np.float32)
+    image_of_caption = rng.permutation(np.repeat(np.arange(len(counts)), counts))
+    rows = rng.normal(size=(len(image_of_caption), 7)).astype(np.float32)
     rows[0] = 0
     found: dict[bool, list[float]] = {True: [], False: []}
     for i, a in enumerate(rows.astype(float)):
         for j, b in enumerate(rows.astype(float)):
             if i != j:
                 size = np.linalg.norm(a) * np.linalg.norm(b)
-                found[owner[i] == owner[j]].append(a @ b / size if size else 0.0)
-    measured = closeness(rows, owner)
+                found[image_of_caption[i] == image_of_caption[j]].append(
+                    a @ b / size if size else 0.0
+                )
+    measured = closeness(rows, image_of_caption)
     assert measured is not None
     assert measured.within == pytest.approx(np.mean(found[True]))
     assert measured.between == pytest.approx(np.mean(found[False]))

@@ -20,7 +20,8 @@ from pipeline.retrieval.ranks import rank_both_ways
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.retrieval.torch_scores import SCORES
 from stages.evaluate import evaluate as command
-from tests.retrieval.made import SETS, made
+from tests.project import PROJECT
+from tests.retrieval.factories import SETS, made
 
 CPU = torch.device("cpu")
 
@@ -171,5 +172,5 @@ def test_torch_is_not_imported_for_the_processor(tmp_path: Path) -> None:
         f"evaluate([{str(file)!r}, '--out', {str(tmp_path / 'out')!r}], standalone_mode=False); "
         "sys.exit('torch' in sys.modules)"
     )
-    project = Path(__file__).resolve().parents[2]
+    project = PROJECT
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, cwd=project)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from pipeline.report.tables import (
+from pipeline.report.data.tables import (
     COUNTS,
     METRICS,
     TableError,
@@ -36,13 +36,15 @@ def made(counts: list[int], seed: int = 0) -> Embeddings:
     rng = np.random.default_rng(seed)
     images = [f"im{k}" for k in rng.permutation(len(counts))]
     points = rng.standard_normal((len(counts), 6)).astype(np.float32)
-    owner = rng.permutation(np.repeat(np.arange(len(counts)), counts))
-    said = points[owner] + 1.5 * rng.standard_normal((len(owner), 6)).astype(np.float32)
+    image_of_caption = rng.permutation(np.repeat(np.arange(len(counts)), counts))
+    said = points[image_of_caption] + 1.5 * rng.standard_normal((len(image_of_caption), 6)).astype(
+        np.float32
+    )
     return Embeddings(
         tuple(images),
         points,
-        tuple(f"c{k}" for k in rng.permutation(len(owner))),
-        tuple(images[k] for k in owner),
+        tuple(f"c{k}" for k in rng.permutation(len(image_of_caption))),
+        tuple(images[k] for k in image_of_caption),
         said.astype(np.float32),
         "cosine",
         {},

@@ -10,7 +10,7 @@ from pipeline.retrieval import similarity as similarities
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.ranks import rank_both_ways
 from pipeline.retrieval.recall import recall_table
-from tests.retrieval.made import SETS, made
+from tests.retrieval.factories import SETS, made
 
 SIMILARITIES = ["cosine", "euclidean", "dot", "order"]
 
@@ -61,9 +61,11 @@ def test_ranks_equal_plain_loops(
         optimistic, expected, pessimistic = naive_ranks(gallery)
         assert rank == expected
         assert optimistic <= rank <= pessimistic
-    for rank, owner, row in zip(t2i, e.caption_image_ids, e.caption_embeddings, strict=True):
+    for rank, image_of_caption, row in zip(
+        t2i, e.caption_image_ids, e.caption_embeddings, strict=True
+    ):
         gallery = [
-            (naive_score(similarity, x, row), i, i == owner)
+            (naive_score(similarity, x, row), i, i == image_of_caption)
             for i, x in zip(e.image_ids, e.image_embeddings, strict=True)
         ]
         assert rank == naive_ranks(gallery)[1]

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from stages.cli import main
-from tests.stages.project import PROJECT, Call, Ended
+from tests.project import PROJECT, Call, Ended
 
 
 @pytest.fixture

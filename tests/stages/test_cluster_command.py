@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.shards.spreading import Spread
-from stages.cluster import Place
-from tests.cluster.made_task import serial
-from tests.stages.project import Call
+from pipeline.cluster.place import Place
+from pipeline.progress import Monitor
+from pipeline.shards.build.distributed import Executor
+from tests.cluster.tasks import serial
+from tests.project import Call
 from tests.stages.test_train_command import NAME, experiment
 
 __all__ = ["experiment"]
@@ -29,10 +30,10 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks run in this process, as they would on workers."""
 
     @contextmanager
-    def workers(self: Place) -> Iterator[Spread]:
+    def executor(self: Place, monitor: Monitor) -> Iterator[Executor]:
         yield serial
 
-    monkeypatch.setattr(Place, "workers", workers)
+    monkeypatch.setattr(Place, "executor", executor)
 
 
 def test_images_by_local_workers(project: Path, pipeline: Call) -> None:
@@ -58,14 +59,14 @@ def test_images_that_a_worker_does_not_see(
     picture = Path("data/scenes/images/scene-00040.png")
 
     @contextmanager
-    def workers(self: Place) -> Iterator[Any]:
+    def executor(self: Place, monitor: Monitor) -> Iterator[Any]:
         def elsewhere(*given: Any) -> Any:
             picture.unlink()
             return serial(*given)
 
         yield elsewhere
 
-    monkeypatch.setattr(Place, "workers", workers)
+    monkeypatch.setattr(Place, "executor", executor)
     ended = pipeline(*EXTRACT, "--out", "out", "--workers", 1)
     assert ended.status == 1
     assert f"does not see {picture.absolute()}" in ended.stderr, ended.stderr
@@ -89,7 +90,7 @@ def test_embeddings_by_workers(
     monkeypatch: pytest.MonkeyPatch,
     average: bool,
 ) -> None:
-    from pipeline.heads import parts
+    from pipeline.heads import embed as parts
     from tests.stages.test_train_command import configure
 
     monkeypatch.setattr(parts, "PART_ROWS", 7)
@@ -109,7 +110,8 @@ def test_embeddings_by_workers(
 def test_embedding_goes_on_with_the_parts_that_are_there(
     experiment: Path, pipeline: Call, one_by_one: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline.heads import part_task, parts
+    from pipeline.heads import embed as parts
+    from pipeline.heads import workers as part_task
 
     monkeypatch.setattr(parts, "PART_ROWS", 50)
     assert pipeline("train", "--experiment", NAME).status == 0

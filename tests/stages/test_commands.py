@@ -15,10 +15,10 @@ import h5py
 import numpy as np
 import pytest
 
+from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OK
-from pipeline.shards.read import FeatureSet
 from tests.images.odd_files import photo, write_all
-from tests.stages.project import Call
+from tests.project import Call
 
 LITE = "efficientnet-lite0-pool"
 

@@ -13,7 +13,7 @@ import yaml
 from pipeline.datasets.manifest import read_manifest
 from pipeline.retrieval.embeddings import read_embeddings
 from stages.cli import main
-from tests.stages.project import PROJECT, Call, Ended
+from tests.project import PROJECT, Call, Ended
 
 LITE, MEAN = "efficientnet-lite0-pool", "mean-glove-6b-50d"
 NAME, RIDGE = "two-branch-tiny", "ridge-tiny"

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from pipeline.datasets.manifest import ImageEntry, Manifest
-from pipeline.shards.build import ShardBuild
-from pipeline.shards.read import FeatureSet
-from tests.shards.sample import ROWS_PER_SHARD, block, build, header, ids
-from tests.stages.project import Call
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.feature_set import FeatureSet
+from tests.project import Call
+from tests.shards.factories import ROWS_PER_SHARD, block, build, header, ids
 
 ROWS = 23
 COMMANDS = ("info", "verify", "index", "export", "import", "merge", "card")

@@ -8,7 +8,7 @@ import h5py
 import pytest
 
 from pipeline.text.fitted import load_encoder
-from tests.stages.project import Call
+from tests.project import Call
 
 # 50-d vectors and few words, so that codebooks are fitted in a moment.
 FISHER = ("--components", 3, "--sample", 500, "--pca", 7)

@@ -15,13 +15,13 @@ import pytest
 import yaml
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.heads.checkpoints import Checkpoints, TrainingState
-from pipeline.heads.files import TrainedHead
-from pipeline.heads.pairs import join_pairs
+from pipeline.heads.data.pairs import join_pairs
+from pipeline.heads.trained_head import TrainedHead
+from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.retrieval.embeddings import read_embeddings
-from pipeline.shards.read import FeatureSet
-from tests.heads.made import write_features
-from tests.stages.project import PROJECT, Call
+from pipeline.shards.feature_set import FeatureSet
+from tests.heads.factories import write_features
+from tests.project import PROJECT, Call
 
 NAME = "made"
 SETTINGS = {"hidden": 16, "dim": 8, "epochs": 4, "batch_size": 50}

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.canonical import sha256_of_file
 from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.hashing import sha256_of_file
 from pipeline.text.vectors import load_vectors
 from pipeline.text.vectors.stored import describe_stored
-from tests.stages.project import Call
+from tests.project import Call
 
 FAST = ("--dim", 10, "--min-count", 1, "--epochs", 1)
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from pipeline.text.catalogue import ENCODERS, EncoderError, EncoderPlan, plan_encoder
-from pipeline.text.codebook import CodebookError
-from pipeline.text.encoders import CaptionEncoder
+from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.fisher.codebook import CodebookError
 from pipeline.text.fitted import Fitting, fit_components, fit_parts, load_encoder
-from pipeline.text.projection import ProjectionError
+from pipeline.text.pca.fit import ProjectionError
 from pipeline.text.vectors import load_vectors, save_vectors
 from pipeline.text.vocabulary import VocabularyError
 

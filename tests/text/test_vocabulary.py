@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.text.policies import POLICIES
+from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vocabulary import (
     VOCABULARY_RULES,
     Vocabulary,
@@ -19,7 +19,7 @@ from pipeline.text.vocabulary import (
     save_vocabulary,
 )
 
-TREEBANK = POLICIES["treebank"]
+TREEBANK = TOKENIZERS["treebank"]
 ALL = VOCABULARY_RULES["all"]
 
 
@@ -76,7 +76,7 @@ def test_rules_of_the_papers() -> None:
 
 @pytest.fixture
 def vocabulary() -> Vocabulary:
-    return build_vocabulary(["a café dog", 'a "dog"'], POLICIES["vsepp"], ALL)
+    return build_vocabulary(["a café dog", 'a "dog"'], TOKENIZERS["vsepp"], ALL)
 
 
 def test_file_and_back(vocabulary: Vocabulary, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_file_and_back(vocabulary: Vocabulary, tmp_path: Path) -> None:
     again = load_vocabulary(path)
     assert again == vocabulary
     assert again.sha256 == vocabulary.sha256 == json.loads(path.read_text())["sha256"]
-    again.require_policy(POLICIES["vsepp"])
+    again.require_policy(TOKENIZERS["vsepp"])
     before = path.read_bytes()
     save_vocabulary(again, path)
     assert path.read_bytes() == before
@@ -106,7 +106,7 @@ def test_another_policy(vocabulary: Vocabulary) -> None:
     with pytest.raises(VocabularyError, match=r"'vsepp' and is to be used with 'treebank'.*punct"):
         vocabulary.require_policy(TREEBANK)
     with pytest.raises(VocabularyError, match="differ in max_length"):
-        vocabulary.require_policy(replace(POLICIES["vsepp"], max_length=9))
+        vocabulary.require_policy(replace(TOKENIZERS["vsepp"], max_length=9))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_another_policy(vocabulary: Vocabulary) -> None:
 )
 def test_no_word_left(texts: list[str], message: str) -> None:
     with pytest.raises(VocabularyError, match=message):
-        build_vocabulary(texts, POLICIES["w2vv-filterstop"], VOCABULARY_RULES["w2vv"])
+        build_vocabulary(texts, TOKENIZERS["w2vv-filterstop"], VOCABULARY_RULES["w2vv"])
 
 
 def test_files_that_are_none(vocabulary: Vocabulary, tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.canonical import appearing_whole
 from pipeline.datasets.manifest import DATASET_FILE, DatasetError, ImageEntry, Manifest
 from pipeline.datasets.scenes.grammar import describe
 from pipeline.datasets.scenes.painter import paint
 from pipeline.datasets.scenes.sample import sample_scene
 from pipeline.datasets.scenes.world import SIZE
+from pipeline.files import appearing_whole
 
 SPLITS = ("train", "val", "test", "train", "train", "train")
 """Image i belongs to split i mod 6, so 600 images make 400, 100 and 100."""

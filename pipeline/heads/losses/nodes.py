@@ -13,14 +13,14 @@ from pipeline.retrieval.torch_scores import attended_similarities, present
 def pooling_loss(
     scores: Tensor,
     pool_scores: Tensor,
-    owner: Tensor,
+    image_of_caption: Tensor,
     margin: float,
     pool_margin: float,
     weight: float,
 ) -> Tensor:
     """Return Yan 2019, sections 2.5.1 and 3.4: (1 - weight) L_global + weight L_pool.
 
-    L_global is `hardest_negative`; L_pool are the hinges of corresponding pools, summed over
+    L_global is `max_of_hinges`; L_pool are the hinges of corresponding pools, summed over
     pools and pairs, against the pools of the global loss's hardest negatives. The paper has
     weight 0.8 and both margins 0.2. Our reading of the printed formula: its s(v_vi, p_ui+) is
     s(p_vi, p_ui+), and its second sum also runs over pools, with the same margin.
@@ -29,7 +29,7 @@ def pooling_loss(
     ----------
     scores : (images, captions), global.
     pool_scores : (pools, images, captions), of pool p of an image and pool p of a caption.
-    owner : (captions,) int64.
+    image_of_caption : (captions,) int64.
     margin, pool_margin : at least 0.
     weight : from 0 to 1.
 
@@ -38,10 +38,10 @@ def pooling_loss(
     Tensor
         A scalar.
     """
-    negatives = hardest_negatives(scores, owner)
-    globally = hinges_at(scores, owner, negatives, margin)
+    negatives = hardest_negatives(scores, image_of_caption)
+    globally = hinges_at(scores, image_of_caption, negatives, margin)
     return (1.0 - weight) * globally + weight * hinges_at(
-        pool_scores, owner, negatives, pool_margin
+        pool_scores, image_of_caption, negatives, pool_margin
     )
 
 
@@ -49,14 +49,14 @@ def cross_attention_loss(
     scores: Tensor,
     images: Tensor,
     captions: Tensor,
-    owner: Tensor,
+    image_of_caption: Tensor,
     margin: float,
     node_margin: float,
     weight: float,
 ) -> Tensor:
     """Return Yan 2019, sections 2.5.2 and 3.4: L_global + weight L_ca.
 
-    L_global is `hardest_negative`. L_ca sums over pairs and nodes: each node of the image is
+    L_global is `max_of_hinges`. L_ca sums over pairs and nodes: each node of the image is
     compared with what it attends to in its caption and in the hardest negative caption of the
     global loss, and each word with what it attends to in its image and in the hardest negative
     image. The paper has weight 0.15 and both margins 0.2. Our reading: the formula prints the
@@ -67,7 +67,7 @@ def cross_attention_loss(
     scores : (images, captions), global.
     images, captions : (images, regions, d) and (captions, words, d) nodes; absent ones are zero
         vectors and count nothing.
-    owner : (captions,) int64.
+    image_of_caption : (captions,) int64.
     margin, node_margin : at least 0.
     weight : at least 0.
 
@@ -76,8 +76,8 @@ def cross_attention_loss(
     Tensor
         A scalar.
     """
-    negatives = hardest_negatives(scores, owner)
-    own = images[owner]
+    negatives = hardest_negatives(scores, image_of_caption)
+    own = images[image_of_caption]
 
     def nodewise(nodes: Tensor, match: Tensor, mismatch: Tensor, counts: Tensor) -> Tensor:
         hinge = hinges(
@@ -88,7 +88,12 @@ def cross_attention_loss(
         return (hinge * (present(nodes) & counts[:, None])).sum()
 
     by_image = nodewise(
-        own, captions, captions[negatives.captions], owner[negatives.captions] != owner
+        own,
+        captions,
+        captions[negatives.captions],
+        image_of_caption[negatives.captions] != image_of_caption,
     )
-    by_caption = nodewise(captions, own, images[negatives.images], negatives.images != owner)
-    return hinges_at(scores, owner, negatives, margin) + weight * (by_image + by_caption)
+    by_caption = nodewise(
+        captions, own, images[negatives.images], negatives.images != image_of_caption
+    )
+    return hinges_at(scores, image_of_caption, negatives, margin) + weight * (by_image + by_caption)

@@ -1,6 +1,6 @@
 """Ranking losses as scores + choice of negatives + hinge and reduction, each a small function.
 
-The score losses take a matrix `scores` (images, captions), higher is better, and `owner`
+The score losses take a matrix `scores` (images, captions), higher is better, and `image_of_caption`
 (captions,) int64, the row of each caption's image. Every caption with its image is one positive
 pair. A pair's negatives are the captions of other images (the image is the anchor) and the
 other images (the caption is the anchor); two captions of one image are never negatives of each
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 
-def sum_of_hinges(scores: Tensor, owner: Tensor, margin: float) -> Tensor:
+def sum_of_hinges(scores: Tensor, image_of_caption: Tensor, margin: float) -> Tensor:
     """Return the hinges of every pair against all its negatives in the batch, summed.
 
     The sum over pairs (i, c) of the sums over c' and i' of max(0, margin - S(i, c) + S(i, c')) and
@@ -24,7 +24,7 @@ def sum_of_hinges(scores: Tensor, owner: Tensor, margin: float) -> Tensor:
     Parameters
     ----------
     scores : (images, captions).
-    owner : (captions,) int64.
+    image_of_caption : (captions,) int64.
     margin : at least 0.
 
     Returns
@@ -32,24 +32,24 @@ def sum_of_hinges(scores: Tensor, owner: Tensor, margin: float) -> Tensor:
     Tensor
         A scalar.
     """
-    positive, captions, images = _split(scores, owner)
+    positive, captions, images = _split(scores, image_of_caption)
     own = positive[:, None]
     return hinges(own, captions, margin).sum() + hinges(own, images, margin).sum()
 
 
-def mean_of_hinges(scores: Tensor, owner: Tensor, margin: float) -> Tensor:
+def mean_of_hinges(scores: Tensor, image_of_caption: Tensor, margin: float) -> Tensor:
     """Return `sum_of_hinges` over the number of other images, for the start of a training.
 
-    With `hardest_negative` from the start, and few images, both sides fall to one point, where
+    With `max_of_hinges` from the start, and few images, both sides fall to one point, where
     every hinge is the margin, and stay there. This loss is of that one's size, so that Adam's
     step sizes fit both.
 
     Parameters, result: as `sum_of_hinges`.
     """
-    return sum_of_hinges(scores, owner, margin) / max(1, len(scores) - 1)
+    return sum_of_hinges(scores, image_of_caption, margin) / max(1, len(scores) - 1)
 
 
-def contrastive(scores: Tensor, owner: Tensor, temperature: float) -> Tensor:
+def info_nce(scores: Tensor, image_of_caption: Tensor, temperature: float) -> Tensor:
     """Return how badly each pair is picked out from its negatives, in nats, summed.
 
     The sum over pairs and both anchors of -log(e(i, c) / (e(i, c) + the sum of e of the anchor's
@@ -66,7 +66,7 @@ def contrastive(scores: Tensor, owner: Tensor, temperature: float) -> Tensor:
     Tensor
         A scalar.
     """
-    positive, captions, images = _split(scores / temperature, owner)
+    positive, captions, images = _split(scores / temperature, image_of_caption)
     own = positive[:, None]
     by_image, by_caption = (
         torch.logsumexp(torch.cat((own, negatives), dim=1), dim=1) - positive
@@ -76,7 +76,7 @@ def contrastive(scores: Tensor, owner: Tensor, temperature: float) -> Tensor:
 
 
 def sampled_contrast(
-    scores: Tensor, owner: Tensor, margin: float, k: int, generator: torch.Generator
+    scores: Tensor, image_of_caption: Tensor, margin: float, k: int, generator: torch.Generator
 ) -> Tensor:
     """Return the hinges of every pair against `k` random captions and `k` random images, summed.
 
@@ -91,7 +91,7 @@ def sampled_contrast(
 
     Others, result: as `sum_of_hinges`.
     """
-    positive, captions, images = _split(scores, owner)
+    positive, captions, images = _split(scores, image_of_caption)
     own = positive[:, None]
 
     def drawn(negative: Tensor) -> Tensor:
@@ -115,13 +115,15 @@ class Negatives(NamedTuple):
     images: Tensor
 
 
-def hardest_negatives(scores: Tensor, owner: Tensor) -> Negatives:
+def hardest_negatives(scores: Tensor, image_of_caption: Tensor) -> Negatives:
     """Return the highest-scoring negatives of every pair, the first of equals."""
-    _, captions, images = _split(scores.detach(), owner)
+    _, captions, images = _split(scores.detach(), image_of_caption)
     return Negatives(captions.argmax(1), images.argmax(1))
 
 
-def hinges_at(scores: Tensor, owner: Tensor, negatives: Negatives, margin: float) -> Tensor:
+def hinges_at(
+    scores: Tensor, image_of_caption: Tensor, negatives: Negatives, margin: float
+) -> Tensor:
     """Return the hinges of every pair against the given negatives, summed.
 
     Parameters
@@ -131,16 +133,16 @@ def hinges_at(scores: Tensor, owner: Tensor, negatives: Negatives, margin: float
 
     Others, result: as `sum_of_hinges`.
     """
-    pair = torch.arange(len(owner), device=owner.device)
-    positive = scores[..., owner, pair]
-    by_image = hinges(positive, scores[..., owner, negatives.captions], margin)
+    pair = torch.arange(len(image_of_caption), device=image_of_caption.device)
+    positive = scores[..., image_of_caption, pair]
+    by_image = hinges(positive, scores[..., image_of_caption, negatives.captions], margin)
     by_caption = hinges(positive, scores[..., negatives.images, pair], margin)
-    by_image = by_image * (owner[negatives.captions] != owner)
-    by_caption = by_caption * (negatives.images != owner)
+    by_image = by_image * (image_of_caption[negatives.captions] != image_of_caption)
+    by_caption = by_caption * (negatives.images != image_of_caption)
     return by_image.sum() + by_caption.sum()
 
 
-def hardest_negative(scores: Tensor, owner: Tensor, margin: float) -> Tensor:
+def max_of_hinges(scores: Tensor, image_of_caption: Tensor, margin: float) -> Tensor:
     """Return the hinges of every pair against its hardest negatives in the batch, summed.
 
     Faghri et al. 2018 (VSE++), eq. (6) (the maximum of hinges); Yan 2019, section 2.4. Of equal
@@ -148,19 +150,21 @@ def hardest_negative(scores: Tensor, owner: Tensor, margin: float) -> Tensor:
 
     Parameters, result: as `sum_of_hinges`.
     """
-    return hinges_at(scores, owner, hardest_negatives(scores, owner), margin)
+    return hinges_at(scores, image_of_caption, hardest_negatives(scores, image_of_caption), margin)
 
 
-def _split(scores: Tensor, owner: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _split(scores: Tensor, image_of_caption: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return every pair's own score (c,), and its scores with captions (c, c), images (c, i).
 
     c pairs, one a caption; scores that are no negative's are -inf, whose hinge is 0.
     """
-    row = torch.arange(len(owner), device=owner.device)
-    image = torch.arange(len(scores), device=owner.device)
-    captions = scores[owner].masked_fill(owner[:, None] == owner[None, :], -torch.inf)
-    images = scores.T.masked_fill(owner[:, None] == image[None, :], -torch.inf)
-    return scores[owner, row], captions, images
+    row = torch.arange(len(image_of_caption), device=image_of_caption.device)
+    image = torch.arange(len(scores), device=image_of_caption.device)
+    captions = scores[image_of_caption].masked_fill(
+        image_of_caption[:, None] == image_of_caption[None, :], -torch.inf
+    )
+    images = scores.T.masked_fill(image_of_caption[:, None] == image[None, :], -torch.inf)
+    return scores[image_of_caption, row], captions, images
 
 
 def hinges(positive: Tensor, negative: Tensor, margin: float) -> Tensor:

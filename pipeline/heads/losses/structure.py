@@ -54,7 +54,7 @@ def top_violations(
 def structure_preserving_loss(
     images: Tensor,
     sentences: Tensor,
-    owner: Tensor,
+    image_of_caption: Tensor,
     margin: float,
     k: int,
     text_to_image: float,
@@ -68,7 +68,7 @@ def structure_preserving_loss(
     ----------
     images : (n, d) unit vectors, each image once.
     sentences : (m, d) unit vectors.
-    owner : (m,) int64, the row in `images` of each sentence's image.
+    image_of_caption : (m,) int64, the row in `images` of each sentence's image.
     margin, k : see `top_violations`.
     text_to_image : lambda_1, weight of the constraints whose anchor is a sentence (eq. 2).
     structure : lambda_3, weight of the constraints among sentences (eq. 4).
@@ -79,17 +79,20 @@ def structure_preserving_loss(
         A scalar.
     """
     across = sentences @ images.T
-    row = torch.arange(len(owner), device=owner.device)
-    matched = unit_distances(across[row, owner])
-    other_image = owner[:, None] != torch.arange(len(images), device=owner.device)[None, :]
+    row = torch.arange(len(image_of_caption), device=image_of_caption.device)
+    matched = unit_distances(across[row, image_of_caption])
+    other_image = (
+        image_of_caption[:, None]
+        != torch.arange(len(images), device=image_of_caption.device)[None, :]
+    )
 
-    loss = top_violations(owner, matched, across.T, other_image.T, margin, k)
+    loss = top_violations(image_of_caption, matched, across.T, other_image.T, margin, k)
     if text_to_image:
         term = top_violations(row, matched, across, other_image, margin, k)
         loss = loss + text_to_image * term
     if structure:
         within = sentences @ sentences.T
-        other = owner[:, None] != owner[None, :]
+        other = image_of_caption[:, None] != image_of_caption[None, :]
         anchor, positive = (~other).fill_diagonal_(False).nonzero(as_tuple=True)
         apart = unit_distances(within[anchor, positive])
         term = top_violations(anchor, apart, within, other, margin, k)

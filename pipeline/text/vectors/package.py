@@ -6,7 +6,7 @@ from importlib.resources.abc import Traversable
 import numpy as np
 import pyarrow.parquet
 
-from pipeline.canonical import sha256_of_file, sha256_of_json
+from pipeline.hashing import sha256_of_file, sha256_of_json
 from pipeline.text.vectors.table import VectorsError, WordVectors
 
 GLOVE_PACKAGE = "glove-6b-50d"

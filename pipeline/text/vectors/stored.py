@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 
-from pipeline.canonical import canonical_json, sha256_of_file
+from pipeline.hashing import canonical_json, sha256_of_file
 from pipeline.text.tensor_file import read_facts, read_tensors, write_tensors
 from pipeline.text.vectors.table import VectorsError, WordVectors
 

@@ -11,8 +11,8 @@ import numpy as np
 from gensim.models import Word2Vec
 from gensim.models.callbacks import CallbackAny2Vec
 
-from pipeline.canonical import sha256_of_json
-from pipeline.shards.progress import Progress, silent
+from pipeline.hashing import sha256_of_json
+from pipeline.progress import Progress, no_progress
 from pipeline.text.vectors.corpus import Corpus
 from pipeline.text.vectors.settings import FIXED, Training, TrainingError
 from pipeline.text.vectors.subwords import vectors_of
@@ -27,7 +27,7 @@ def train_vectors(
     corpus: Corpus,
     settings: Training,
     wanted: Collection[str] | None = None,
-    progress: Progress = silent,
+    progress: Progress = no_progress,
 ) -> WordVectors:
     """Train word vectors; one thread and one seed, so the same call gives the same bytes.
 

@@ -1,0 +1,241 @@
+"""Spreading tasks: a bounded number in flight, results as they come, failures put into words."""
+
+import queue
+import socket
+import time
+import uuid
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from distributed import Client, Future, KilledWorker, get_worker
+from distributed.comm import CommClosedError
+
+from pipeline.cluster.failures import (
+    ClusterError,
+    out_of_memory,
+    scheduler_gone,
+    workers_died,
+)
+from pipeline.cluster.malloc import keep_freed_memory
+from pipeline.errors import PipelineError
+
+Result = TypeVar("Result")
+
+_MEMORY_TOPIC = "worker-restart-memory"
+_SECONDS_BETWEEN_CHECKS = 2.0
+_SECONDS_BETWEEN_WARNINGS = 60.0
+_SECONDS_OF_ABSENCE = 15.0
+# A worker that is paused so long will not go on: what it holds is no data that Dask can spill.
+_PAUSED_SECONDS = 30.0
+# How long running tasks get to put down what they have when no more is wanted of them.
+_LAST_SECONDS = 10.0
+
+
+class Workers:
+    """The workers of a scheduler, as a way to spread tasks; see
+    `pipeline.shards.build.distributed`."""
+
+    def __init__(
+        self,
+        client: Client,
+        address: str,
+        resources: Mapping[str, float],
+        say: Callable[[str], None],
+    ) -> None:
+        """Take a connected client.
+
+        Parameters
+        ----------
+        client : connected. address : of its scheduler.
+        resources : what each task needs of its worker.
+        say : called with one line where something takes long.
+        """
+        self._client, self._resources, self._say = client, dict(resources), say
+        self._address = address
+        self._limits: list[int] = []
+        self._slots = 1
+        self._memory_events: list[dict[str, Any]] = []
+        self._checked = self._warned = 0.0
+        self._paused_since: float | None = None
+
+    def __call__(
+        self,
+        task: Callable[..., Result],
+        jobs: Sequence[tuple[Any, ...]],
+        told: Callable[[Any], None],
+        stop: Callable[[], None],
+    ) -> Generator[Result, None, None]:
+        """Yield what `task(*job, tell)` returns for each job; see `Executor`.
+
+        Raises
+        ------
+        ClusterError
+            The scheduler went away, or workers died or ran out of memory.
+        PipelineError
+            Whatever the task raises, with the name of the worker's host.
+        """
+        arrivals: queue.SimpleQueue[Future | tuple[float, Any]] = queue.SimpleQueue()
+        topic = f"pipeline-{uuid.uuid4().hex}"
+        flying: dict[Future, tuple[Any, ...]] = {}
+        waiting = list(reversed(jobs))
+        try:
+            self._client.subscribe_topic(topic, arrivals.put)
+            self._client.subscribe_topic(_MEMORY_TOPIC, self._note_memory)
+            while waiting or flying:
+                self._check()
+                while waiting and len(flying) <= self._slots + self._slots // 4:
+                    job = waiting.pop()
+                    flying[future := self._submit(task, job, topic)] = job
+                    future.add_done_callback(arrivals.put)
+                try:
+                    arrived = arrivals.get(timeout=_SECONDS_BETWEEN_CHECKS)
+                except queue.Empty:
+                    continue
+                if isinstance(arrived, tuple):
+                    told(arrived[1])
+                elif (finished := flying.pop(arrived, None)) is not None:
+                    yield self._result(arrived, finished)
+        finally:
+            stop()
+            self._land(flying)
+            for one in (topic, _MEMORY_TOPIC):
+                with suppress(ValueError, OSError, CommClosedError):
+                    self._client.unsubscribe_topic(one)
+
+    def _submit(self, task: Callable[..., Any], job: tuple[Any, ...], topic: str) -> Future:
+        return self._client.submit(
+            run_on_worker,
+            task,
+            job,
+            topic,
+            key=f"{task.__name__}-{job[-1]}-{uuid.uuid4().hex[:8]}",
+            pure=False,
+            resources=self._resources or None,
+        )
+
+    def _result(self, future: Future, job: tuple[Any, ...]) -> Any:
+        """Return a finished task's result, or raise its failure in words."""
+        if self._client.status != "running":
+            raise scheduler_gone(self._address)
+        try:
+            return future.result()
+        except KilledWorker as error:
+            last = error.last_worker.address
+            if self._memory_events:
+                event = self._memory_events[-1]
+                raise out_of_memory(
+                    [str(event.get("worker", last))],
+                    min(self._limits, default=None),
+                    event.get("rss"),
+                    "Dask ended it near its limit",
+                ) from error
+            raise workers_died(
+                str(job[-1]), error.allowed_failures + 1, last, self._limits
+            ) from error
+        except (CancelledError, CommClosedError, TimeoutError) as error:
+            raise scheduler_gone(self._address) from error
+        except ImportError as error:
+            raise ClusterError(
+                f"a worker cannot import what the task needs ({error}); install this package, in "
+                "the same version, in the environment that the workers run in"
+            ) from error
+
+    def _check(self) -> None:
+        """See now and then that the scheduler is there and has workers that can work."""
+        now = time.monotonic()
+        if now - self._checked < _SECONDS_BETWEEN_CHECKS:
+            return
+        self._checked = now
+        if self._client.status != "running":
+            raise scheduler_gone(self._address)
+        try:
+            found = self._client.scheduler_info(n_workers=-1)["workers"]
+        except (OSError, CommClosedError, TimeoutError) as error:
+            raise scheduler_gone(self._address) from error
+        able = {name: one for name, one in found.items() if offers(one, self._resources)}
+        self._limits = [one["memory_limit"] for one in able.values() if one.get("memory_limit")]
+        self._slots = max(1, sum(_slots(one, self._resources) for one in able.values()))
+        paused = [name for name, one in able.items() if one.get("status") == "paused"]
+        if able and len(paused) == len(able):
+            self._paused_since = self._paused_since or now
+            if now - self._paused_since >= _PAUSED_SECONDS:
+                held = max(able[name]["metrics"]["memory"] for name in paused)
+                raise out_of_memory(
+                    paused, min(self._limits, default=None), held, "Dask has paused all workers"
+                )
+        else:
+            self._paused_since = None
+        if able:
+            # Workers that are replaced are away for some seconds.
+            self._warned = now - _SECONDS_BETWEEN_WARNINGS + _SECONDS_OF_ABSENCE
+        elif now - self._warned >= _SECONDS_BETWEEN_WARNINGS:
+            self._warned = now
+            self._say(
+                f"{self._address} has no worker for this at the moment; waiting for one (Ctrl-C "
+                "keeps what is done)"
+            )
+
+    def _note_memory(self, event: tuple[float, Any]) -> None:
+        if isinstance(event[1], dict):
+            self._memory_events.append(event[1])
+
+    def _land(self, flying: Mapping[Future, object]) -> None:
+        """Let running tasks end, since they were told to stop, and cancel the others."""
+        deadline = time.monotonic() + _LAST_SECONDS
+        try:
+            while (
+                self._client.status == "running"
+                and time.monotonic() < deadline
+                and any(not future.done() for future in flying)
+            ):
+                time.sleep(0.05)
+        finally:
+            with suppress(OSError, CommClosedError, CancelledError, TimeoutError):
+                if flying and self._client.status == "running":
+                    self._client.cancel(list(flying), force=True)
+
+
+def run_on_worker(task: Callable[..., Result], job: tuple[Any, ...], topic: str) -> Result:
+    """Run a task on a worker, which this names in what goes wrong."""
+    keep_freed_memory()
+    try:
+        return task(*job, partial(_tell, topic))
+    except PipelineError as error:
+        host = socket.gethostname()
+        text = str(error)
+        raise type(error)(text if host in text else f"on worker {host}: {text}") from error
+    except (MemoryError, RuntimeError) as error:
+        if not _is_memory(error):
+            raise
+        worker = get_worker()
+        limit = worker.memory_manager.memory_limit
+        why = str(error).splitlines()[0] if str(error) else "the system gave it no more"
+        raise out_of_memory(
+            [f"{worker.address} on {socket.gethostname()}"], limit, None, why
+        ) from (error)
+
+
+def offers(worker: Mapping[str, Any], resources: Mapping[str, float]) -> bool:
+    """Say whether a worker, as the scheduler describes it, offers what a task needs."""
+    offered = worker.get("resources") or {}
+    return all(offered.get(name, 0) >= amount for name, amount in resources.items())
+
+
+def _slots(worker: Mapping[str, Any], resources: Mapping[str, float]) -> int:
+    """Return how many tasks a worker runs at once."""
+    offered = worker.get("resources") or {}
+    most = [int(offered[name] // amount) for name, amount in resources.items() if amount]
+    return min([int(worker.get("nthreads", 1)), *most])
+
+
+def _tell(topic: str, message: Any) -> None:
+    get_worker().log_event(topic, message)
+
+
+def _is_memory(error: BaseException) -> bool:
+    """Say whether Python, torch or CUDA had no more memory."""
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in text or "allocate memory" in text

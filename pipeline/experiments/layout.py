@@ -1,0 +1,80 @@
+"""Where the files of a dataset and its experiments lie: the one place that knows the folders."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+DATA = Path("data")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The folders of one dataset.
+
+    Attributes
+    ----------
+    dataset : the prepared dataset's folder; the last part of its path is its name.
+    root : everything made from datasets lies below it, by kind and dataset.
+    """
+
+    dataset: Path
+    root: Path = DATA
+
+    @classmethod
+    def of(cls, name: str, root: Path = DATA) -> "Layout":
+        """Return the layout of the dataset `<root>/<name>`."""
+        return cls(root / name, root)
+
+    @property
+    def name(self) -> str:
+        """The dataset's name."""
+        return self.dataset.resolve().name
+
+    def features(self, recipe: str) -> Path:
+        """Return the folder of the image features of a recipe."""
+        return self._of("features") / recipe
+
+    def vectors(self, name: str) -> Path:
+        """Return the file of the dataset's word vectors of that name."""
+        return self._of("vectors") / f"{name}.safetensors"
+
+    def text(self, name: str) -> Path:
+        """Return the folder of the caption features of that name."""
+        return self._of("text") / name
+
+    def encoder(self, name: str) -> Path:
+        """Return the folder of the fitted encoder of caption features."""
+        return self._of("text") / f"{name}.encoder"
+
+    def head(self, experiment: str) -> Path:
+        """Return the folder of an experiment's trained head."""
+        return self.heads / experiment
+
+    def embeddings(self, experiment: str) -> Path:
+        """Return an experiment's embedding file."""
+        return self._of("embeddings") / f"{experiment}.h5"
+
+    def ensemble(self, name: str) -> Path:
+        """Return an ensemble's embedding file, apart from those that it depends on."""
+        return self._of("ensembles") / f"{name}.h5"
+
+    def evaluation(self, experiment: str) -> Path:
+        """Return the folder of an experiment's recall table."""
+        return self.evaluations / experiment
+
+    @property
+    def heads(self) -> Path:
+        """The folder with a folder an experiment."""
+        return self._of("heads")
+
+    @property
+    def evaluations(self) -> Path:
+        """The folder with a folder an experiment or ensemble, each with a recall table."""
+        return self._of("evaluations")
+
+    @property
+    def report(self) -> Path:
+        """The folder of the joint tables and of the report's pages."""
+        return self._of("report")
+
+    def _of(self, kind: str) -> Path:
+        return self.root / kind / self.name

@@ -1,0 +1,40 @@
+"""What "the same" means: canonical JSON, and SHA-256 of values and files."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+_BLOCK = 1 << 20
+
+
+def canonical_json(value: Any) -> str:
+    """Return the one JSON text of `value`: sorted keys, no spaces, UTF-8 unescaped, no NaN."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+def sha256_of_json(value: Any) -> str:
+    """Return the SHA-256 (64 hex digits) of the canonical JSON of `value`."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def recipe_hash(recipe: dict[str, Any], weights_sha256: str) -> str:
+    """Return 16 hex digits that name features of this recipe made with these weights.
+
+    Parameters
+    ----------
+    recipe : a recipe as JSON values, of images or of captions.
+    weights_sha256 : SHA-256 of the weights (or word vectors), 64 hex digits.
+    """
+    return sha256_of_json({**recipe, "weights_sha256": weights_sha256})[:16]
+
+
+def sha256_of_file(path: Path) -> str:
+    """Return the SHA-256 (64 hex digits) of a file's bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""Features as heads read them: rows, pairs, batches."""

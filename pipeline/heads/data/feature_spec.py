@@ -1,0 +1,220 @@
+"""What a head is told of its features before it sees any: shapes and recipes of both sides."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.heads.errors import HeadError
+from pipeline.shards.feature_set import FeatureSet
+
+
+@dataclass(frozen=True)
+class Side:
+    """Facts of one side's features; JSON values.
+
+    Attributes
+    ----------
+    shape : of one row.
+    recipe : what makes the features, as their shards have it.
+    recipe_hash : names recipe and weights together.
+    weights : name of the network's weights, word vectors or vocabulary.
+    """
+
+    shape: tuple[int, ...]
+    recipe: Mapping[str, Any]
+    recipe_hash: str
+    weights: str
+
+    @classmethod
+    def of(cls, features: FeatureSet) -> "Side":
+        """Return the facts of a feature folder."""
+        header = features.index.header
+        return cls(header.row_shape, header.recipe, header.recipe_hash, header.weights)
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> "Side":
+        """Return the side of which `facts` is the JSON.
+
+        Raises
+        ------
+        KeyError, TypeError
+            It is the JSON of something else.
+        """
+        return cls(**{**facts, "shape": tuple(facts["shape"])})
+
+    @property
+    def name(self) -> str:
+        """The recipe's name, for messages."""
+        return str(self.recipe.get("name", "features without a name"))
+
+    def require(self, features: FeatureSet, side: str) -> None:
+        """Check that a folder holds these features.
+
+        Raises
+        ------
+        HeadError
+            Recipe, weights or shape are others.
+        """
+        found = Side.of(features)
+        if (found.recipe_hash, found.shape) != (self.recipe_hash, self.shape):
+            raise HeadError(
+                f"{features.folder} holds {side} features {found.name!r} {found.shape} with "
+                f"weights {found.weights!r} (hash {found.recipe_hash}), but the head was fitted on "
+                f"{self.name!r} {self.shape} with {self.weights!r} (hash {self.recipe_hash}); give "
+                "the features that it was fitted on, or run `pipeline train` again"
+            )
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Both sides of what a head is fitted on."""
+
+    images: Side
+    captions: Side
+
+    @classmethod
+    def of(cls, images: FeatureSet, captions: FeatureSet) -> "Inputs":
+        """Return the facts of two feature folders."""
+        return cls(Side.of(images), Side.of(captions))
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> "Inputs":
+        """Return the inputs of which `facts` is the JSON.
+
+        Raises
+        ------
+        KeyError, TypeError
+            It is the JSON of something else.
+        """
+        return cls(Side.from_json(facts["images"]), Side.from_json(facts["captions"]))
+
+
+@dataclass(frozen=True)
+class Part:
+    """One encoder's share of caption features.
+
+    Attributes
+    ----------
+    kind : the recipe's "encoder": "mean", "bow", "tfidf", "fisher vector", "principal
+        components" or "sequence"; empty where the recipe does not say.
+    columns : where the part lies in a row.
+    recipe : the part's own recipe.
+    """
+
+    kind: str
+    columns: slice
+    recipe: Mapping[str, Any]
+
+    @property
+    def dim(self) -> int:
+        """Number of columns."""
+        return int(self.columns.stop - self.columns.start)
+
+
+def caption_parts(side: Side) -> tuple[Part, ...]:
+    """Return the parts of caption features: one, or several of a concatenation.
+
+    Raises
+    ------
+    HeadError
+        The features are no vectors, or the parts do not add up to their dimension.
+    """
+    dim = _vector(side, "caption features")
+    recipe = side.recipe
+    if recipe.get("encoder") != "concatenation":
+        return (Part(str(recipe.get("encoder", "")), slice(0, dim), recipe),)
+    parts: list[Part] = []
+    start = 0
+    for own in recipe["parts"]:
+        parts.append(Part(str(own.get("encoder", "")), slice(start, start + own["dim"]), own))
+        start += own["dim"]
+    if start != dim:
+        raise HeadError(
+            f"the parts of {side.name!r} have {start} columns by their recipe, but its rows have "
+            f"{dim}; run `pipeline text` again"
+        )
+    return tuple(parts)
+
+
+def require_sequence(head: str, captions: Side) -> Part:
+    """Return the one part of captions that are word sequences: rows of word numbers.
+
+    Its recipe has "num_ids", how many numbers there are, and "layout", what stands around the
+    words; see `pipeline.text.encoders.token_ids`.
+
+    Raises
+    ------
+    HeadError
+        They are something else.
+    """
+    parts = caption_parts(captions)
+    if [part.kind for part in parts] != ["sequence"]:
+        raise HeadError(
+            f"head {head!r} reads captions word by word, but {captions.name!r} is "
+            f"{_kinds(parts)}; use caption features of the encoder sequence"
+        )
+    return parts[0]
+
+
+def require_vectors(head: str, side: Side) -> int:
+    """Return the dimension of features that are one vector for each image or caption.
+
+    Raises
+    ------
+    HeadError
+        They are grids, or have word numbers among them.
+    """
+    dim = _vector(side, f"head {head!r}")
+    parts = caption_parts(side)
+    if any(part.kind == "sequence" for part in parts):
+        raise HeadError(
+            f"head {head!r} takes vectors, but {side.name!r} is {_kinds(parts)}: word numbers mean "
+            "nothing as a vector; use an encoder such as mean, or a head that reads words"
+        )
+    return dim
+
+
+def require_averageable(captions: Side) -> None:
+    """Refuse caption features whose mean means nothing.
+
+    Raises
+    ------
+    HeadError
+        Word numbers are among them.
+    """
+    if any(part.kind == "sequence" for part in caption_parts(captions)):
+        raise HeadError(
+            f"the captions of an image cannot be averaged: {captions.name!r} has word numbers; "
+            "leave out average_captions"
+        )
+
+
+def require_grid(head: str, side: Side) -> tuple[int, int]:
+    """Return the number of cells and of channels of features (*cells, channels).
+
+    Raises
+    ------
+    HeadError
+        They are vectors.
+    """
+    if len(side.shape) < 2:
+        raise HeadError(
+            f"head {head!r} takes a grid or a list of regions for each image, but the rows of "
+            f"{side.name!r} are vectors {side.shape}; use a recipe whose name ends with -grid"
+        )
+    *cells, channels = side.shape
+    return math.prod(cells), channels
+
+
+def _vector(side: Side, taker: str) -> int:
+    if len(side.shape) != 1:
+        raise HeadError(
+            f"{taker}: one vector a row is needed, but {side.name!r} has rows of shape "
+            f"{side.shape}; use a recipe that pools"
+        )
+    return side.shape[0]
+
+
+def _kinds(parts: tuple[Part, ...]) -> str:
+    return " and ".join(repr(part.kind or "unknown") for part in parts)

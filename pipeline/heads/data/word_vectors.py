@@ -1,0 +1,73 @@
+"""A known vector for each word number, for heads that read words and start from such vectors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.heads.data.feature_spec import Side, caption_parts
+from pipeline.heads.data.rows import Features
+from pipeline.heads.errors import HeadError
+from pipeline.text.encoders.token_ids import FIRST_WORD
+from pipeline.text.fitted import load_plan, vocabulary_of
+from pipeline.text.vectors import load_vectors
+
+
+@dataclass(frozen=True, eq=False)
+class KnownWords:
+    """Word vectors by word number.
+
+    Attributes
+    ----------
+    rows : (num_ids, d) float32, NaN for marks and for words without a vector.
+    origin : name and SHA-256 of the vectors.
+    missing : words of the vocabulary without a vector, in its order.
+    """
+
+    rows: Features
+    origin: Mapping[str, str]
+    missing: tuple[str, ...]
+
+
+def known_words(captions: Side, encoder: Path, source: str) -> KnownWords:
+    """Look up the words that the numbers of caption features stand for.
+
+    Parameters
+    ----------
+    captions : facts of the caption features.
+    encoder : folder of their fitted encoder, which has the vocabulary.
+    source : word vectors, as `pipeline.text.vectors.load_vectors` takes them.
+
+    Raises
+    ------
+    HeadError
+        The captions have no word numbers, or those of another vocabulary.
+    EncoderError, VocabularyError, VectorsError
+        The vocabulary or the vectors cannot be read.
+    """
+    sequences = [part for part in caption_parts(captions) if part.kind == "sequence"]
+    if not sequences:
+        raise HeadError(
+            f"word vectors are given, but {captions.name!r} has no word numbers; leave the "
+            "vectors out, or use caption features of the encoder sequence"
+        )
+    numbered = [part for part in load_plan(encoder).parts if part.layout is not None]
+    if not numbered:
+        raise HeadError(f"{encoder} is not the encoder of {captions.name!r}; run `pipeline text`")
+    vocabulary = vocabulary_of(encoder, numbered[0])
+    num_ids = FIRST_WORD + len(vocabulary.words)
+    recipe = sequences[0].recipe
+    if (recipe["vocabulary"], recipe["num_ids"]) != (vocabulary.name, num_ids):
+        raise HeadError(
+            f"{encoder} has the vocabulary {vocabulary.name!r} of {num_ids} numbers, but the "
+            f"caption features have {recipe['vocabulary']!r} of {recipe['num_ids']}; run "
+            "`pipeline text` again"
+        )
+    vectors = load_vectors(source, vocabulary.words)
+    rows = np.full((num_ids, vectors.dim), np.nan, np.float32)
+    known = [place for place, word in enumerate(vocabulary.words) if word in vectors.index]
+    of = [vectors.index[vocabulary.words[place]] for place in known]
+    rows[np.array(known, np.int64) + FIRST_WORD] = vectors.matrix[np.array(of, np.int64)]
+    missing = tuple(word for word in vocabulary.words if word not in vectors.index)
+    return KnownWords(rows, {"name": vectors.name, "sha256": vectors.sha256}, missing)

@@ -1,0 +1,141 @@
+"""Sentence towers that read words in order: word table, recurrent network, pooled states."""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from pipeline.heads.data.rows import Features
+from pipeline.heads.errors import HeadError
+from pipeline.text.encoders.token_ids import PADDING
+
+RANDOM_WORD = 0.1
+"""Words without a vector start uniform in plus or minus this, as all words of VSE++ do."""
+
+CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}
+
+
+def word_table(num_ids: int, dim: int, words: Features | None, trained: bool) -> nn.Embedding:
+    """Return a table of word vectors, drawn from torch's global generator where none is given.
+
+    Padding is zero and stays so. The unknown word and the marks are rows as any other.
+
+    Parameters
+    ----------
+    num_ids, dim : its shape.
+    words : (num_ids, dim) float32, rows of NaN where a word has no vector; None has none at all.
+    trained : whether the rows are parameters; otherwise all are fixed, the random ones too.
+
+    Raises
+    ------
+    HeadError
+        The vectors have another shape, or are neither finite nor NaN.
+    """
+    rows = torch.empty(num_ids, dim).uniform_(-RANDOM_WORD, RANDOM_WORD)
+    if words is not None:
+        if words.shape != (num_ids, dim):
+            raise HeadError(
+                f"the word vectors are of shape {words.shape}, but the head's word table is of "
+                f"shape {(num_ids, dim)}; set word_dim to the length of the vectors, and take "
+                "vectors for the vocabulary that the captions were made with"
+            )
+        known = ~np.isnan(words).all(axis=1)
+        if not np.isfinite(words[known]).all():
+            raise HeadError(
+                "word vectors hold NaN or infinite numbers within a row; a row is either finite "
+                "or all NaN, for a word without a vector; read the vectors again from a sound file"
+            )
+        rows[torch.from_numpy(known)] = torch.from_numpy(words[known])
+    rows[PADDING] = 0.0
+    return nn.Embedding.from_pretrained(rows, freeze=not trained, padding_idx=PADDING)
+
+
+def packed(ids: Tensor) -> tuple[PackedSequence, Tensor]:
+    """Pack captions so that no padding is computed with, wherever it stands.
+
+    Parameters
+    ----------
+    ids : (captions, length) word numbers of any dtype; `PADDING` in front or at the back.
+
+    Returns
+    -------
+    packed : of int64 numbers, each caption's words in order. One without words has one `PADDING`.
+    lengths : (captions,) int64 words of each caption, 0 or more.
+    """
+    ids = ids.long()
+    padding = ids == PADDING
+    lengths = ids.shape[1] - padding.sum(dim=1)
+    longest = max(int(lengths.max()), 1)
+    # Stable, so that words keep their order: it moves padding to the back.
+    order = padding.to(torch.uint8).argsort(dim=1, stable=True)[:, :longest]
+    return (
+        pack_padded_sequence(
+            ids.gather(1, order), lengths.clamp_min(1).cpu(), batch_first=True, enforce_sorted=False
+        ),
+        lengths,
+    )
+
+
+class SentenceTower(nn.Module):
+    """Word numbers to one vector a caption.
+
+    The recurrent network is torch's, on packed sequences, so that no padding is computed with.
+    """
+
+    def __init__(
+        self,
+        words: nn.Embedding,
+        dim: int,
+        cell: str,
+        layers: int,
+        bidirectional: bool,
+        pooling: str,
+    ) -> None:
+        """Weights of torch's default initialisation, drawn from torch's global generator.
+
+        Parameters
+        ----------
+        words : see `word_table`.
+        dim : length of the result; where bidirectional it is even, half from each direction.
+        cell : of the recurrent network, "gru" or "lstm".
+        layers : stacked, at least 1.
+        bidirectional : whether a second network reads from the end. Results are concatenated.
+        pooling : how the top layer's states become one vector: "last", "mean" or "max". The last
+            state of the second network is the one that has read the first word.
+        """
+        super().__init__()
+        self.words = words
+        self.pooling = pooling
+        self.rnn = CELLS[cell](
+            words.embedding_dim,
+            dim // 2 if bidirectional else dim,
+            layers,
+            bidirectional=bidirectional,
+        )
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return (captions, dim) of (captions, length); a caption without words is zero."""
+        sequence, lengths = packed(ids)
+        states, last = self.rnn(sequence._replace(data=self.words(sequence.data)))
+        if self.pooling == "last":
+            hidden = last[0] if isinstance(last, tuple) else last
+            ways = 2 if self.rnn.bidirectional else 1
+            pooled = torch.cat(tuple(hidden[-ways:]), dim=1)
+        elif self.pooling == "max":
+            pooled = pad_packed_sequence(states, padding_value=-torch.inf)[0].amax(dim=0)
+        else:
+            pooled = pad_packed_sequence(states)[0].sum(dim=0) / lengths.clamp_min(1)[:, None]
+        return torch.where(lengths[:, None] > 0, pooled, 0.0)
+
+
+class WordSum(nn.Module):
+    """Word numbers to the sum of the words' vectors, whatever their order."""
+
+    def __init__(self, words: nn.Embedding) -> None:
+        """Take the word table; see `word_table`."""
+        super().__init__()
+        self.words = words
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return (captions, word_dim) of (captions, length); padding adds its zero row."""
+        return self.words(ids.long()).sum(dim=1)

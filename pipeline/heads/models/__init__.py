@@ -1,0 +1,1 @@
+"""The heads, one module a family of published systems."""

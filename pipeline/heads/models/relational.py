@@ -1,0 +1,163 @@
+"""Relational embeddings: transformer encoders on both sides, trained with hardest negatives.
+
+Yan 2019: image cells and words as nodes of two graphs whose pooled embeddings are compared by
+cosine, with an intermediate loss (section 2.5) that aligns the nodes themselves, or none. What
+the text leaves open, and what stands here: 8 heads; 4 pools, each side with weights of its own
+drawn as those of a linear layer. Deviation: the weights are those of the best epoch by
+validation, there those of the last. See `pipeline.heads.layers.transformer` for the encoders and
+`pipeline.heads.losses.nodes` for the losses.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.heads.base import choice, setting
+from pipeline.heads.data.feature_spec import Inputs, require_grid, require_sequence
+from pipeline.heads.data.rows import Features
+from pipeline.heads.data.sampling import require_two_images, shuffled_captions
+from pipeline.heads.errors import HeadError
+from pipeline.heads.layers.rnn import word_table
+from pipeline.heads.layers.transformer import GridEncoder, Stack, WordEncoder, pooled
+from pipeline.heads.losses.nodes import cross_attention_loss, pooling_loss
+from pipeline.heads.losses.ranking import max_of_hinges, mean_of_hinges
+from pipeline.heads.training.optim import milestones
+from pipeline.heads.training.task import Batch, Design
+from pipeline.retrieval.torch_scores import cosine
+
+_POOLING_WEIGHT, _CROSS_ATTENTION_WEIGHT = 0.8, 0.15  # of the losses on nodes, section 3.4
+
+
+@dataclass(frozen=True)
+class RelationalSettings:
+    """Settings of section 3.4; `heads`, `dropout` and `pools` are not in the text.
+
+    loss : on embeddings alone ("basic"), or also on pooled nodes ("pooling", section 2.5.1) or
+        on nodes ("cross-attention", section 2.5.2).
+    pooling : how the nodes of a side become one vector.
+    dim, heads : of the nodes after a layer, and of its attention.
+    image_layers, caption_layers : transformer layers of each side.
+    word_dim : of the word vectors.
+    dropout : probability, after each sublayer and on word vectors.
+    pools : P, nodes that each side is pooled to in the pooling loss.
+    margin, node_margin : of the loss on embeddings, and of that on nodes.
+    warm_up : the first so many epochs take the mean hinge of all negatives on embeddings instead
+        of the loss; 0 as in the paper. See `pipeline.heads.losses.ranking.mean_of_hinges`.
+    epochs, batch_size : an epoch is every pair once.
+    learning_rate : of Adam, halved from the epoch `half_from` and a tenth from the epoch
+        `tenth_from`; the first epoch is 1.
+    """
+
+    loss: str = choice("basic", "pooling", "cross-attention")
+    pooling: str = choice("mean", "max")
+    dim: int = setting(1024, at_least=1)
+    heads: int = setting(8, at_least=1)
+    image_layers: int = setting(1, at_least=1)
+    caption_layers: int = setting(2, at_least=1)
+    word_dim: int = setting(300, at_least=1)
+    dropout: float = setting(0.0, below=1)
+    pools: int = setting(4, at_least=1)
+    margin: float = setting(0.2)
+    node_margin: float = setting(0.2)
+    warm_up: int = setting(0)
+    epochs: int = setting(20, at_least=1)
+    batch_size: int = setting(128, at_least=2)
+    learning_rate: float = setting(2e-5)
+    half_from: int = setting(9, at_least=1)
+    tenth_from: int = setting(15, at_least=1)
+
+
+class Pools(nn.Module):
+    """Node pooling, section 2.5.1: P means of a side's nodes, weighted by softmax(w . x)."""
+
+    def __init__(self, pools: int, dim: int) -> None:
+        """Take P and the dimension of the nodes."""
+        super().__init__()
+        self.weights = nn.Linear(dim, pools, bias=False)
+
+    def forward(self, nodes: Tensor, present: Tensor) -> Tensor:
+        """Return (n, P, dim) unit vectors of nodes (n, l, dim), of which `present` (n, l) count.
+
+        Where none does, they are zero vectors.
+        """
+        absent = ~present[:, None, :]
+        scores: Tensor = self.weights(nodes).transpose(1, 2)
+        # Not minus infinity: a row of those has no softmax.
+        scores = scores.masked_fill(absent, torch.finfo(scores.dtype).min)
+        weights = scores.softmax(dim=2).masked_fill(absent, 0.0)
+        return F.normalize(weights @ nodes, dim=2)
+
+
+def design(settings: RelationalSettings, inputs: Inputs) -> Design:
+    """Return what trains a relational head.
+
+    Raises
+    ------
+    HeadError
+        The image features are no grids, the caption features no word sequences, or the heads
+        cannot share the dimension.
+    """
+    cells, channels = require_grid("relational", inputs.images)
+    sequence = require_sequence("relational", inputs.captions)
+    if settings.dim % settings.heads:
+        raise HeadError(
+            f"head 'relational': {settings.heads} heads cannot share a dim of {settings.dim}; "
+            "give a dim that the heads divide"
+        )
+
+    def stack(layers: int) -> Stack:
+        return Stack(settings.dim, settings.heads, layers, settings.dropout, settings.pooling)
+
+    def build(words: Features | None) -> nn.ModuleDict:
+        table = word_table(sequence.recipe["num_ids"], settings.word_dim, words, trained=True)
+        net = nn.ModuleDict(
+            {
+                "image": GridEncoder(cells, channels, stack(settings.image_layers)),
+                "caption": WordEncoder(table, sequence.dim, stack(settings.caption_layers)),
+            }
+        )
+        if settings.loss == "pooling":
+            net["image_pools"] = Pools(settings.pools, settings.dim)
+            net["caption_pools"] = Pools(settings.pools, settings.dim)
+        return net
+
+    def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
+        v, cells = net["image"].nodes(batch.images)  # type: ignore[operator]
+        u, words = net["caption"].nodes(batch.captions)  # type: ignore[operator]
+        image_of_caption, margin = batch.image_of_caption, settings.margin
+        scores = cosine(pooled(v, cells, settings.pooling), pooled(u, words, settings.pooling))
+        if epoch < settings.warm_up:
+            return mean_of_hinges(scores, image_of_caption, margin)
+        if settings.loss == "pooling":
+            pools = net["image_pools"](v, cells), net["caption_pools"](u, words)
+            pool_scores = torch.einsum("ipd,cpd->pic", *pools)
+            return pooling_loss(
+                scores, pool_scores, image_of_caption, margin, settings.node_margin, _POOLING_WEIGHT
+            )
+        if settings.loss == "cross-attention":
+            u = u * words[:, :, None]
+            return cross_attention_loss(
+                scores,
+                v,
+                u,
+                image_of_caption,
+                margin,
+                settings.node_margin,
+                _CROSS_ATTENTION_WEIGHT,
+            )
+        return max_of_hinges(scores, image_of_caption, margin)
+
+    return Design(
+        similarity="cosine",
+        build=build,
+        loss=loss,
+        batches=lambda image_of_caption, rng: shuffled_captions(
+            image_of_caption, settings.batch_size, rng
+        ),
+        optimiser=lambda net: torch.optim.Adam(net.parameters(), settings.learning_rate),
+        rate=milestones({settings.half_from - 1: 0.5, settings.tenth_from - 1: 0.1}),
+        epochs=settings.epochs,
+        require=require_two_images,
+    )

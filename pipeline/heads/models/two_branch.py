@@ -1,0 +1,123 @@
+"""The two-branch network with bi-directional ranking and structure-preserving constraints.
+
+Wang, Li & Lazebnik 2016. Each branch: linear, ReLU, dropout, linear, batch norm, L2; or, of the
+linear models of section 3.2, linear and L2. The defaults are the paper's for Fisher vectors and
+tf-idf; for mean word vectors it uses hidden 1024 and dim 256. Its six models are `branches`
+linear or nonlinear, with `text_to_image` 0 (one-directional) or 2, and `structure` 0 or 0.2.
+Deviations: all six take batches with siblings, the paper's only where there is structure to
+preserve; the inputs are centred and scaled (one mean vector and one scale a side, of the
+training split), since batch norm comes only after the last layer and our features have other
+ranges than the paper's fc7 and Fisher vectors; for the reduction of the loss see
+`pipeline.heads.losses.structure.top_violations`; the epoch is chosen by rsum on the validation
+split, where the paper says "convergence within 30 epochs on average".
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.heads.base import choice, setting
+from pipeline.heads.data.feature_spec import Inputs, require_vectors
+from pipeline.heads.data.pairs import Pairs
+from pipeline.heads.data.rows import Features
+from pipeline.heads.data.sampling import batches_with_siblings, require_two_images
+from pipeline.heads.layers.scaling import Standardised, UnitLength
+from pipeline.heads.losses.structure import structure_preserving_loss
+from pipeline.heads.training.optim import steps
+from pipeline.heads.training.task import Batch, Design
+
+
+@dataclass(frozen=True)
+class TwoBranchSettings:
+    """Settings of section 3.1; the last three name the terms of eq. (5).
+
+    branches : "nonlinear", or "linear" for a single linear layer a branch, without batch norm.
+    hidden, dim : outputs of the two linear layers of each branch; a linear one has no hidden.
+    dropout : probability, after the ReLU.
+    epochs, batch_size : an epoch is every pair once; a batch counts pairs before siblings.
+    learning_rate, momentum, weight_decay : of SGD.
+    decay_every, decay : the learning rate is multiplied by `decay` every so many epochs.
+    margin, top : m, and K, the violations that count for each positive pair.
+    text_to_image, structure : lambda_1 and lambda_3.
+    """
+
+    branches: str = choice("nonlinear", "linear")
+    hidden: int = setting(2048, at_least=1)
+    dim: int = setting(512, at_least=1)
+    dropout: float = setting(0.5, below=1)
+    epochs: int = setting(30, at_least=1)
+    batch_size: int = setting(1500, at_least=1)
+    learning_rate: float = setting(0.1)
+    momentum: float = setting(0.9, below=1)
+    weight_decay: float = setting(5e-4)
+    decay_every: int = setting(10, at_least=1)
+    decay: float = setting(0.1)
+    margin: float = setting(0.1)
+    top: int = setting(50, at_least=1)
+    text_to_image: float = setting(2.0)
+    structure: float = setting(0.2)
+
+
+def design(settings: TwoBranchSettings, inputs: Inputs) -> Design:
+    """Return the two-branch network for inputs that are vectors.
+
+    Raises
+    ------
+    HeadError
+        A side has no vectors.
+    """
+    s = settings
+    dims = {
+        "image": require_vectors("two-branch", inputs.images),
+        "caption": require_vectors("two-branch", inputs.captions),
+    }
+
+    def build(words: Features | None) -> nn.ModuleDict:
+        return nn.ModuleDict({side: _branch(s, dim) for side, dim in dims.items()})
+
+    def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
+        return structure_preserving_loss(
+            net["image"](batch.images),
+            net["caption"](batch.captions),
+            batch.image_of_caption,
+            s.margin,
+            s.top,
+            s.text_to_image,
+            s.structure,
+        )
+
+    def prepare(net: nn.ModuleDict, train: Pairs) -> None:
+        for side, rows in (("image", train.images), ("caption", train.captions)):
+            net[side].fit(rows)  # type: ignore[operator]
+
+    return Design(
+        similarity="cosine",
+        build=build,
+        loss=loss,
+        batches=lambda image_of_caption, rng: batches_with_siblings(
+            image_of_caption, s.batch_size, rng
+        ),
+        optimiser=lambda net: torch.optim.SGD(
+            net.parameters(), s.learning_rate, s.momentum, weight_decay=s.weight_decay
+        ),
+        rate=steps(s.decay_every, s.decay),
+        epochs=s.epochs,
+        require=require_two_images,
+        prepare=prepare,
+    )
+
+
+def _branch(s: TwoBranchSettings, inputs: int) -> nn.Module:
+    """Return a branch of torch's default initialisation, drawn from torch's global generator."""
+    if s.branches == "linear":
+        return Standardised(inputs, nn.Linear(inputs, s.dim), UnitLength())
+    return Standardised(
+        inputs,
+        nn.Linear(inputs, s.hidden),
+        nn.ReLU(),
+        nn.Dropout(s.dropout),
+        nn.Linear(s.hidden, s.dim),
+        nn.BatchNorm1d(s.dim),
+        UnitLength(),
+    )

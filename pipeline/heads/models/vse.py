@@ -1,0 +1,238 @@
+"""Joint embeddings: a linear map of the image, a recurrent network over the caption's words.
+
+One family of published systems, told apart by their settings (what is not named is the default,
+which is that of Qian & Lamberti 2018):
+
+Qian & Lamberti 2018
+    "GRU + GloVe" is the default with word vectors given to training; "LSTM + GloVe": `cell: lstm`;
+    their further architectures: `layers: 2`, `bidirectional: true`. Deviations: the image map has
+    a bias; the learning rate is 0.001, that of the order-embeddings that they started from, since
+    a few thousand images teach next to nothing at the paper's 0.05.
+Order-embeddings, Vendrov et al. 2016
+    `similarity: order, unit: both, absolute: true, margin: 0.05, epoch: images, clip: 2,
+    clip_each: true, epochs: 100`, words from random; symmetric: `similarity: cosine,
+    absolute: false, margin: 0.2`.
+VSE++, Faghri et al. 2018
+    `similarity: cosine, unit: both, loss: hardest, margin: 0.2, learning_rate: 0.0002,
+    decay: 0.1, decay_every: 15, clip: 2, epochs: 30`, words from random; VSE0: `loss: sum`.
+Kiros et al. 2014
+    `cell: lstm, dim: 300, train_words: false, similarity: cosine, unit: both, loss: sampled,
+    margin: 0.2, optimiser: sgd, learning_rate: 1, decay: 0.9, decay_every: 1, batch_size: 40`
+    (100 on Flickr30K) with word vectors given. The paper does not state decay and number of
+    contrastive terms. Deviations: no peephole connections, torch's initial weights. The program
+    published later: `cell: gru, dim: 1024, train_words: true, unit: captions, loss: sum,
+    optimiser: adam, learning_rate: 0.0002, batch_size: 128, clip: 2`, words from random.
+    Linear encoder (3.2): the paper's with `cell: none, train_words: true`; as DeViSE, their
+    baseline, with `cell: none` alone (there the mean of the words, which has the sum's direction).
+
+Here an image map starts xavier-uniform with a bias of zero, as in VSE++.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.heads.base import choice, setting
+from pipeline.heads.data.feature_spec import (
+    Inputs,
+    Side,
+    caption_parts,
+    require_sequence,
+    require_vectors,
+)
+from pipeline.heads.data.pairs import Pairs
+from pipeline.heads.data.rows import Features
+from pipeline.heads.data.sampling import one_caption_each, require_two_images, shuffled_captions
+from pipeline.heads.errors import HeadError
+from pipeline.heads.layers.rnn import SentenceTower, WordSum, word_table
+from pipeline.heads.layers.scaling import Standardised, UnitLength
+from pipeline.heads.losses.ranking import (
+    info_nce,
+    max_of_hinges,
+    mean_of_hinges,
+    sampled_contrast,
+    sum_of_hinges,
+)
+from pipeline.heads.training.optim import overall, per_tensor, steps
+from pipeline.heads.training.task import Batch, Design, Loss
+from pipeline.retrieval.torch_scores import SCORES
+
+
+@dataclass(frozen=True)
+class VseSettings:
+    """Settings; the defaults are those of Qian & Lamberti 2018.
+
+    cell : of the recurrent network. "none" sums the words' vectors instead, or maps captions that
+        are vectors, such as word counts, linearly; the next two lines then do nothing.
+    layers, bidirectional : of the recurrent network; each direction gives half of `dim`.
+    pooling : how the states become one vector: the "last", as in the papers, their "mean" or "max".
+    word_dim : length of the word vectors. train_words : whether training changes them.
+    dim : of the joint space.
+    image_input : features as "given", each made of "unit" length, or "standardised": less the
+        mean vector, over one scale, of the training images.
+    unit : which embeddings are scaled to unit length: "neither", "both", or the "captions" only;
+        then, where the similarity is cosine, training takes the inner product.
+    absolute : whether both sides take absolute values after that.
+    similarity : of training and of retrieval.
+    loss : hinges of each pair against the "sum" of all negatives in the batch, the "hardest", or
+        `negatives` "sampled" ones of either side; or "contrastive", no paper's of these: how well
+        a pair is picked out from all negatives, scores over `temperature`.
+    margin : of the hinges.
+    warm_up : of the hardest negatives: the first so many epochs take the mean hinge of all; 0 as
+        published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
+    epoch : all "captions" once, or all "images" once, each with a random caption.
+    optimiser : "adam", or "sgd" without momentum.
+    decay, decay_every : the learning rate is multiplied by `decay` every so many epochs.
+    clip : norm of the gradient at most, of all weights together or of each tensor (`clip_each`);
+        0 clips nothing.
+    patience : training stops after more epochs than this without a better one.
+    """
+
+    cell: str = choice("gru", "lstm", "none")
+    layers: int = setting(1, at_least=1)
+    bidirectional: bool = setting(False)
+    pooling: str = choice("last", "mean", "max")
+    word_dim: int = setting(300, at_least=1)
+    train_words: bool = setting(True)
+    dim: int = setting(1024, at_least=1)
+    image_input: str = choice("given", "unit", "standardised")
+    unit: str = choice("neither", "both", "captions")
+    absolute: bool = setting(False)
+    similarity: str = choice("euclidean", "cosine", "order")
+    loss: str = choice("sum", "hardest", "sampled", "contrastive")
+    negatives: int = setting(10, at_least=1)
+    margin: float = setting(0.1)
+    temperature: float = setting(0.05, at_least=0.001)
+    warm_up: int = setting(0)
+    epoch: str = choice("captions", "images")
+    batch_size: int = setting(128, at_least=2)
+    optimiser: str = choice("adam", "sgd")
+    learning_rate: float = setting(0.001)
+    decay: float = setting(1.0)
+    decay_every: int = setting(1, at_least=1)
+    clip: float = setting(0.0)
+    clip_each: bool = setting(False)
+    epochs: int = setting(50, at_least=1)
+    patience: int = setting(10)
+
+
+class Absolute(nn.Module):
+    """Rows of absolute values."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (n, dim) of the same."""
+        return x.abs()
+
+
+def design(settings: VseSettings, inputs: Inputs) -> Design:
+    """Return the design of a joint embedding.
+
+    Raises
+    ------
+    HeadError
+        Images are no vectors, captions no word sequences (with `cell: none` they may be vectors),
+        or the settings do not fit each other.
+    """
+    s = settings
+    image_dim = require_vectors("recurrent", inputs.images)
+    captions = _caption_tower(s, inputs.captions)
+
+    def build(words: Features | None) -> nn.ModuleDict:
+        # Not standardised before `prepare`, which only image_input "standardised" asks for.
+        given = Standardised(image_dim, *[UnitLength()] * (s.image_input == "unit"))
+        image = _linear(image_dim, s.dim, bias=True)
+        return nn.ModuleDict(
+            {
+                "image": nn.Sequential(given, image, *_ending(s, s.unit == "both")),
+                "caption": nn.Sequential(captions(words), *_ending(s, s.unit != "neither")),
+            }
+        )
+
+    batches = shuffled_captions if s.epoch == "captions" else one_caption_each
+    clip = per_tensor if s.clip_each else overall
+    return Design(
+        similarity=s.similarity,
+        build=build,
+        loss=_loss(s),
+        batches=lambda image_of_caption, rng: batches(image_of_caption, s.batch_size, rng),
+        optimiser=partial(_optimiser, s),
+        rate=steps(s.decay_every, s.decay),
+        epochs=s.epochs,
+        clip=clip(s.clip) if s.clip else None,
+        patience=s.patience,
+        require=require_two_images,
+        prepare=_standardise if s.image_input == "standardised" else None,
+    )
+
+
+def _caption_tower(s: VseSettings, captions: Side) -> Callable[..., nn.Module]:
+    """Return what makes the caption's tower, but for its ending, from word vectors or None."""
+    if s.cell == "none" and all(part.kind != "sequence" for part in caption_parts(captions)):
+        dim = require_vectors("recurrent", captions)
+        return lambda words: _linear(dim, s.dim, bias=False)
+    num_ids = int(require_sequence("recurrent", captions).recipe["num_ids"])
+    if s.cell == "none":
+        if s.word_dim != s.dim:
+            raise HeadError(
+                f"the sum of word vectors has their word_dim, {s.word_dim}, which must be the dim "
+                f"of the joint space, {s.dim}; give both the same, or choose a cell"
+            )
+        return lambda words: WordSum(word_table(num_ids, s.word_dim, words, s.train_words))
+    if s.bidirectional and s.dim % 2:
+        raise HeadError(
+            f"each direction of a bidirectional network gives half of dim, {s.dim}; give an even "
+            "number"
+        )
+    return lambda words: SentenceTower(
+        word_table(num_ids, s.word_dim, words, s.train_words),
+        s.dim,
+        s.cell,
+        s.layers,
+        s.bidirectional,
+        s.pooling,
+    )
+
+
+def _ending(s: VseSettings, unit: bool) -> list[nn.Module]:
+    """Return what makes a tower's result a point of the joint space."""
+    return [UnitLength()] * unit + [Absolute()] * s.absolute
+
+
+def _linear(inputs: int, outputs: int, bias: bool) -> nn.Linear:
+    linear = nn.Linear(inputs, outputs, bias=bias)
+    nn.init.xavier_uniform_(linear.weight)
+    if bias:
+        nn.init.zeros_(linear.bias)
+    return linear
+
+
+def _loss(s: VseSettings) -> Loss:
+    inner_product = s.similarity == "cosine" and s.unit == "captions"
+    score = SCORES["dot" if inner_product else s.similarity]
+
+    def loss(towers: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
+        scores = score(towers["image"](batch.images), towers["caption"](batch.captions))
+        if s.loss == "sampled":
+            return sampled_contrast(
+                scores, batch.image_of_caption, s.margin, s.negatives, generator
+            )
+        if s.loss == "contrastive":
+            return info_nce(scores, batch.image_of_caption, s.temperature)
+        if s.loss == "sum":
+            return sum_of_hinges(scores, batch.image_of_caption, s.margin)
+        hinges = mean_of_hinges if epoch < s.warm_up else max_of_hinges
+        return hinges(scores, batch.image_of_caption, s.margin)
+
+    return loss
+
+
+def _optimiser(s: VseSettings, towers: nn.ModuleDict) -> torch.optim.Optimizer:
+    kind = torch.optim.Adam if s.optimiser == "adam" else torch.optim.SGD
+    return kind([p for p in towers.parameters() if p.requires_grad], lr=s.learning_rate)
+
+
+def _standardise(towers: nn.ModuleDict, train: Pairs) -> None:
+    towers["image"][0].fit(train.images)  # type: ignore[index]

@@ -1,0 +1,149 @@
+"""The fast layers for CPUs: oneDNN's fused convolutions, and Winograd's where they pay.
+
+Activations are channels-last, weights in oneDNN's own layout, and what follows a convolution is
+done while its results are still in registers. That leaves little of the processor's arithmetic
+units unused (`python -m bench.engine` prints GFLOP/s), so that only fewer multiplications are
+faster.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.images.engine.fuse import Activation, Convolution
+from pipeline.images.engine.winograd import WinogradConvolution, applicable
+
+# From this many channels on, input and output, Winograd's transforms cost less than they save.
+_WINOGRAD_CHANNELS = 128
+# What a multiplication of a direct convolution then costs, about, at 256 and 512 channels; the
+# column `Wino/fused` of `python -m bench.engine` is its inverse.
+_WINOGRAD_COST = 0.55
+
+
+class OneDnnConvolution(nn.Module):
+    """A convolution, then an optional addition, then an optional activation, in one pass.
+
+    oneDNN's best layout of the weights depends on the size of the input, and any other would be
+    rearranged at every call: so each size that is met gets its own copy.
+    """
+
+    def __init__(
+        self, convolution: Convolution, activation: Activation, dtype: torch.dtype
+    ) -> None:
+        super().__init__()
+        c = convolution
+        self.weight = nn.Buffer(c.weight.to(dtype))
+        self.bias = None if c.bias is None else nn.Buffer(c.bias.to(dtype))
+        self.padding, self.rest = c.padding, (c.stride, c.dilation, c.groups)
+        self.activation, self.scalars = activation
+        self._packed: dict[tuple[int, ...], Tensor] = {}
+
+    def forward(
+        self, x: Tensor, other: Tensor | None = None, padding: list[int] | None = None
+    ) -> Tensor:
+        """Return activation(convolution(x) [+ other]); `other` is overwritten with it.
+
+        Parameters
+        ----------
+        x, other : (n, c, h, w), channels-last.
+        padding : [rows, columns] of zeros, in place of the convolution's own.
+        """
+        geometry = (padding or self.padding, *self.rest)
+        key = (*x.shape, *geometry[0])
+        weight = self._packed.get(key)
+        if weight is None:
+            weight = torch.ops.mkldnn._reorder_convolution_weight(
+                self.weight, *geometry, list(x.shape)
+            )
+            self._packed[key] = weight
+        if other is None:
+            return torch.ops.mkldnn._convolution_pointwise(
+                x, weight, self.bias, *geometry, self.activation, self.scalars, ""
+            )
+        if other.shape != self._shape_of_result(x, geometry[0]):
+            # A sum that spreads one side over the other.
+            y = torch.ops.mkldnn._convolution_pointwise(
+                x, weight, self.bias, *geometry, "none", [], ""
+            )
+            return F.relu(y + other) if self.activation == "relu" else y + other
+        activation = None if self.activation == "none" else self.activation
+        return torch.ops.mkldnn._convolution_pointwise_.binary(
+            other, x, weight, self.bias, *geometry, "add", 1.0, activation, self.scalars, ""
+        )
+
+    def _shape_of_result(self, x: Tensor, padding: list[int]) -> tuple[int, ...]:
+        stride, dilation, _ = self.rest
+        sides = [
+            (size + 2 * zeros - step * (kernel - 1) - 1) // jump + 1
+            for size, zeros, step, kernel, jump in zip(
+                x.shape[2:], padding, dilation, self.weight.shape[2:], stride, strict=True
+            )
+        ]
+        return (len(x), len(self.weight), *sides)
+
+
+class WholeOrPart(nn.Module):
+    """A convolution by Winograd's algorithm for whole maps, and directly with other padding."""
+
+    def __init__(self, convolution: Convolution, activation: Activation) -> None:
+        super().__init__()
+        self.whole = WinogradConvolution(convolution, activation)
+        self.part = OneDnnConvolution(convolution, activation, torch.float32)
+
+    def forward(
+        self, x: Tensor, other: Tensor | None = None, padding: list[int] | None = None
+    ) -> Tensor:
+        """Return activation(convolution(x) [+ other]); see `OneDnnConvolution`."""
+        if other is None and padding is None:
+            found: Tensor = self.whole(x)
+            return found
+        return self.part(x, other, padding)
+
+
+class OneDnnLinear(nn.Module):
+    """A fully connected layer with an optional ReLU; only the packed weights are kept."""
+
+    def __init__(self, linear: nn.Linear, relu: bool, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.activation = "relu" if relu else "none"
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach().to(dtype))
+        self.bias = None if linear.bias is None else nn.Buffer(linear.bias.detach().to(dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return activation(x W' + b) of (n, features) rows."""
+        return torch.ops.mkldnn._linear_pointwise(
+            x, self._packed, self.bias, self.activation, [], ""
+        )
+
+
+class OneDnnLayers:
+    """Layers for `pipeline.images.engine.fuse.rewrite`, in float32 or bfloat16."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+
+    @staticmethod
+    def usable(dtype: torch.dtype) -> bool:
+        """Tell whether oneDNN is there and has kernels of this type for this processor."""
+        if not torch.backends.mkldnn.is_available():
+            return False
+        if dtype == torch.bfloat16:
+            return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+        return dtype == torch.float32
+
+    def convolution(self, convolution: Convolution, activation: Activation) -> nn.Module:
+        """Return a `OneDnnConvolution`, or a `WholeOrPart` where that is faster."""
+        if self.whole_map_cost(convolution) < 1:
+            return WholeOrPart(convolution, activation)
+        return OneDnnConvolution(convolution, activation, self._dtype)
+
+    def whole_map_cost(self, convolution: Convolution) -> float:
+        """Return what a multiplication costs over a whole map, relative to a strip of it."""
+        many = min(convolution.weight.shape[:2]) >= _WINOGRAD_CHANNELS
+        if self._dtype == torch.float32 and many and applicable(convolution):
+            return _WINOGRAD_COST
+        return 1.0
+
+    def linear(self, linear: nn.Linear, relu: bool) -> nn.Module:
+        """Return a `OneDnnLinear`."""
+        return OneDnnLinear(linear, relu, self._dtype)

@@ -1,0 +1,276 @@
+"""The ten crops of a canvas share most of their convolutions, exactly.
+
+A convolution of a crop differs from the same convolution of the whole canvas only near those
+sides of the crop where it sees its own zero padding and the canvas has pixels: a ring that
+grows by one cell a 3 x 3 convolution and halves at each 2 x 2 pooling. So the canvas and its
+mirror go through the layers once, the rings are computed beside them, and the crops are put
+together where rings have grown too wide to pay. This holds while every window starts on the
+pooling grid: the windows of a 256 x 256 canvas do (0, 16, 32) up to the fourth pooling, those
+of most rectangles do not.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.images.engine.fuse import Convolution, Layers, rewrite
+
+Offset = tuple[int, int]
+_SIDES = ("top", "bottom", "left", "right")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a plain stack, and the layers of the stack that it stands for.
+
+    convolution : a 3 x 3 convolution that keeps the size, then a ReLU; or None for a 2 x 2
+        maximum.
+    """
+
+    convolution: nn.Conv2d | None
+
+    @property
+    def layers(self) -> int:
+        """Number of layers of the stack."""
+        return 1 if self.convolution is None else 2
+
+
+def share_ten_crops(
+    stack: nn.Module, offsets: Sequence[Offset], canvas: int, size: int, layers: Layers
+) -> "SharedTenCrops | None":
+    """Return a stack for whole canvases in place of one for crops, if the geometry allows it.
+
+    Parameters
+    ----------
+    stack : layers from (n, 3, size, size) crops to maps, in evaluation mode.
+    offsets : (top, left) of the five windows of the square canvas, symmetric about its vertical
+        axis.
+    canvas, size : sides of canvas and windows in pixels.
+    layers : what takes the place of the stack's convolutions.
+
+    Returns
+    -------
+    SharedTenCrops or None
+        None if the stack is of another kind, or no window lies on the pooling grid for long
+        enough to save multiplications.
+    """
+    steps = steps_of(stack)
+    if not (count := shared_steps(steps, offsets, canvas, size, layers)):
+        return None
+    rest = list(stack.children())[sum(step.layers for step in steps[:count]) :]
+    return SharedTenCrops(
+        [_layer(step, layers) for step in steps[:count]],
+        rewrite(nn.Sequential(*rest), layers),
+        offsets,
+        canvas,
+        size,
+    )
+
+
+def steps_of(stack: nn.Module) -> list[Step]:
+    """Return the leading steps of a stack, up to its first layer of another kind."""
+    layers = list(stack.children()) if isinstance(stack, nn.Sequential) else []
+    steps: list[Step] = []
+    while layers:
+        first = layers[0]
+        if steps and _is_pooling(first):
+            steps.append(Step(None))
+        elif isinstance(first, nn.Conv2d) and _keeps_size(first) and _is_relu(layers[1:]):
+            steps.append(Step(first))
+        else:
+            break
+        layers = layers[steps[-1].layers :]
+    return steps
+
+
+def shared_steps(
+    steps: Sequence[Step], offsets: Sequence[Offset], canvas: int, size: int, layers: Layers
+) -> int:
+    """Return after how many steps the crops are best put together; 0 if sharing never pays.
+
+    It is the number, just after a maximum, with the cheapest multiplications among those up to
+    which every window lies on the pooling grid.
+    """
+    grid, ring = 1, 0
+    shared = plain = 0.0
+    best, saved = 0, 0.0
+    for number, step in enumerate(steps, start=1):
+        if step.convolution is None:
+            ring = -(-ring // 2)
+            grid *= 2
+            if any(place % grid for place in (canvas, size, *sum(offsets, ()))):
+                break
+            if plain - shared > saved:
+                best, saved = number, plain - shared
+            continue
+        ring += 1
+        side = size // grid
+        if 2 * ring > side:
+            break
+        cost = step.convolution.in_channels * step.convolution.out_channels
+        whole = cost * layers.whole_map_cost(_convolution(step.convolution))
+        strips = sum(sum(_inner_sides(top, left, canvas, size)) for top, left in offsets)
+        shared += whole * (canvas // grid) ** 2 + cost * strips * ring * side
+        plain += whole * len(offsets) * side**2
+    return best
+
+
+def _inner_sides(top: int, left: int, canvas: int, size: int) -> tuple[bool, bool, bool, bool]:
+    """Tell which sides of a window, in the order of `_SIDES`, lie inside the canvas."""
+    return top > 0, top + size < canvas, left > 0, left + size < canvas
+
+
+def _keeps_size(convolution: nn.Conv2d) -> bool:
+    c = convolution
+    geometry = (c.kernel_size, c.stride, c.padding, c.dilation, c.groups, c.padding_mode)
+    return geometry == ((3, 3), (1, 1), (1, 1), (1, 1), 1, "zeros")
+
+
+def _is_relu(layers: Sequence[nn.Module]) -> bool:
+    return bool(layers) and type(layers[0]) is nn.ReLU
+
+
+def _is_pooling(layer: nn.Module) -> bool:
+    if type(layer) is not nn.MaxPool2d:
+        return False
+    geometry = (layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.ceil_mode)
+    return geometry == (2, 2, 0, 1, False)
+
+
+def _layer(step: Step, layers: Layers) -> nn.Module:
+    if step.convolution is None:
+        return nn.MaxPool2d(2)
+    return layers.convolution(_convolution(step.convolution), ("relu", []))
+
+
+def _convolution(module: nn.Conv2d) -> Convolution:
+    convolution = Convolution.of(module)
+    assert convolution is not None, "steps_of lets no other padding pass"
+    return convolution
+
+
+class _Window:
+    """One window of all canvases while its layers are computed: what it has of its own."""
+
+    def __init__(self, top: int, left: int, canvas: int, size: int) -> None:
+        inner = _inner_sides(top, left, canvas, size)
+        self.sides = [side for side, inside in zip(_SIDES, inner, strict=True) if inside]
+        self.top, self.left, self.size = top, left, size
+        self.strips: dict[str, Tensor] = {}
+
+    def map(self, canvas: Tensor) -> Tensor:
+        """Return the window's whole map, (n, c, size, size)."""
+        return self._cut(canvas, 0, self.size, 0, self.size)
+
+    def band(self, canvas: Tensor, side: str, depth: int) -> Tensor:
+        """Return the `depth` outermost rows or columns of the window's map at a side."""
+        first, last = (0, depth) if side in ("top", "left") else (self.size - depth, self.size)
+        if side in ("top", "bottom"):
+            return self._cut(canvas, first, last, 0, self.size)
+        return self._cut(canvas, 0, self.size, first, last)
+
+    def pool(self, canvas: Tensor, depth: int) -> None:
+        """Halve the window and its strips; `depth` is the even number of cells a strip needs."""
+        bands = {side: self.band(canvas, side, depth) for side in self.sides}
+        self.strips = {side: F.max_pool2d(band, 2) for side, band in bands.items()}
+        self.top, self.left, self.size = self.top // 2, self.left // 2, self.size // 2
+
+    def _cut(self, canvas: Tensor, top: int, bottom: int, left: int, right: int) -> Tensor:
+        found = canvas[
+            :, :, self.top + top : self.top + bottom, self.left + left : self.left + right
+        ].clone(memory_format=torch.channels_last)
+        for side, strip in self.strips.items():
+            wide = strip.shape[2 if side in ("top", "bottom") else 3]
+            if side == "top" and top < wide:
+                found[:, :, : wide - top] = strip[:, :, top:bottom, left:right]
+            elif side == "bottom" and (start := self.size - wide) < bottom:
+                keep = max(top, start)
+                found[:, :, keep - top :] = strip[:, :, keep - start : bottom - start, left:right]
+            elif side == "left" and left < wide:
+                found[:, :, :, : wide - left] = strip[:, :, top:bottom, left:right]
+            elif side == "right" and (start := self.size - wide) < right:
+                keep = max(left, start)
+                found[:, :, :, keep - left :] = strip[
+                    :, :, top:bottom, keep - start : right - start
+                ]
+        return found
+
+
+class SharedTenCrops(nn.Module):
+    """The layers of a stack for the ten crops of square canvases, each pixel as rarely as may be.
+
+    Parameters
+    ----------
+    shared : the layers up to where the crops are put together: `nn.MaxPool2d`, or what
+        `Layers.convolution` gave for a 3 x 3 convolution.
+    rest : what the crops go through then.
+    offsets, canvas, size : see `share_ten_crops`.
+    """
+
+    def __init__(
+        self,
+        shared: Sequence[nn.Module],
+        rest: nn.Module,
+        offsets: Sequence[Offset],
+        canvas: int,
+        size: int,
+    ) -> None:
+        super().__init__()
+        self.shared, self.rest = nn.ModuleList(shared), rest
+        self.offsets, self.canvas, self.size = list(offsets), canvas, size
+        # The mirror of a window is the place of another of the five on the mirrored canvas.
+        self._mirrored = [
+            self.offsets.index((top, canvas - size - left)) for top, left in self.offsets
+        ]
+
+    def forward(self, canvases: Tensor) -> Tensor:
+        """Return what the stack makes of the crops of (n, 3, canvas, canvas) canvases.
+
+        Returns
+        -------
+        Tensor
+            (10 n, ...): the five windows of the first canvas, their mirrors in the same order,
+            then those of the next canvas.
+        """
+        count = len(canvases)
+        full = torch.cat([canvases, canvases.flip(3)]).contiguous(memory_format=torch.channels_last)
+        windows = [_Window(top, left, self.canvas, self.size) for top, left in self.offsets]
+        ring = 0
+        for layer in self.shared:
+            if isinstance(layer, nn.MaxPool2d):
+                ring = -(-ring // 2)
+                for window in windows:
+                    window.pool(full, 2 * ring)
+            else:
+                ring += 1
+                _convolve(windows, full, ring, layer)
+            full = layer(full)
+        maps = torch.stack([window.map(full) for window in windows])
+        whole, mirrored = maps[:, :count], maps[self._mirrored, count:]
+        crops = torch.cat([whole, mirrored]).transpose(0, 1).flatten(0, 1)
+        found: Tensor = self.rest(crops.contiguous(memory_format=torch.channels_last))
+        return found
+
+
+def _convolve(windows: list[_Window], full: Tensor, ring: int, layer: nn.Module) -> None:
+    """Compute all strips that lie the same way together: they have one shape."""
+    found: list[tuple[_Window, str, Tensor]] = []
+    for way, padding in ((("top", "bottom"), [0, 1]), (("left", "right"), [1, 0])):
+        places = [(window, side) for window in windows for side in window.sides if side in way]
+        if not places:
+            continue
+        bands = [_with_zeros(window.band(full, side, ring + 1), side) for window, side in places]
+        strips = layer(torch.cat(bands), padding=padding).chunk(len(places))
+        found += [(w, side, strip) for (w, side), strip in zip(places, strips, strict=True)]
+    # Only now: the bands of one side are cut with the old strips of the others.
+    for window, side, strip in found:
+        window.strips[side] = strip
+
+
+def _with_zeros(band: Tensor, side: str) -> Tensor:
+    """Put the crop's own zero padding on the outer side of a band."""
+    left, right, top, bottom = (int(side == s) for s in ("left", "right", "top", "bottom"))
+    return F.pad(band, (left, right, top, bottom))

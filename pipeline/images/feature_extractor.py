@@ -1,0 +1,180 @@
+"""A recipe's network on a device: 8-bit crops in, feature rows out.
+
+The reference engine is the network as torchvision or its package writes it. The fast engine
+computes the same: norms folded and layers fused, ten crops sharing what they have in common.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.devices import usable_device
+from pipeline.images.backbones import backbone_named
+from pipeline.images.engine.fuse import Layers, PlainLayers, rewrite
+from pipeline.images.engine.onednn import OneDnnLayers
+from pipeline.images.engine.ten_crops import SharedTenCrops, share_ten_crops
+from pipeline.images.transforms import crop_offsets
+from pipeline.recipes import Crop, Recipe, RecipeError
+
+ENGINES = ("fast", "reference")
+
+_DTYPES = {
+    "float32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
+
+
+class _Tapped(nn.Module):
+    """A network up to a recipe's tap."""
+
+    def __init__(
+        self, net: nn.Module, tap: Callable[[Any, Tensor, Recipe], Tensor], recipe: Recipe
+    ) -> None:
+        super().__init__()
+        self.net, self.tap, self.recipe = net, tap, recipe
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the tap's (n, channels, h, w) maps or (n, channels) rows."""
+        return self.tap(self.net, x, self.recipe)
+
+
+class FeatureExtractor:
+    """A recipe's network on a device; it may be called from several threads at once.
+
+    Attributes
+    ----------
+    recipe, device : as given.
+    window : what is to be cut from every canvas before it comes here: the recipe's crop, or
+        nothing where the ten crops share their work.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        state: dict[str, Tensor],
+        device: str = "cpu",
+        engine: str = "fast",
+    ) -> None:
+        """Build the network and give it its weights.
+
+        Parameters
+        ----------
+        recipe : its `backbone`, `normalise`, `activation`, `pool`, `combine_crops` and
+            `norm` are carried out here, in the arithmetic of its `precision`.
+        state : a complete state dict of the backbone; see `pipeline.images.weights`.
+        device : a torch device. TF32 is switched on or off for the whole process.
+        engine : of `ENGINES`. Their features agree up to rounding.
+
+        Raises
+        ------
+        RecipeError
+            TF32 on a device that has none, or a device that is not there.
+        """
+        self.recipe = recipe
+        self.device = device_for(device, recipe)
+        self.window = recipe.crop
+        self._dtype = _DTYPES[recipe.precision]
+        backbone = backbone_named(recipe.backbone)
+        with torch.device("meta"):
+            net = backbone.build()
+        net.load_state_dict(state, assign=True)
+        tapped = _Tapped(net.eval().requires_grad_(False), backbone.tap, recipe)
+        fast = engine == "fast"
+        self._format = torch.channels_last if fast else torch.contiguous_format
+        trunk = self._fast(tapped) if fast else tapped
+        self._trunk = trunk.to(self.device, self._dtype).to(memory_format=self._format)
+        normalise = recipe.normalise
+        self._mean = torch.tensor(normalise.mean, device=self.device).view(1, 3, 1, 1)
+        self._std = torch.tensor(normalise.std, device=self.device).view(1, 3, 1, 1)
+        tf32 = recipe.precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.backends.cudnn.allow_tf32 = tf32
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        # Threads copy and compute on streams of their own, so that copies overlap.
+        self._local = threading.local()
+
+    @property
+    def shares_crops(self) -> bool:
+        """Whether whole canvases come in and the ten crops share their work."""
+        return self.window is not self.recipe.crop
+
+    def normalised(self, crops: Tensor) -> Tensor:
+        """Return (n, 3, h, w) float32 input of (n, h, w, 3) uint8 RGB crops or canvases."""
+        x = crops.permute(0, 3, 1, 2).float().contiguous(memory_format=self._format)
+        if self.recipe.normalise.channels == "BGR":
+            x = x.flip(1)
+        return x.div_(self.recipe.normalise.scale).sub_(self._mean).div_(self._std)
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield the weights as this engine holds them."""
+        yield from self._trunk.parameters()
+        yield from self._trunk.buffers()
+
+    @torch.inference_mode()
+    def __call__(self, windows: Tensor) -> Tensor:
+        """Return features (images, *recipe.shape) float32 on the CPU.
+
+        Parameters
+        ----------
+        windows : (images, windows, h, w, 3) uint8 on the CPU, cut by `self.window`.
+        """
+        if self.device.type != "cuda":
+            return self._rows(windows)
+        if not hasattr(self._local, "stream"):
+            self._local.stream = torch.cuda.Stream(self.device)
+        with torch.cuda.stream(self._local.stream):
+            rows = self._rows(windows.pin_memory().to(self.device, non_blocking=True))
+            result = torch.empty(rows.shape, pin_memory=True)
+            result.copy_(rows, non_blocking=True)
+            self._local.stream.synchronize()
+        return result
+
+    def _rows(self, windows: Tensor) -> Tensor:
+        images = len(windows)
+        x = self._trunk(self.normalised(windows.flatten(0, 1)).to(self._dtype)).float()
+        if x.ndim == 4:
+            x = x.permute(0, 2, 3, 1)
+            if self.recipe.pool == "mean over cells":
+                x = x.mean(dim=(1, 2))
+        x = x.unflatten(0, (images, -1))
+        x = x.mean(dim=1) if self.recipe.combine_crops == "mean" else x.squeeze(1)
+        if self.recipe.norm == "l2":
+            x = F.normalize(x, dim=-1)
+        return x.contiguous()
+
+    def _fast(self, tapped: _Tapped) -> nn.Module:
+        layers: Layers = PlainLayers()
+        if self.device.type == "cpu" and OneDnnLayers.usable(self._dtype):
+            layers = OneDnnLayers(self._dtype)
+        net, resize = tapped.net, self.recipe.resize
+        stack = getattr(net, "features", None)
+        if self.recipe.crop.rule == "ten" and resize.rule == "squash" and stack is not None:
+            offsets = crop_offsets(resize.size, resize.size, self.recipe.crop)
+            shared = share_ten_crops(stack, offsets, resize.size, self.recipe.crop.size, layers)
+            if shared is not None:
+                tapped.net.features = shared
+                self.window = Crop("none", resize.size)
+        return rewrite(tapped, layers, (SharedTenCrops,))
+
+
+def device_for(name: str, recipe: Recipe) -> torch.device:
+    """Return the torch device of that name, if it is there and can compute the recipe.
+
+    Raises
+    ------
+    DeviceError
+        It is not there.
+    RecipeError
+        It does not have the recipe's arithmetic.
+    """
+    device = usable_device(name)
+    if recipe.precision == "tf32" and device.type != "cuda":
+        raise RecipeError(f"precision tf32 needs a CUDA device, not {name!r}; use float32")
+    return device

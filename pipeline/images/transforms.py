@@ -1,0 +1,201 @@
+"""Resize and crop: from an RGB image of any shape to the windows that a network sees."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from pipeline.images.decode import MAX_PIXELS, RefusedImage, UnusableImage, read_bytes, read_image
+from pipeline.progress import DECODE, READ, Stopwatch
+from pipeline.recipes import Crop, Resize
+from pipeline.shards.format import OK
+
+Offset = tuple[int, int]
+
+_FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+
+
+def canvas_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
+    """Return (width, height) of the canvas that an image of this size is resized to.
+
+    "shorter-side" rounds the longer side down, as torchvision and order-embeddings do; a
+    very long image still gets at least one pixel more than nothing.
+
+    Raises
+    ------
+    RefusedImage
+        The aspect ratio asks for a canvas of more pixels than an image may have.
+    """
+    size = resize.size
+    if resize.rule == "squash":
+        return size, size
+    if width <= height:
+        canvas = size, max(1, size * height // width)
+    else:
+        canvas = max(1, size * width // height), size
+    if canvas[0] * canvas[1] > MAX_PIXELS:
+        raise RefusedImage(
+            f"{width} x {height} pixels with the shorter side at {size} would be "
+            f"{canvas[0]} x {canvas[1]}, more than the limit of {MAX_PIXELS}"
+        )
+    return canvas
+
+
+def resize_image(image: Image.Image, resize: Resize) -> np.ndarray:
+    """Return the canvas, (height, width, 3) uint8, of an RGB image.
+
+    Pillow's filters widen with the scale when shrinking, so they antialias; its bicubic is that
+    of MATLAB (a = -0.5). Values are rounded to 8 bits, which skimage, Caffe and MATLAB in
+    floating point do not do: a deviation of half a grey level at most from the plain bilinear,
+    and bicubic values beyond 0-255 are clipped.
+
+    Raises
+    ------
+    RefusedImage
+        See `canvas_size`.
+    """
+    size = canvas_size(image.width, image.height, resize)
+    if size == image.size:
+        return np.asarray(image)
+    if resize.antialias:
+        return np.asarray(image.resize(size, _FILTERS[resize.interpolation]))
+    return np.rint(bilinear(np.asarray(image), *size)).astype(np.uint8)
+
+
+def bilinear(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
+    """Mix the four nearest pixels of each new pixel's centre, at whatever scale.
+
+    skimage's `resize` of order 1 before it antialiased, and so `caffe.io.resize_image`: pixel
+    i's centre lies at i + 1/2. Beyond the outermost centres, which only enlarging asks for, the
+    edge is repeated (skimage's default there was black).
+
+    Parameters
+    ----------
+    pixels : (rows, columns, channels) uint8.
+    width, height : of the result.
+
+    Returns
+    -------
+    (height, width, channels) float64, not rounded.
+    """
+    above, below, down = _neighbours(pixels.shape[0], height)
+    left, right, across = _neighbours(pixels.shape[1], width)
+    down, across = down[:, None, None], across[None, :, None]
+    upper, lower = pixels[above], pixels[below]
+    top = upper[:, left] * (1 - across) + upper[:, right] * across
+    bottom = lower[:, left] * (1 - across) + lower[:, right] * across
+    return top * (1 - down) + bottom * down
+
+
+def _neighbours(old: int, new: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the two old pixels around each new centre, and the share of the second."""
+    centres = np.clip((np.arange(new) + 0.5) * (old / new) - 0.5, 0, old - 1)
+    first = centres.astype(np.intp)
+    return first, np.minimum(first + 1, old - 1), centres - first
+
+
+def centre_offset(margin: int, rule: str) -> int:
+    """Return the first pixel of a centre window, `margin` pixels smaller than its canvas.
+
+    For margins 0 to 5 "floor" gives 0,0,1,1,2,2 (Caffe), "ceil" 0,1,1,2,2,3 (Klein's MATLAB
+    code) and "round", half to even, 0,0,1,2,2,2 (torchvision).
+    """
+    if rule == "floor":
+        return margin // 2
+    return (margin + 1) // 2 if rule == "ceil" else round(margin / 2)
+
+
+def crop_offsets(height: int, width: int, crop: Crop) -> list[Offset]:
+    """Return (top, left) of each window of a canvas before mirroring: 1, or 5 for "ten"."""
+    bottom, right = height - crop.size, width - crop.size
+    if crop.rule == "none":
+        return [(0, 0)]
+    middle = centre_offset(bottom, crop.centre_offset), centre_offset(right, crop.centre_offset)
+    if crop.rule == "centre":
+        return [middle]
+    return [(0, 0), (0, right), (bottom, 0), (bottom, right), middle]
+
+
+def cut_crops(canvas: np.ndarray, crop: Crop) -> np.ndarray:
+    """Cut a canvas into its windows.
+
+    Parameters
+    ----------
+    canvas : (height, width, 3) uint8, at least `crop.size` on both sides.
+    crop : the rule.
+
+    Returns
+    -------
+    (crops, size, size, 3) uint8, 1 crop or 10. Ten: top left, top right, bottom left, bottom
+    right, centre, then the mirror of each in the same order (Caffe's order; torchvision's
+    TenCrop has the same windows with its last five in another order).
+    """
+    size = crop.size
+    offsets = crop_offsets(canvas.shape[0], canvas.shape[1], crop)
+    windows = np.stack([canvas[t : t + size, x : x + size] for t, x in offsets])
+    if crop.rule == "ten":
+        windows = np.concatenate([windows, windows[:, :, ::-1]])
+    return windows
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One image as the network sees it, or the reason why it cannot.
+
+    Attributes
+    ----------
+    windows : (windows, h, w, 3) uint8, or None if `status` is not 0.
+    source_crc32 : CRC-32 of the file's bytes; 0 where none were read.
+    status, error : as they stand in the shards.
+    """
+
+    windows: np.ndarray | None
+    source_crc32: int
+    status: int = OK
+    error: str = ""
+
+
+def timed_sample(path: Path, resize: Resize, window: Crop, watch: Stopwatch) -> Sample:
+    """Read a sample and note how long reading the file took, and how long the rest."""
+    reading = 0.0
+
+    def read(file: Path) -> bytes:
+        nonlocal reading
+        started = time.perf_counter()
+        try:
+            return read_bytes(file)
+        finally:
+            reading = time.perf_counter() - started
+
+    started = time.perf_counter()
+    try:
+        return read_sample(path, resize, window, read)
+    finally:
+        watch.add(READ, reading)
+        watch.add(DECODE, time.perf_counter() - started - reading)
+
+
+def read_sample(
+    path: Path,
+    resize: Resize,
+    window: Crop,
+    read: Callable[[Path], bytes] | None = None,
+) -> Sample:
+    """Read, decode, resize and cut one file; see `read_image` for `read`.
+
+    Raises
+    ------
+    ImageReadError
+        The system, not the file, is at fault.
+    """
+    decoded = read_image(path, read)
+    if decoded.image is None:
+        return Sample(None, decoded.source_crc32, decoded.status, decoded.reason)
+    try:
+        canvas = resize_image(decoded.image, resize)
+    except UnusableImage as fault:
+        return Sample(None, decoded.source_crc32, fault.status, str(fault))
+    return Sample(cut_crops(canvas, window), decoded.source_crc32)

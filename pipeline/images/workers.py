@@ -1,0 +1,158 @@
+"""One shard of image features as a task: what a worker is told, and what it does.
+
+The network is built once in a worker, from the name or path of its weights, and kept for the
+next shard.
+"""
+
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import torch
+
+from pipeline.images.decode import ImageReadError
+from pipeline.images.extract import Parallelism, computed_rows, default_parallelism, feature_header
+from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.weights import load_weights
+from pipeline.progress import Progress, Stopwatch, no_progress
+from pipeline.recipes import Recipe, resolve_recipe
+from pipeline.shards.build.distributed import Executor, build_on_workers
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.build.job import JobRef, MadeShard, ShardJob, Tell, make_shard
+from pipeline.shards.format import MISSING, FeatureHeader, RowBlock
+from pipeline.shards.index import FeatureIndex
+from pipeline.shards.plan import Span
+
+_GPU_READERS = 16
+_building = Lock()
+
+
+@dataclass(frozen=True)
+class OrderedWork:
+    """How workers are to compute features.
+
+    Attributes
+    ----------
+    recipe, device, engine : of the network; the device is the worker's.
+    weights : see `load_weights`; workers must see a file under the same path.
+    batch_size : images in a batch.
+    mappers, readers : of a worker's `Parallelism`; None: what suits the worker.
+    """
+
+    recipe: Recipe
+    weights: str
+    device: str
+    engine: str
+    batch_size: int
+    mappers: int | None = None
+    readers: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a worker must know."""
+        named = self.weights == "imagenet" or self.weights.startswith("random:")
+        return {
+            "recipe": [self.recipe.name, self.recipe.precision, self.recipe.storage],
+            "weights": self.weights if named else str(Path(self.weights).absolute()),
+            "device": self.device,
+            "engine": self.engine,
+            "batch_size": self.batch_size,
+            "threads": [self.mappers, self.readers],
+        }
+
+
+def extract_on_workers(
+    build: ShardBuild,
+    paths: Sequence[Path],
+    work: OrderedWork,
+    executor: Executor,
+    progress: Progress = no_progress,
+    watch: Stopwatch | None = None,
+) -> FeatureIndex:
+    """Have the pending rows of a feature set computed by workers and publish it.
+
+    The bytes are those of `extract_features` with the same batch size, on the same kind of
+    processor with the same software.
+
+    Parameters
+    ----------
+    build : an entered `ShardBuild`.
+    paths : the image file of each row, which the workers must see under the same path.
+    work : how they compute.
+    executor : where the work goes.
+    progress, watch : see `build_on_workers`.
+
+    Raises
+    ------
+    ImageReadError
+        A worker does not see the pictures.
+    OtherShard
+        A worker has other weights or other software than this process.
+    ShardError
+        See `build_on_workers`.
+    """
+    absent = [row for row, path in enumerate(paths) if not path.exists()]
+    how = {**work.to_json(), "absent": absent}
+    sources = [str(path.absolute()) for path in paths]
+    return build_on_workers(build, sources, how, make_image_shard, executor, progress, watch)
+
+
+def make_image_shard(ticket: JobRef, shard: int, tell: Tell) -> MadeShard:
+    """Make one shard of image features, on a worker."""
+    return make_shard(ticket, shard, _compute, tell)
+
+
+def _compute(
+    order: ShardJob, spans: Sequence[Span], watch: Stopwatch
+) -> Iterator[tuple[int, RowBlock]]:
+    how = order.how
+    with _building:
+        network, header = _network(
+            *how["recipe"], how["weights"], how["device"], how["engine"], order.header.dataset
+        )
+    order.require_same(header)
+    usual = _crew_of_worker(network.recipe, how["device"])
+    mappers, readers = how["threads"]
+    parallelism = Parallelism(how["batch_size"], mappers or usual.mappers, readers or usual.readers)
+    paths = [Path(path) for path in order.sources]
+    absent = {*how["absent"]}
+    for first_row, block in computed_rows(spans, paths, network, parallelism, watch):
+        for row, status in enumerate(block.status, first_row):
+            if status == MISSING and row not in absent:
+                raise ImageReadError(
+                    f"worker {socket.gethostname()} does not see {paths[row]}, which the command "
+                    "sees; mount the folder of the pictures on all workers under the same path, "
+                    "then give the same command again: it goes on where it stopped"
+                )
+        yield first_row, block
+
+
+@lru_cache(maxsize=1)
+def _network(
+    recipe_name: str,
+    precision: str,
+    storage: str,
+    weights: str,
+    device: str,
+    engine: str,
+    dataset: str,
+) -> tuple[FeatureExtractor, FeatureHeader]:
+    # For good: tasks on other threads of this worker would put back what they found.
+    torch.set_num_threads(1)
+    recipe = resolve_recipe(recipe_name, precision, storage)
+    loaded = load_weights(recipe, weights)
+    network = FeatureExtractor(recipe, loaded.state, device, engine)
+    return network, feature_header(recipe, loaded, dataset)
+
+
+def _crew_of_worker(recipe: Recipe, device: str) -> Parallelism:
+    """Return one thread for the network on a CPU; a GPU is fed by the cores of the worker."""
+    usual = default_parallelism(recipe, device)
+    if torch.device(device).type == "cpu":
+        return usual
+    readers = min(_GPU_READERS, len(os.sched_getaffinity(0)))
+    return Parallelism(usual.batch_size, usual.mappers, readers)

@@ -1,0 +1,29 @@
+"""Image recipes: everything that changes a feature, as data with a name.
+
+Read `schema` for what a recipe says and `catalogue` for the recipes by name. No torch code lives
+here: `pipeline.images` carries recipes out, and the shards carry them along as canonical JSON.
+"""
+
+from pipeline.recipes.catalogue import DEFAULT_RECIPE, RECIPES, resolve_recipe
+from pipeline.recipes.schema import (
+    PRECISIONS,
+    STORAGES,
+    Crop,
+    Normalise,
+    Recipe,
+    RecipeError,
+    Resize,
+)
+
+__all__ = [
+    "DEFAULT_RECIPE",
+    "PRECISIONS",
+    "RECIPES",
+    "STORAGES",
+    "Crop",
+    "Normalise",
+    "Recipe",
+    "RecipeError",
+    "Resize",
+    "resolve_recipe",
+]

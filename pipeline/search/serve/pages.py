@@ -1,0 +1,58 @@
+"""The page and its results as HTML; the templates escape every text that comes from data."""
+
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import urlencode
+
+from pipeline import __version__
+from pipeline.report.pages.templating import environment
+from pipeline.search.serve.answering import MAX_CHARACTERS, Answer, Answering, Query
+
+MAX_BODY = 20 * 2**20
+"""Bytes of an upload."""
+
+
+class Pages:
+    """The page of one experiment, in the look of the report.
+
+    Attributes
+    ----------
+    style, script : what the page asks for beside itself, as CSS and JavaScript.
+    """
+
+    def __init__(self, answering: Answering) -> None:
+        """Load the templates."""
+        self._answering = answering
+        self._templates = environment("pipeline.search.serve", "pipeline.report.pages")
+        self._templates.filters["query"] = lambda fields: urlencode(fields)
+        self._templates.globals |= {
+            "blank": Query(),
+            "captions": {e.id: e.first_caption for e in answering.manifest.entries},
+            "max_body": MAX_BODY,
+            "max_characters": MAX_CHARACTERS,
+            "made_by": f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}",
+        }
+        self.style = self._render("serve.css")
+        self.script = self._render("serve.js")
+
+    def page(
+        self, query: Query | None = None, answer: Answer | None = None, fault: str = ""
+    ) -> str:
+        """Return the whole page.
+
+        Parameters
+        ----------
+        query : what the forms hold.
+        answer : its results, if there are any.
+        fault : one paragraph in their place.
+        """
+        return self._render(
+            "page.html", site=self._answering, query=query or Query(), answer=answer, fault=fault
+        )
+
+    def results(self, answer: Answer | None, fault: str = "") -> str:
+        """Return what stands below the forms, for the page's script to put there."""
+        return self._render("results.html", site=self._answering, answer=answer, fault=fault)
+
+    def _render(self, name: str, **values: Any) -> str:
+        return self._templates.get_template(name).render(**values)

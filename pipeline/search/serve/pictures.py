@@ -1,0 +1,69 @@
+"""Pictures in and out: uploads decoded under limits, the dataset's shown by id as small copies."""
+
+import os
+import threading
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from PIL import Image
+
+from pipeline.datasets.manifest import Manifest
+from pipeline.images.decode import MissingImage, UnreadableImage, decode, read_bytes
+from pipeline.report.drawing.thumbnails import jpeg_of
+
+MAX_PIXELS = 40_000_000
+"""Of a picture that is decoded here: 120 MB at 8 bits, one picture at a time."""
+
+SIDE = 320
+"""Of the square that a small copy fits into, in pixels."""
+
+_QUALITY, _KEPT = 82, 1024
+
+
+class Pictures:
+    """Small copies of a dataset's pictures by id, made anew from their pixels."""
+
+    def __init__(self, manifest: Manifest, ids: Iterable[str]) -> None:
+        """Allow some images of a dataset, and no other file.
+
+        Parameters
+        ----------
+        ids : of the manifest.
+        """
+        shown = set(ids)
+        self._root = manifest.image_root
+        self._files = {e.id: e.file for e in manifest.entries if e.id in shown}
+        self._decoding = threading.Lock()
+        self._copy = lru_cache(_KEPT)(self._made)
+
+    def small_copy(self, image_id: str) -> bytes:
+        """Return a picture as JPEG, at most `SIDE` wide and high, without metadata.
+
+        Raises
+        ------
+        MissingImage
+            There is no such id or file.
+        UnusableImage
+            The file leads out of the image root, or cannot be shown.
+        """
+        if image_id not in self._files:
+            raise MissingImage("there is no picture of this id")
+        with self._decoding:  # one at a time: memory is that of one picture
+            return self._copy(image_id)
+
+    def _made(self, image_id: str) -> bytes:
+        small = decode(read_bytes(_below(self._root, self._files[image_id])), MAX_PIXELS)
+        small.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
+        return jpeg_of(small, _QUALITY)
+
+
+def _below(root: Path, file: str) -> Path:
+    """Return the path of a file without links, if it is below the root without them."""
+    try:
+        path = Path(os.path.realpath(root / file, strict=True))
+    except OSError as error:
+        raise MissingImage("no such file") from error
+    if not path.is_relative_to(os.path.realpath(root)):
+        raise UnreadableImage("a link that leaves the image root")
+    return path

@@ -1,0 +1,1 @@
+"""Making a feature set: resume, write, publish, in this process or on workers."""

@@ -1,0 +1,171 @@
+"""What an output folder already holds, and how the rows that are asked for fit to it."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.hashing import sha256_of_file, sha256_of_json
+from pipeline.shards.format import DamagedShard, FeatureHeader, OtherShard, ShardError, repeated
+from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
+from pipeline.shards.plan import PlanError, ShardPlan
+from pipeline.shards.sandbox import find_crashing_files
+from pipeline.shards.shard_file import ShardFile
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the rows lie, or will lie, in an output folder.
+
+    Attributes
+    ----------
+    plan : of all shards, those that are there and those to come.
+    ids : all row ids in the plan's order.
+    compress : whether the shards are compressed: all are, or none.
+    index : the output's, if it has a sound one.
+    damaged : why it has none though there is a file; at most one text.
+    broken : shards of the output that hang or crash HDF5, and what each one does.
+    """
+
+    plan: ShardPlan
+    ids: list[str]
+    compress: bool
+    index: FeatureIndex | None
+    damaged: list[str]
+    broken: dict[Path, str]
+
+    def fingerprint(self, header: FeatureHeader, inputs: object) -> str:
+        """Return 16 hex digits that name the work: these rows, so laid out, of these inputs."""
+        files = [self.plan.file_name(shard) for shard in range(self.plan.shards)]
+        features = [header.attributes(), header.dtype, self.ids, inputs]
+        return sha256_of_json([features, files, self.plan.rows_per_shard, self.compress])[:16]
+
+
+def fit_to_existing(
+    out: Path,
+    header: FeatureHeader,
+    ids: Sequence[str],
+    fresh: ShardPlan,
+    rows_per_shard: int | None,
+    compress: bool,
+    add: bool | None,
+) -> Layout:
+    """Fit the asked rows to what the output holds.
+
+    Parameters
+    ----------
+    fresh : the plan of an output that holds nothing.
+    others : see `ShardBuild`.
+
+    Raises
+    ------
+    OtherShard
+        The output holds another feature set, or the same with other rows.
+    DamagedShard
+        Rows shall be added to a set of which a shard cannot be read.
+    """
+    index, damaged = _index(out)
+    paths = sorted(out.glob("shard-*.h5"))
+    broken = find_crashing_files(
+        [path for path in paths if not _vouched(path, index)], features=True
+    )
+    shards = {path.name: None if path in broken else _ids_of(path) for path in paths}
+    layouts = [found[1] for found in shards.values() if found]
+    compress = layouts[0] if layouts else compress
+    if index is None:
+        plan, order = fresh, list(ids)
+    else:
+        if unlike := header.difference(index.header.facts()):
+            raise OtherShard(f"{out} {unlike}{_remedy(out)}")
+        plan, order = _fit(out, index, shards, ids, rows_per_shard, add)
+    names = {plan.file_name(shard) for shard in range(plan.shards)}
+    if unknown_ids := sorted(shards.keys() - names):
+        raise OtherShard(
+            f"{out} holds {unknown_ids[0]}, which is none of the {len(names)} shards of "
+            f"{plan.rows_per_shard} rows asked for, and no sound {INDEX_FILE} names it; it was "
+            "left by an unfinished run on other rows, or the index was lost: finish that run, make "
+            "the index again, or give another output folder"
+        )
+    return Layout(plan, order, compress, index, damaged, broken)
+
+
+def _vouched(path: Path, index: FeatureIndex | None) -> bool:
+    """Return whether every byte of a shard is what the index says."""
+    known = {entry.sha256 for entry in index.shards if entry.file == path.name} if index else set()
+    # A file that may not be read is none that the index speaks for: opening it tells why.
+    return bool(known) and os.access(path, os.R_OK) and sha256_of_file(path) in known
+
+
+def _ids_of(path: Path) -> tuple[list[str], bool] | None:
+    """Return a shard's ids and whether it is compressed; None if it is damaged."""
+    try:
+        shard = ShardFile(path)
+    except DamagedShard:
+        return None
+    return shard.ids, shard.compressed
+
+
+def _index(out: Path) -> tuple[FeatureIndex | None, list[str]]:
+    if not (out / INDEX_FILE).is_file():
+        return None, []
+    try:
+        index = read_index(out)
+        index.plan()
+    except (ShardError, PlanError) as error:
+        return None, [str(error)]
+    return index, []
+
+
+def _remedy(out: Path) -> str:
+    return f"; give another output folder, or remove {out} if those features may go"
+
+
+def _fit(
+    out: Path,
+    index: FeatureIndex,
+    shards: dict[str, tuple[list[str], bool] | None],
+    ids: Sequence[str],
+    rows_per_shard: int | None,
+    add: bool | None,
+) -> tuple[ShardPlan, list[str]]:
+    """Return the plan and the order of a finished set's rows, with those to be added last."""
+    plan = index.plan()
+    found = [shards.get(entry.file) for entry in index.shards]
+    held = {one for shard in found if shard for one in shard[0]}
+    holds = f"{out} holds {index.rows} rows"
+    asked = set(ids)
+    if other := [one for shard in found if shard for one in shard[0] if one not in asked]:
+        raise OtherShard(
+            f"{holds}; {len(other)} of them are not among the {len(ids)} asked for, first "
+            f"{other[:5]}{_remedy(out)}"
+        )
+    rest = [one for one in ids if one not in held]
+    order: list[str] = []
+    for entry, shard in zip(index.shards, found, strict=True):
+        # The ids of a shard that cannot be read are those that no other shard has.
+        order += shard[0] if shard else rest[: entry.rows]
+        rest = rest if shard else rest[entry.rows :]
+    if len(order) != index.rows or repeated(order):
+        raise OtherShard(f"{holds}, and not the {len(ids)} asked for{_remedy(out)}")
+    if rest and not add:
+        adding = "" if add is None else "have them added, or "
+        raise OtherShard(
+            f"{holds}; {len(rest)} of the {len(ids)} rows asked for are not among them, first "
+            f"{rest[:5]}; {adding}give another output folder"
+        )
+    if rest and None in found:
+        raise DamagedShard(
+            f"{out / index.shards[found.index(None)].file} is missing or damaged; have it made "
+            f"again by asking for the {index.rows} rows of the set alone, then add others"
+        )
+    if rest:
+        size = index.rows_per_shard if rows_per_shard is None else rows_per_shard
+        return ShardPlan(len(ids), size, plan), order + rest
+    if not add and not plan.older:
+        if rows_per_shard not in (None, index.rows_per_shard):
+            raise OtherShard(
+                f"{holds} in shards of {index.rows_per_shard}, not {rows_per_shard}{_remedy(out)}"
+            )
+        if order != list(ids):
+            raise OtherShard(f"{holds} in another order than that asked for{_remedy(out)}")
+    return plan, order

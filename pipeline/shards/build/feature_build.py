@@ -1,0 +1,383 @@
+"""Building a feature set: resume what is sound, keep finished rows, publish whole shards.
+
+Rows gather in a work folder beside the output. Every few seconds they are put down as a
+*piece*, a small shard of its own; when the last missing row of a shard has come, its pieces
+become that shard. Finished shards are moved to the output and `index.json` is written last. What
+a killed run leaves is checked, row by row, before it is trusted, and the bytes of the result do
+not depend on where it was killed.
+
+Rows are appended in this process, or workers make whole shards from an order; see
+`pipeline.shards.build.job`.
+"""
+
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.hashing import sha256_of_file
+from pipeline.progress import Progress, no_progress
+from pipeline.shards.build.existing import fit_to_existing
+from pipeline.shards.build.job import ORDERS, JobRef, MadeShard, ShardJob
+from pipeline.shards.build.locking import only_writer, require_output_folder, require_space
+from pipeline.shards.build.partial_shard import PartialShard, piece_files
+from pipeline.shards.build.publish import FinishedShard, find_shard, finished_shard, publish
+from pipeline.shards.format import FeatureHeader, RowBlock, ShardError, require_unique_ids
+from pipeline.shards.index import INDEX_FILE, FeatureIndex
+from pipeline.shards.plan import ShardPlan, Span, default_rows_per_shard
+from pipeline.shards.shard_file import ShardFile
+
+WORK_FOLDER = ".work"
+
+
+class ShardBuild:
+    """One feature set in the making; use it as a context manager.
+
+    It depends on no thread: one may enter it and another append, as long as only one at a time
+    calls `append`, `redo`, `publish` or leaves the context.
+
+    Attributes
+    ----------
+    plan, ids : which rows go into which shard, and all row ids in that order; final once the
+        context is entered: a set that grew has its older rows first.
+    work : the folder of unfinished work, `.work/<name>-<fingerprint>` beside the output; set
+        when the context is entered.
+    damaged : what was found damaged and will be made again, one text each.
+    """
+
+    work: Path
+
+    def __init__(
+        self,
+        out: Path,
+        header: FeatureHeader,
+        ids: Sequence[str],
+        rows_per_shard: int | None = None,
+        compress: bool = False,
+        inputs: object = None,
+        add: bool | None = None,
+    ) -> None:
+        """Plan the shards; nothing is touched before the context is entered.
+
+        Parameters
+        ----------
+        out : folder of the finished shards.
+        header : attributes of the feature set.
+        ids : all row ids in order.
+        rows_per_shard : default: as the output has it, or else as many as make a shard of about
+            0.5-1 GiB.
+        compress : see `write_shard`; shards that are there decide for those to come.
+        inputs : JSON values that change when what the rows are made from does; unfinished work
+            on other inputs is not continued.
+        add : whether ids that a finished output lacks may be added to it, in new shards after
+            those it has, which stay untouched. Otherwise such an output is refused; None: by a
+            message that does not offer to add, for callers that have no way to.
+
+        Raises
+        ------
+        PlanError
+            No rows.
+        ShardError
+            Repeated ids.
+        """
+        size = (
+            default_rows_per_shard(header.row_bytes) if rows_per_shard is None else rows_per_shard
+        )
+        self.plan = ShardPlan(len(ids), size)
+        self.ids = list(ids)
+        require_unique_ids(ids, str(out))
+        # Once and for all: `..`, `.` and links would put the work folder elsewhere later on.
+        self._out = out.resolve()
+        self._parent = self._out.parent / WORK_FOLDER
+        self._header, self._inputs = header, inputs
+        self._wanted = (rows_per_shard, compress, add)
+        self.damaged: list[str] = []
+        self._broken: dict[Path, str] = {}
+        self._done: dict[int, FinishedShard] = {}
+        self._making: dict[int, PartialShard] = {}
+        self._published: FeatureIndex | None = None
+        self._undo = ExitStack()
+
+    def __enter__(self) -> "ShardBuild":
+        """Lock the output, then find out what is already there.
+
+        Raises
+        ------
+        OutputError
+            The output, or the folder that it lies in, cannot be written to, or it is the root.
+        OtherShard
+            The output holds another feature set, or the same with other rows.
+        ShardError
+            Another process is writing the same output, or there is no room for the work.
+        """
+        require_output_folder(self._out, self._parent)
+        with ExitStack() as undo:
+            self._parent.mkdir(parents=True, exist_ok=True)
+            undo.enter_context(only_writer(self._parent / f"{self._out.name}.lock", self._out))
+            layout = fit_to_existing(self._out, self._header, self.ids, self.plan, *self._wanted)
+            self.plan, self.ids, self._compress = layout.plan, layout.ids, layout.compress
+            self._published, self.damaged = layout.index, layout.damaged
+            self._broken = layout.broken
+            fingerprint = layout.fingerprint(self._header, self._inputs)
+            self.work = self._parent / f"{self._out.name}-{fingerprint}"
+            self.work.mkdir(exist_ok=True)
+            undo.callback(self._remove_empty_work)
+            # Of dead writers, and orders whose run is dead: workers that still follow one stop.
+            mine = (path for pattern in ("*.part", ORDERS) for path in self.work.glob(pattern))
+            for leftover in (*mine, *self._out.glob(f"{INDEX_FILE}.*.part")):
+                leftover.unlink(missing_ok=True)
+            for shard in range(self.plan.shards):
+                self._resume(shard)
+            self._require_space()
+            self._undo = undo.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Put down finished rows as a piece, so that an interrupted run loses none."""
+        with self._undo:
+            self._flush()
+
+    @property
+    def rows_done(self) -> int:
+        """Rows that need no more work."""
+        return self.plan.rows - sum(len(span) for span in self.pending())
+
+    def other_work(self) -> list[Path]:
+        """Return work folders of unfinished runs on this output with other settings."""
+        own = re.compile(re.escape(self._out.name) + "-[0-9a-f]{16}")
+        return sorted({p for p in self._parent.iterdir() if own.fullmatch(p.name)} - {self.work})
+
+    def finished(self) -> Iterator[tuple[Span, np.ndarray, np.ndarray]]:
+        """Yield each finished shard's span, status (rows,) uint8, source_crc32 (rows,) uint32."""
+        for shard in range(self.plan.shards):
+            if shard in self._done:
+                file = ShardFile(self._done[shard].path)
+                yield self.plan.span(shard), file.status, file.source_crc32
+
+    def redo(self, rows: Iterable[int]) -> None:
+        """Have rows of finished shards computed again; they become pending.
+
+        The other rows of their shards are copied, checked, when the last of the new ones has
+        come. Rows that an interrupted run on the same inputs has made again are not made once
+        more, until their shard is published.
+
+        Parameters
+        ----------
+        rows : row numbers, in any order.
+
+        Raises
+        ------
+        ShardError
+            No such row, or there is no room for the work.
+        """
+        asked = np.unique(np.fromiter(rows, np.int64))
+        if asked.size and not 0 <= asked[0] <= asked[-1] < self.plan.rows:
+            raise ShardError(
+                f"rows {asked[0]} to {asked[-1]} were asked for again; {self._out} has rows 0 to "
+                f"{self.plan.rows - 1}"
+            )
+        self._flush()
+        for shard in sorted({self.plan.shard_of(int(row)) for row in asked}):
+            span = self.plan.span(shard)
+            self._mark_missing(shard, asked[(asked >= span.start) & (asked < span.stop)])
+        self._require_space()
+
+    def pending(self) -> list[Span]:
+        """Return the spans of rows still to be computed, in order, none across two shards."""
+        return [span for _, making in sorted(self._making.items()) for span in making.missing]
+
+    def append(self, first_row: int, block: RowBlock) -> None:
+        """Add finished rows; they must be the next pending ones and lie in one pending span.
+
+        The features are copied; a block that is refused changes nothing.
+
+        Raises
+        ------
+        ShardError
+            The rows are out of turn, hold values that cannot be stored, or the disk is full.
+        """
+        waiting = next((m for _, m in sorted(self._making.items()) if m.missing), None)
+        if waiting is None:
+            raise ShardError(f"row {first_row} came out of turn: no row of {self._out} is pending")
+        waiting.append(first_row, block)
+        if not waiting.missing:
+            self._finish_if_complete(self.plan.shard_of(first_row))
+
+    @contextmanager
+    def ordered(self, sources: Sequence[Any], how: dict[str, Any]) -> Iterator[JobRef]:
+        """Order the pending shards from workers, which make them while the context is open.
+
+        Parameters
+        ----------
+        sources : of each row, as JSON values, what it is made from.
+        how : JSON values, everything else that a worker must know.
+
+        Yields
+        ------
+        JobRef
+            Names the order; give it to `pipeline.shards.build.job.make_shard` on a worker.
+
+        Raises
+        ------
+        ShardError
+            The order cannot be written, as on a full disk.
+        """
+        order = ShardJob(
+            work=self.work,
+            header=self._header,
+            plan=self.plan,
+            ids=self.ids,
+            compress=self._compress,
+            needed={shard: making.needed for shard, making in self._making.items()},
+            older={
+                shard: (making.older, sha256_of_file(making.older))
+                for shard, making in self._making.items()
+                if making.older
+            },
+            sources=list(sources),
+            how=how,
+        )
+        ticket = order.issue()
+        try:
+            yield ticket
+        finally:
+            ticket.withdraw()
+            # What workers have put down counts as done, also where the run ends here.
+            for making in self._making.values():
+                making.find_pieces()
+                making.mark_missing(np.arange(0))
+
+    def ordered_shards(self) -> list[int]:
+        """Return the numbers of the shards that are still to be made."""
+        return sorted(self._making)
+
+    def accept(self, made: MadeShard) -> None:
+        """Take a shard that a worker has made, once this process sees the very file.
+
+        Raises
+        ------
+        ShardError
+            No such shard was asked for, the file is not seen here, or is another.
+        """
+        making = self._making.get(made.shard)
+        if making is None:
+            raise ShardError(f"shard {made.shard} of {self._out} was made, but nobody asked for it")
+        made.require(making.path)
+        file = ShardFile(making.path)
+        file.require(self._header, making.ids)
+        created_by = str(file.attributes.get("created_by", "unknown"))
+        self._done[made.shard] = FinishedShard(making.path, made.entry, created_by)
+        del self._making[made.shard]
+        making.remove_pieces()
+
+    def publish(self) -> FeatureIndex:
+        """Move all shards to the output, write `index.json` and remove the work folder.
+
+        Raises
+        ------
+        ShardError
+            Rows are still pending.
+        """
+        if self._making:
+            raise ShardError(
+                f"{self._out}: shards {sorted(self._making)[:5]} (from 0) are not done yet"
+            )
+        index = publish(
+            self._out,
+            self._header,
+            self.plan.rows_per_shard,
+            [self._done[shard] for shard in range(self.plan.shards)],
+            self._published,
+        )
+        if index != self._published:
+            # A worker that was given up for lost may be writing into it until it sees the end.
+            shutil.rmtree(self.work, ignore_errors=True)
+        return index
+
+    def _remove_empty_work(self) -> None:
+        # Only empty folders go: kept work keeps its folder.
+        with suppress(OSError):
+            self.work.rmdir()
+
+    def _require_space(self) -> None:
+        making = self._making.values()
+        rows = sum(len(shard.span) - shard.rows_in_pieces for shard in making)
+        # A shard lies beside its pieces while it is put together.
+        most = max((sum(len(span) for span in shard.missing) for shard in making), default=0)
+        require_space(self.work, rows + most, self._header.row_bytes)
+
+    def _resume(self, shard: int) -> None:
+        """Take a shard that is there and sound, or what is there of it."""
+        span = self.plan.span(shard)
+        name, ids = self.plan.file_name(shard), self.ids[span.start : span.stop]
+        folders = (self.work, self._out)
+        done, damaged = find_shard(folders, name, self._header, ids, span.start, self._broken)
+        self.damaged += damaged
+        if done is None:
+            self._mark_missing(shard, np.arange(span.start, span.stop))
+            return
+        self._done[shard] = done
+        # Now useless: the pieces of a shard just finished, or a damaged later version of it.
+        at_work = done.path.parent == self.work
+        for useless in piece_files(self.work, shard) if at_work else [self.work / name]:
+            useless.unlink(missing_ok=True)
+
+    def _mark_missing(self, shard: int, rows: np.ndarray) -> None:
+        """Have rows (n,) int64 of a shard computed, unless pieces have them."""
+        if (making := self._making.get(shard)) is None:
+            older = self._done.pop(shard).path if shard in self._done else None
+            making = PartialShard(self.work, self._header, self.plan, shard, self.ids, older)
+            self._making[shard] = making
+            for path, text in making.find_pieces().items():
+                self.damaged.append(text)
+                path.unlink()
+        making.mark_missing(rows)
+        self._finish_if_complete(shard)
+
+    def _flush(self) -> None:
+        for making in self._making.values():
+            making.flush()
+
+    def _finish_if_complete(self, shard: int) -> None:
+        making = self._making[shard]
+        if making.missing:
+            return
+        making.finish(self._compress)
+        making.remove_pieces()
+        self._done[shard] = finished_shard(making.path, self._header, making.ids, making.span.start)
+        del self._making[shard]
+
+
+_BLOCK_BYTES = 1 << 24
+
+
+def assemble(
+    out: Path,
+    header: FeatureHeader,
+    ids: Sequence[str],
+    rows: Callable[[int, int], RowBlock],
+    *,
+    rows_per_shard: int | None = None,
+    compress: bool = False,
+    inputs: object = None,
+    progress: Progress = no_progress,
+) -> FeatureIndex:
+    """Build and publish a feature set; a run that was stopped goes on where it was.
+
+    Parameters
+    ----------
+    out, header, ids, rows_per_shard, compress, inputs : see `ShardBuild`.
+    rows : gives rows `start` to `stop` - 1, both in one shard and about 16 MiB at most.
+    progress : called with rows done, rows in all, and 0.
+    """
+    size = max(1, _BLOCK_BYTES // max(1, header.row_bytes))
+    with ShardBuild(out, header, ids, rows_per_shard, compress, inputs) as build:
+        for span in build.pending():
+            for part in span.batches(size):
+                build.append(part.start, rows(part.start, part.stop))
+                progress(build.rows_done, len(ids), 0)
+        return build.publish()

@@ -1,0 +1,200 @@
+"""One shard in the making: which of its rows are there, in which files, and which are missing.
+
+Finished rows lie in *pieces*, small shards in the work folder that may hold any rows of the
+shard, or in an older version of the shard of which only some rows are made again.
+
+Several processes may be making one shard at once, as when a worker that was given up for lost
+goes on. Therefore whoever makes a shard only adds files, under names that nobody else takes, and
+renames a whole shard into its place; files are removed by the holder of the output's lock alone.
+No lock on a shard is needed, nor a file system that has any.
+"""
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.shards.format import DamagedShard, FeatureHeader, OtherShard, RowBlock, ShardError
+from pipeline.shards.plan import ShardPlan, Span, runs
+from pipeline.shards.shard_file import ShardFile
+from pipeline.shards.write import stored_rows, write_shard
+
+# Finished rows become a piece when the oldest has waited so long, or when they are so many bytes.
+PIECE_SECONDS = 20.0
+PIECE_BYTES = 1 << 26
+
+_COPY_BYTES = 1 << 24
+
+
+class PartialShard:
+    """A shard that is not finished, with what is there of it.
+
+    Attributes
+    ----------
+    path : where it will lie once it is finished, in the work folder.
+    span, ids : its rows.
+    missing : spans of rows still to be computed, in order.
+    older : the finished shard that has the rows that were never missing, if there is one.
+    """
+
+    def __init__(
+        self,
+        work: Path,
+        header: FeatureHeader,
+        plan: ShardPlan,
+        shard: int,
+        ids: Sequence[str],
+        older: Path | None = None,
+    ) -> None:
+        """Describe a shard of which no row is missing yet; see `mark_missing`.
+
+        Parameters
+        ----------
+        work : the work folder.
+        header : of the feature set.
+        plan : of the feature set.
+        shard : number of the shard.
+        ids : of all rows of the feature set.
+        older : see above.
+        """
+        self.path = work / plan.file_name(shard)
+        self.span = plan.span(shard)
+        self.missing: tuple[Span, ...] = ()
+        self.older = older
+        self.ids = list(ids[self.span.start : self.span.stop])
+        self._header = header
+        self._shard, self._shards = shard, plan.shards_then(shard)
+        self._pieces: dict[Path, np.ndarray] = {}
+        self._needed = np.zeros(len(self.span), bool)
+        self._buffer: list[tuple[int, RowBlock]] = []
+        self._buffered_since = 0.0
+
+    @property
+    def rows_in_pieces(self) -> int:
+        """Number of rows that lie in pieces."""
+        return sum(len(rows) for rows in self._pieces.values())
+
+    @property
+    def needed(self) -> list[Span]:
+        """The spans of rows that are not to be taken from an older shard."""
+        return runs(np.flatnonzero(self._needed) + self.span.start)
+
+    def mark_missing(self, rows: np.ndarray) -> None:
+        """Count rows (n,) int64 of the feature set, as missing unless a piece has them."""
+        self._needed[rows - self.span.start] = True
+        there = np.zeros(len(self.span), bool)
+        for positions in self._pieces.values():
+            there[positions] = True
+        absent = np.flatnonzero(self._needed & ~there)
+        self.missing = tuple(runs(absent + self.span.start))
+
+    def find_pieces(self) -> dict[Path, str]:
+        """Look for pieces that others have put down; return the damaged ones and what is wrong."""
+        damaged = {}
+        row = {one: number for number, one in enumerate(self.ids)}
+        for path in piece_files(self.path.parent, self._shard):
+            if path in self._pieces:
+                continue
+            try:
+                piece = ShardFile(path)
+                piece.require(self._header, [one for one in piece.ids if one in row])
+                piece.inspect(0)
+                self._pieces[path] = np.array([row[one] for one in piece.ids])
+            except (DamagedShard, OtherShard) as error:
+                damaged[path] = str(error)
+        return damaged
+
+    def append(self, first_row: int, block: RowBlock) -> None:
+        """Add finished rows, the next missing ones; put all down now and then.
+
+        The features are copied; a block that is refused changes nothing.
+
+        Raises
+        ------
+        ShardError
+            The rows are out of turn, hold values that cannot be stored, or the disk is full.
+        """
+        stop = first_row + len(block)
+        span, *others = self.missing or (Span(self.span.stop, self.span.stop),)
+        if first_row != span.start or not first_row < stop <= span.stop:
+            raise ShardError(
+                f"rows {first_row} to {stop - 1} came out of turn: the next pending rows are "
+                f"{span.start} to {span.stop - 1}"
+            )
+        ids = self.ids[first_row - self.span.start : stop - self.span.start]
+        stored = stored_rows(self._header, block, ids)
+        if not self._buffer:
+            self._buffered_since = time.monotonic()
+        self._buffer.append(
+            (first_row, RowBlock(stored, block.status, block.errors, block.source_crc32))
+        )
+        left = Span(stop, span.stop)
+        self.missing = (left, *others) if len(left) else tuple(others)
+        held = sum(len(block) for _, block in self._buffer) * self._header.row_bytes
+        waited = time.monotonic() - self._buffered_since
+        if self.missing and (held >= PIECE_BYTES or waited >= PIECE_SECONDS):
+            self.flush()
+
+    def flush(self) -> None:
+        """Write a piece of the rows that came since the last one, in row order."""
+        if not self._buffer:
+            return
+        rows = self._positions(self._buffer)
+        path = self.path.with_name(
+            f"piece-{self._shard:05d}-{self.span.start + rows[0]:09d}-"
+            f"{self.span.start + rows[-1] + 1:09d}-{uuid.uuid4().hex[:12]}.h5"
+        )
+        ids = [self.ids[row] for row in rows]
+        write_shard(path, self._header, ids, (block for _, block in self._buffer), 0, 1)
+        self._pieces[path] = rows
+        self._buffer = []
+
+    def finish(self, compress: bool) -> None:
+        """Write the shard from the older one, the pieces and what came since the last piece."""
+        blocks = self._blocks()
+        write_shard(self.path, self._header, self.ids, blocks, self._shard, self._shards, compress)
+
+    def remove_pieces(self) -> None:
+        """Remove the pieces of the shard, and what writers of it left half done."""
+        work = self.path.parent
+        for pattern in (f"piece-{self._shard:05d}-*", f"{self.path.name}.*.part"):
+            for path in work.glob(pattern):
+                path.unlink(missing_ok=True)
+
+    def _blocks(self) -> Iterator[RowBlock]:
+        """Yield the shard's rows in order, each from where it lies, some MiB at a time."""
+        lying: list[tuple[Path | RowBlock, np.ndarray]] = [*self._pieces.items()]
+        lying += [(block, self._positions([(first, block)])) for first, block in self._buffer]
+        # -1 is the older shard, where every row lies in its own place.
+        origin, place = np.full(len(self.span), -1), np.arange(len(self.span))
+        for number, (_, rows) in enumerate(lying):
+            needed = np.flatnonzero(self._needed[rows])
+            origin[rows[needed]], place[rows[needed]] = number, needed
+        # A shard can have hundreds of pieces, and an open one may hold a file descriptor.
+        opened = lru_cache(maxsize=4)(ShardFile)
+        step = max(1, _COPY_BYTES // max(1, self._header.row_bytes))
+        cuts = [0, *(np.flatnonzero(np.diff(origin)) + 1), len(origin)]
+        for start, stop in pairwise(cuts):
+            source = lying[origin[start]][0] if origin[start] >= 0 else self.older
+            for part in Span(start, stop).batches(step):
+                held = source if isinstance(source, RowBlock) else opened(source)
+                yield _take(held, place[part.start : part.stop])
+
+    def _positions(self, buffer: Sequence[tuple[int, RowBlock]]) -> np.ndarray:
+        rows = [np.arange(first, first + len(block)) for first, block in buffer]
+        return np.concatenate(rows) - self.span.start
+
+
+def _take(source: ShardFile | RowBlock, rows: np.ndarray) -> RowBlock:
+    features = source.features[rows] if isinstance(source, RowBlock) else source.read_rows(rows)
+    crc32 = None if source.source_crc32 is None else source.source_crc32[rows]
+    return RowBlock(features, source.status[rows], tuple(source.errors[r] for r in rows), crc32)
+
+
+def piece_files(work: Path, shard: int) -> list[Path]:
+    """Return the pieces of a shard that lie in a work folder."""
+    return sorted(work.glob(f"piece-{shard:05d}-*.h5"))

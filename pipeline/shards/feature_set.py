@@ -1,0 +1,183 @@
+"""Reading features by id, in the asked order, from a folder of shards."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.shards.format import OK, STATUS_NAMES, OtherShard, RowBlock, ShardError
+from pipeline.shards.index import read_index
+from pipeline.shards.shard_file import ShardFile
+
+_BLOCK_BYTES = 1 << 24
+
+
+class MissingRows(ShardError):
+    """Some of the asked ids have no row."""
+
+
+class FailedRows(ShardError):
+    """Some of the asked rows have no features."""
+
+
+class FeatureSet:
+    """A finished folder of feature shards.
+
+    It may be shared by threads, used after a fork, and handed to spawned data loader workers:
+    pickled, it is just its folder, which the worker opens again.
+
+    Attributes
+    ----------
+    folder : where it lies. index : its `FeatureIndex`.
+    ids : all row ids in file order.
+    status : (rows,) uint8; 0 where a row has features.
+    crc32 : (rows,) uint32 of each stored row's bytes.
+    source_crc32 : (rows,) uint32 of what each row was made from; 0 where that is not known.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Open all shards and check that they are the ones that the index names.
+
+        Raises
+        ------
+        ShardError
+            No index, a shard is missing or damaged or of another set, or an id repeats.
+        """
+        self.folder = folder
+        self.index = read_index(folder)
+        self._shards = []
+        for entry in self.index.shards:
+            path = folder / entry.file
+            if not path.is_file():
+                raise ShardError(f"{path} is named in the index but missing; copy it again")
+            shard = ShardFile(path)
+            if unlike := self.index.header.difference(shard.facts()):
+                raise OtherShard(f"{path} is of another feature set than its index: it {unlike}")
+            if shard.rows != entry.rows:
+                raise OtherShard(f"{path} has {shard.rows} rows; its index says {entry.rows}")
+            self._shards.append(shard)
+        self.ids = [one for shard in self._shards for one in shard.ids]
+        self.status = np.concatenate([shard.status for shard in self._shards])
+        self.crc32 = np.concatenate([shard.crc32 for shard in self._shards])
+        self.source_crc32 = np.concatenate([shard.source_crc32 for shard in self._shards])
+        self._row = {one: row for row, one in enumerate(self.ids)}
+        self._first = np.cumsum([0, *(shard.rows for shard in self._shards)])
+        if len(self._row) != len(self.ids):
+            raise ShardError(f"{folder}: some ids have more than one row")
+
+    def __reduce__(self) -> tuple[type["FeatureSet"], tuple[Path]]:
+        return FeatureSet, (self.folder.absolute(),)
+
+    @property
+    def recipe_hash(self) -> str:
+        """16 hex digits that name what the features are."""
+        return self.index.header.recipe_hash
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row."""
+        return self.index.header.row_shape
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def rows_of(self, ids: Sequence[str]) -> np.ndarray:
+        """Return the row number of each id, (len(ids),) int64.
+
+        Raises
+        ------
+        MissingRows
+            Ids without a row; the first five are named.
+        """
+        absent = [one for one in ids if one not in self._row]
+        if absent:
+            raise MissingRows(
+                f"{self.folder} has no rows for {len(absent)} of {len(ids)} ids, first "
+                f"{absent[:5]}; it holds dataset {self.index.header.dataset!r}, "
+                f"{len(self)} rows: extract the missing ones, or name the right folder"
+            )
+        return np.array([self._row[one] for one in ids], np.int64)
+
+    def error(self, row: int) -> str:
+        """Return why a row failed, or an empty text."""
+        shard = self._owner(row)
+        return self._shards[shard].errors[row - int(self._first[shard])]
+
+    def failures(self) -> list[tuple[str, str, str]]:
+        """Return (id, status name, reason) of every failed row, in file order."""
+        return [
+            (self.ids[row], STATUS_NAMES.get(int(self.status[row]), "?"), self.error(int(row)))
+            for row in np.flatnonzero(self.status != OK)
+        ]
+
+    def read(self, ids: Sequence[str], allow_failed: bool = False) -> np.ndarray:
+        """Return the features of `ids`, in that order, (len(ids), *row_shape) as stored.
+
+        Parameters
+        ----------
+        ids : row ids; repeats are fine.
+        allow_failed : give NaN rows for failed ones instead of refusing.
+
+        Raises
+        ------
+        MissingRows, FailedRows, DamagedShard
+        """
+        rows = self._rows_to_read(ids, allow_failed)
+        if not rows.size:
+            return np.empty((0, *self.row_shape), self.index.header.dtype)
+        image_of_caption = np.searchsorted(self._first, rows, side="right") - 1
+        if (image_of_caption == image_of_caption[0]).all():
+            return self._shards[image_of_caption[0]].read_rows(
+                rows - self._first[image_of_caption[0]]
+            )
+        result = np.empty((len(ids), *self.row_shape), self.index.header.dtype)
+        for number in np.unique(image_of_caption):
+            here = np.flatnonzero(image_of_caption == number)
+            result[here] = self._shards[number].read_rows(rows[here] - self._first[number])
+        return result
+
+    def row(self, one: str, allow_failed: bool = False) -> np.ndarray:
+        """Return the features of one id, (*row_shape) as stored; see `read`.
+
+        Raises
+        ------
+        MissingRows, FailedRows, DamagedShard
+        """
+        return self.read([one], allow_failed)[0]
+
+    def blocks(self, ids: Sequence[str], allow_failed: bool = False) -> Iterator[RowBlock]:
+        """Return the rows of `ids` in that order, about 16 MiB at a time; see `read`.
+
+        Ids without a row, or without features, are refused here and not by the iterator.
+
+        Raises
+        ------
+        MissingRows, FailedRows, DamagedShard
+        """
+        return self._blocks(ids, self._rows_to_read(ids, allow_failed))
+
+    def _blocks(self, ids: Sequence[str], rows: np.ndarray) -> Iterator[RowBlock]:
+        step = max(1, _BLOCK_BYTES // self.index.header.row_bytes)
+        for start in range(0, len(ids), step):
+            here = rows[start : start + step]
+            yield RowBlock(
+                self.read(ids[start : start + step], allow_failed=True),
+                self.status[here],
+                tuple(self.error(int(row)) for row in here),
+                self.source_crc32[here],
+            )
+
+    def _owner(self, row: int) -> int:
+        return int(np.searchsorted(self._first, row, side="right")) - 1
+
+    def _rows_to_read(self, ids: Sequence[str], allow_failed: bool) -> np.ndarray:
+        rows = self.rows_of(ids)
+        failed = np.flatnonzero(self.status[rows] != OK)
+        if failed.size and not allow_failed:
+            first = [f"{ids[i]}: {self.error(int(rows[i]))}" for i in failed[:5]]
+            raise FailedRows(
+                f"{self.folder}: {failed.size} of {len(ids)} asked rows have no features, first "
+                f"{first}; mend the files and extract again, leave the failed rows "
+                "out, or allow them as NaN"
+            )
+        return rows

@@ -1,0 +1,260 @@
+"""Reading one shard: its structure, its rows, and every byte of it checked."""
+
+import hashlib
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from pipeline.hashing import canonical_json, sha256_of_file
+from pipeline.shards.format import (
+    FORMAT,
+    OK,
+    DamagedShard,
+    FeatureHeader,
+    OtherShard,
+    RowBlock,
+    ShardEntry,
+    ShardError,
+)
+
+COLUMNS = ("features", "ids", "error", "status", "crc32", "source_crc32")
+
+_READ_ROWS_BYTES = 1 << 24
+# What h5py and numpy raise for a damaged file; MemoryError when it asks for absurd sizes.
+_UNREADABLE = (
+    OSError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    OverflowError,
+    MemoryError,
+)
+
+
+class ShardFile:
+    """One shard opened for reading.
+
+    Opening checks the structure; `inspect` checks every byte. Rows are memory-mapped where the
+    layout allows, with a map of its own in each process, and read through HDF5 otherwise, where
+    the file is closed between calls: an object can be used by threads, after a fork and, being
+    picklable, in spawned data loader workers.
+
+    Attributes
+    ----------
+    attributes : the HDF5 attributes, strings and integers.
+    ids : row ids in order. status : (rows,) uint8. errors : texts.
+    crc32 : (rows,) uint32 of each stored row's bytes.
+    source_crc32 : (rows,) uint32 of what each row was made from; 0 where that is not known.
+    row_shape, dtype : of one row.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read everything but the features.
+
+        Raises
+        ------
+        DamagedShard
+            No readable HDF5 file, or a dataset or attribute is missing or of a wrong length.
+        """
+        self.path = path
+        try:
+            with h5py.File(path, "r") as file:
+                for name in COLUMNS:
+                    _require_own_bytes(file, name)
+                self.attributes: dict[str, Any] = {
+                    k: v if isinstance(v, str) else int(v) for k, v in file.attrs.items()
+                }
+                self.ids: list[str] = list(file["ids"].asstr()[()])
+                self.errors: list[str] = list(file["error"].asstr()[()])
+                self.status: np.ndarray = file["status"][()]
+                self.crc32: np.ndarray = file["crc32"][()]
+                self.source_crc32: np.ndarray = file["source_crc32"][()]
+                features = file["features"]
+                self.row_shape: tuple[int, ...] = features.shape[1:]
+                self.dtype: np.dtype = features.dtype
+                self.rows: int = features.shape[0]
+                self._offset: int | None = features.id.get_offset()
+            if self.dtype.kind != "f" or self.rows < 1:
+                raise ValueError(f"features are {self.rows} rows of {self.dtype}, not of floats")
+            needed = {"format", "recipe", "recipe_hash", "weights", "weights_sha256", "axes"}
+            if absent := sorted(needed - self.attributes.keys()):
+                raise KeyError(f"attributes {absent} are missing")
+            if numbers := [name for name in needed if not isinstance(self.attributes[name], str)]:
+                raise ValueError(f"attributes {sorted(numbers)} are no text")
+            shapes = {(len(self.ids),), (len(self.errors),)}
+            shapes |= {self.status.shape, self.crc32.shape, self.source_crc32.shape}
+            if shapes != {(self.rows,)}:
+                raise ValueError(f"{self.rows} feature rows, but columns of {sorted(shapes)}")
+            if self.attributes["format"] != FORMAT:
+                raise ValueError(f"format is {self.attributes['format']!r}, not {FORMAT!r}")
+        except _UNREADABLE as error:
+            _refuse_unreadable(path, error)
+            raise DamagedShard(
+                f"{path} is no sound feature shard ({error}); copy it again from its source, or "
+                "run the command that made it again: it re-makes just this shard"
+            ) from error
+        self._checked = np.zeros(self.rows, bool)
+        self._map: tuple[int, np.ndarray] | None = None
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the features lie in compressed chunks, not in one block."""
+        return self._offset is None
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the shard says of its features; see `FeatureHeader.facts`."""
+        return {**self.attributes, "row_shape": self.row_shape, "dtype": str(self.dtype)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_map": None}
+
+    def stored(self, rows: np.ndarray) -> np.ndarray:
+        """Return stored rows (len(rows), *row_shape) as they are on the disk, unchecked.
+
+        Raises
+        ------
+        DamagedShard
+            HDF5 cannot read them, as when a compressed chunk fails its fletcher32.
+        """
+        try:
+            if self._offset is not None:
+                return self._mapped()[rows]
+            with h5py.File(self.path, "r") as file:
+                dataset = file["features"]
+                stored = np.empty((len(rows), *self.row_shape), self.dtype)
+                for position, row in enumerate(rows):
+                    dataset.read_direct(stored, np.s_[int(row)], np.s_[position])
+                return stored
+        except _UNREADABLE as error:
+            _refuse_unreadable(self.path, error)
+            raise DamagedShard(
+                f"{self.path}: features cannot be read ({error}); copy the file again or run the "
+                "command that made it again"
+            ) from error
+
+    def read_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Return stored rows (len(rows), *row_shape), each checked against its CRC-32.
+
+        A row is checked the first time that it is read through this object.
+
+        Raises
+        ------
+        DamagedShard
+            A row's bytes are not those that were written; the row's id is named.
+        """
+        stored = self.stored(rows)
+        for position in np.flatnonzero(~self._checked[rows]):
+            row = int(rows[position])
+            if zlib.crc32(stored[position]) != self.crc32[row]:
+                raise DamagedShard(
+                    f"{self.path}: row {row}, id {self.ids[row]!r}, is not what was written "
+                    "(CRC-32 differs); copy the file again or run the command that made it again"
+                )
+            self._checked[row] = True
+        return stored
+
+    def spans(self) -> Iterator[np.ndarray]:
+        """Yield all row numbers in order, as many at a time as make a bounded number of bytes."""
+        step = max(1, _READ_ROWS_BYTES // max(1, int(np.prod(self.row_shape)) * 4))
+        for start in range(0, self.rows, step):
+            yield np.arange(start, min(start + step, self.rows))
+
+    def blocks(self) -> Iterator[RowBlock]:
+        """Yield all rows in order, checked, a bounded number of bytes at a time."""
+        for rows in self.spans():
+            yield RowBlock(
+                self.read_rows(rows),
+                self.status[rows],
+                tuple(self.errors[r] for r in rows),
+                self.source_crc32[rows],
+            )
+
+    def content_hash(self) -> "hashlib._Hash":
+        """Return the SHA-256 of the content so far: the features are still to be added to it."""
+        content = hashlib.sha256()
+        content.update(canonical_json(self.ids).encode())
+        content.update(self.status.tobytes())
+        content.update(canonical_json(self.errors).encode())
+        return content
+
+    def inspect(self, first_row: int) -> ShardEntry:
+        """Read every byte, check it, and return the shard's line of the index.
+
+        The content hash covers ids, status, errors and features, and so does not change with
+        the HDF5 version or with compression.
+
+        Raises
+        ------
+        DamagedShard
+            A row differs from its CRC-32, or NaN and status do not agree.
+        """
+        content = self.content_hash()
+        for block in self.blocks():
+            nan = np.isnan(block.features.reshape(len(block), -1))
+            if (nan.any(axis=1) != (block.status != OK)).any():
+                raise DamagedShard(
+                    f"{self.path}: NaN rows and failed rows are not the same rows; run the command "
+                    "that made it again"
+                )
+            content.update(block.features.tobytes())
+        return ShardEntry(
+            file=self.path.name,
+            first_row=first_row,
+            rows=self.rows,
+            failed_rows=int((self.status != OK).sum()),
+            sha256=sha256_of_file(self.path),
+            content_sha256=content.hexdigest(),
+        )
+
+    def require(self, header: FeatureHeader, ids: Sequence[str]) -> None:
+        """Check that the shard holds just these rows of just these features.
+
+        The software's versions are not compared: features of another version of torch are
+        still features of this recipe.
+
+        Raises
+        ------
+        OtherShard
+            The first thing that differs is named.
+        """
+        if unlike := header.difference(self.facts()):
+            raise OtherShard(f"{self.path} {unlike}")
+        if list(ids) != self.ids:
+            raise OtherShard(
+                f"{self.path} holds {self.rows} rows from id {self.ids[:1]}, not the {len(ids)} "
+                f"asked for from id {list(ids[:1])}"
+            )
+
+    def _mapped(self) -> np.ndarray:
+        if self._map is None or self._map[0] != os.getpid():
+            shape = (self.rows, *self.row_shape)
+            mapped = np.memmap(self.path, self.dtype, "r", self._offset or 0, shape)
+            # A plain array over the same pages: np.memmap makes every index operation slower.
+            self._map = (os.getpid(), mapped.view(np.ndarray))
+        return self._map[1]
+
+
+def _require_own_bytes(file: h5py.File, name: str) -> None:
+    """Refuse a dataset whose values lie in another file: that could be any file of the reader."""
+    # The link comes first: to look at what it leads to would open it.
+    own = isinstance(file.get(name, getlink=True), h5py.HardLink)
+    if not own or file[name].is_virtual or file[name].external:
+        raise ValueError(
+            f"{name!r} lies in other files, as in a view of shards; check and read those"
+        )
+
+
+def _refuse_unreadable(path: Path, error: Exception) -> None:
+    """Raise if the system would not let the file be read: that says nothing of its contents."""
+    if isinstance(error, OSError) and error.errno is not None:
+        raise ShardError(
+            f"{path} cannot be read ({os.strerror(error.errno)}); check its permissions and the "
+            "disk; nothing was changed"
+        ) from error

@@ -1,0 +1,1 @@
+"""What is done with finished feature sets: verify, describe, export, merge, import."""

@@ -1,0 +1,104 @@
+"""Several feature sets of one kind, made apart, become one."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.progress import Progress, no_progress
+from pipeline.shards.build.feature_build import assemble
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.format import OtherShard, RowBlock, ShardError
+from pipeline.shards.index import FeatureIndex
+
+
+class RepeatedRows(ShardError):
+    """Two sets have different rows of one id."""
+
+
+def merge(
+    sets: Sequence[FeatureSet],
+    out: Path,
+    rows_per_shard: int | None = None,
+    compress: bool = False,
+    progress: Progress = no_progress,
+) -> FeatureIndex:
+    """Write all rows of all sets, in the order given, as one set.
+
+    An id that several sets have keeps its first row, if all its rows are the same by status,
+    CRC-32 and CRC-32 of the source. Failed rows stay failed rows. Versions of the software may
+    differ; all are named in the result.
+
+    Parameters
+    ----------
+    sets : of the same recipe, weights, dataset, axes, shape and type.
+    out, rows_per_shard, compress : see `ShardBuild`.
+    progress : called with rows done, rows in all, and 0.
+
+    Raises
+    ------
+    OtherShard
+        A set differs from the first; the field is named.
+    RepeatedRows
+        Sets have different rows of the same id.
+    """
+    first = sets[0]
+    for other in sets[1:]:
+        if unlike := first.index.header.difference(other.index.header.facts()):
+            raise OtherShard(
+                f"{other.folder} {unlike} as {first.folder} has; only features of one kind can be "
+                "merged"
+            )
+    taken: dict[str, int] = {}
+    for number, one in enumerate(sets):
+        for row_id in one.ids:
+            if row_id not in taken:
+                taken[row_id] = number
+            else:
+                _require_same_row(sets[taken[row_id]], one, row_id)
+    ids = list(taken)
+
+    def rows(start: int, stop: int) -> RowBlock:
+        blocks = [
+            block
+            for number, group in groupby(ids[start:stop], key=lambda row_id: taken[row_id])
+            for block in sets[number].blocks(list(group), allow_failed=True)
+        ]
+        return RowBlock(
+            np.concatenate([block.features for block in blocks]),
+            np.concatenate([block.status for block in blocks]),
+            tuple(error for block in blocks for error in block.errors),
+            np.concatenate([_source_crc32(block) for block in blocks]),
+        )
+
+    software = "; ".join(dict.fromkeys(one.index.header.created_by for one in sets))
+    header = first.index.header
+    contents = [[entry.content_sha256 for entry in one.index.shards] for one in sets]
+    return assemble(
+        out,
+        replace(header, created_by=software),
+        ids,
+        rows,
+        rows_per_shard=rows_per_shard,
+        compress=compress,
+        inputs=contents,
+        progress=progress,
+    )
+
+
+def _require_same_row(first: FeatureSet, other: FeatureSet, row_id: str) -> None:
+    here, there = (int(one.rows_of([row_id])[0]) for one in (first, other))
+    for what in ("status", "source_crc32", "crc32"):
+        ours, theirs = getattr(first, what)[here], getattr(other, what)[there]
+        if ours != theirs:
+            raise RepeatedRows(
+                f"id {row_id!r} is row {here} of {first.folder} and row {there} of "
+                f"{other.folder}, with another {what} ({ours} and {theirs}); remove one of them, "
+                "or extract it once"
+            )
+
+
+def _source_crc32(block: RowBlock) -> np.ndarray:
+    return np.zeros(len(block), np.uint32) if block.source_crc32 is None else block.source_crc32

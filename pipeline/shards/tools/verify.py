@@ -1,0 +1,314 @@
+"""Checking a folder of shards against its index, or a single shard: every fault is listed."""
+
+import json
+import zlib
+from collections.abc import Callable, Container, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.datasets.manifest import Manifest
+from pipeline.hashing import canonical_json, recipe_hash, sha256_of_file
+from pipeline.progress import Progress, no_progress
+from pipeline.shards.format import (
+    FORMAT_VERSION,
+    OK,
+    STATUS_NAMES,
+    DamagedShard,
+    ShardError,
+)
+from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
+from pipeline.shards.plan import PlanError
+from pipeline.shards.sandbox import find_crashing_files
+from pipeline.shards.shard_file import ShardFile
+
+SourceCrc = Callable[[str], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is not as it was written, and where."""
+
+    file: str
+    text: str
+    row: int | None = None
+    id: str | None = None
+
+    def __str__(self) -> str:
+        where = self.file
+        if self.row is not None:
+            where += f", row {self.row}"
+        if self.id is not None:
+            where += f", id {self.id!r}"
+        return f"{where}: {self.text}"
+
+
+def of_row(shard: ShardFile, row: int, text: str) -> Fault:
+    """Return a fault of one row, with its id."""
+    return Fault(shard.path.name, text, int(row), shard.ids[row])
+
+
+def faults_of_facts(shard: ShardFile) -> Iterator[Fault]:
+    """Compare what a shard says of itself with itself: recipe and hash, number of rows, status."""
+    name, about = shard.path.name, shard.attributes
+    if about.get("format_version") != FORMAT_VERSION:
+        yield Fault(name, f"format version {about.get('format_version')!r}, not {FORMAT_VERSION}")
+    try:
+        recipe = json.loads(about["recipe"])
+        named = recipe_hash(recipe, about["weights_sha256"])
+        if canonical_json(recipe) != about["recipe"]:
+            yield Fault(name, "its recipe is not canonical JSON")
+        if named != about["recipe_hash"]:
+            yield Fault(
+                name,
+                f"recipe_hash {about['recipe_hash']!r}, but its recipe and weights give {named!r}",
+            )
+    except (ValueError, TypeError) as error:
+        yield Fault(name, f"its recipe is not JSON ({error})")
+    if about.get("rows") != shard.rows:
+        yield Fault(name, f"says {about.get('rows')!r} rows and holds {shard.rows}")
+    for row in range(shard.rows):
+        status, reason = int(shard.status[row]), shard.errors[row]
+        if status not in STATUS_NAMES:
+            yield of_row(shard, row, f"status {status} is none of {sorted(STATUS_NAMES)}")
+        elif (status != OK) != bool(reason):
+            yield of_row(shard, row, f"status {STATUS_NAMES[status]} with error text {reason!r}")
+
+
+def faults_beside_index(shard: ShardFile, index: FeatureIndex, number: int) -> Iterator[Fault]:
+    """Compare a shard with what its set's index says of shard `number`."""
+    name, header, entry = shard.path.name, index.header, index.shards[number]
+    wanted = header.attributes() | {"shard": number}
+    wanted["created_by"] = entry.created_by or header.created_by
+    with suppress(PlanError):  # the index's own fault
+        wanted["shards"] = index.plan().shards_then(number)
+    for key, value in wanted.items():
+        if shard.attributes.get(key) != value:
+            yield Fault(name, f"{key} is {shard.attributes.get(key)!r}, in the index {value!r}")
+    failed = int((shard.status != OK).sum())
+    for what, here, there in (
+        ("row shape", shard.row_shape, header.row_shape),
+        ("type", shard.dtype.name, header.dtype),
+        ("rows", shard.rows, entry.rows),
+        ("failed rows", failed, entry.failed_rows),
+    ):
+        if here != there:
+            yield Fault(name, f"{what}: {here} in the file, {there} in the index")
+
+
+def faults_of_rows(shard: ShardFile, count: Callable[[int], None]) -> tuple[list[Fault], str]:
+    """Read all features; compare each row with its CRC-32, and NaN with its status.
+
+    Parameters
+    ----------
+    count : called with the number of rows of each block that was read.
+
+    Returns
+    -------
+    faults, and the content's SHA-256 (of zeros for rows that cannot be read).
+    """
+    faults: list[Fault] = []
+    content = shard.content_hash()
+    for rows in shard.spans():
+        try:
+            stored = shard.stored(rows)
+        except DamagedShard:
+            stored = np.zeros((len(rows), *shard.row_shape), shard.dtype)
+            for position, row in enumerate(rows):
+                try:
+                    stored[position] = shard.stored(rows[position : position + 1])[0]
+                except DamagedShard as error:
+                    faults.append(of_row(shard, row, f"cannot be read ({error.__cause__})"))
+        nan = np.isnan(stored.reshape(len(rows), -1)).any(axis=1)
+        for position, row in enumerate(rows):
+            if zlib.crc32(stored[position]) != shard.crc32[row]:
+                faults.append(of_row(shard, row, "not what was written (CRC-32 differs)"))
+            if nan[position] != (shard.status[row] != OK):
+                faults.append(
+                    of_row(shard, row, "holds NaN" if nan[position] else "failed, but no NaN")
+                )
+        content.update(stored.tobytes())
+        count(len(rows))
+    return faults, content.hexdigest()
+
+
+def faults_of_sources(shard: ShardFile, source_crc: SourceCrc) -> tuple[list[Fault], int]:
+    """Compare `source_crc32` with the sources as they are now.
+
+    Parameters
+    ----------
+    source_crc : gives the CRC-32 of an id's source, or None where there is none.
+
+    Returns
+    -------
+    faults, and the number of rows compared: those whose `source_crc32` is not 0.
+    """
+    faults = []
+    known = np.flatnonzero(shard.source_crc32).tolist()
+    for row in known:
+        now = source_crc(shard.ids[row])
+        if now is None:
+            faults.append(of_row(shard, row, "its image file or caption is no longer there"))
+        elif now != shard.source_crc32[row]:
+            faults.append(of_row(shard, row, "its image or caption has changed since"))
+    return faults, len(known)
+
+
+@dataclass
+class Verification:
+    """What was checked, and what was found.
+
+    Attributes
+    ----------
+    faults : all of them. rows : how many were looked at.
+    indexed : whether an index vouches for every byte; without one a shard has only the
+        checksums of its rows.
+    sources : rows whose source was compared.
+    """
+
+    faults: list[Fault] = field(default_factory=list)
+    rows: int = 0
+    indexed: bool = False
+    sources: int = 0
+
+
+def verify(
+    path: Path,
+    quick: bool = False,
+    source_crc: SourceCrc | None = None,
+    progress: Progress = no_progress,
+) -> Verification:
+    """Check a feature folder, or one shard, and list every fault.
+
+    Parameters
+    ----------
+    path : a folder of shards, or one shard; an index beside the shard is used if it names it.
+    quick : structure, ids, counts and sizes only: features and checksums are not read.
+    source_crc : see `pipeline.shards.tools.verify.faults_of_sources` and `source_crc_of`.
+    progress : called with rows done, rows in all, and faults found.
+
+    Raises
+    ------
+    ShardError
+        There is nothing at `path`, or the system will not let a file be read.
+    """
+    if not path.exists():
+        raise ShardError(f"{path} not found; name a folder of shards, or one shard")
+    found = Verification()
+    index = _index(path if path.is_dir() else path.parent, found.faults)
+    named = {entry.file: number for number, entry in enumerate(index.shards)} if index else {}
+    if path.is_dir():
+        found.faults += _faults_of_folder(path, named)
+        files = [path / name for name in named] or sorted(path.glob("shard-*.h5"))
+    else:
+        files, found.faults = [path], []
+    total = index.rows if index and path.is_dir() else 0
+    found.indexed = all(file.name in named for file in files)
+    places: dict[str, Fault] = {}
+
+    def count(rows: int) -> None:
+        found.rows += rows
+        progress(found.rows, max(total, found.rows), len(found.faults))
+
+    unvouched = [file for file in files if (quick or file.name not in named) and file.is_file()]
+    broken = find_crashing_files(unvouched, features=not quick)
+    for file in files:
+        number = named.get(file.name) if index else None
+        entry = index.shards[number] if index and number is not None else None
+        if not file.is_file():
+            found.faults.append(Fault(file.name, "named in the index but not there; copy it again"))
+            continue
+        if entry and not quick and sha256_of_file(file) != entry.sha256:
+            # It covers the bytes that no row covers too.
+            found.faults.append(Fault(file.name, "SHA-256 of the file differs; copy it again"))
+            broken |= find_crashing_files([file], features=True)
+        if file in broken:
+            found.faults.append(Fault(file.name, broken[file]))
+            continue
+        try:
+            shard = ShardFile(file)
+        except DamagedShard as error:
+            found.faults.append(Fault(file.name, _without_path(error, file)))
+            continue
+        found.faults += faults_of_facts(shard)
+        found.faults += _repeated_ids(shard, places)
+        if index and number is not None:
+            found.faults += faults_beside_index(shard, index, number)
+        if source_crc:
+            faults, compared = faults_of_sources(shard, source_crc)
+            found.faults += faults
+            found.sources += compared
+        if quick:
+            count(shard.rows)
+            continue
+        faults, content = faults_of_rows(shard, count)
+        found.faults += faults
+        if entry and content != entry.content_sha256:
+            found.faults.append(Fault(file.name, "SHA-256 of the content differs"))
+    return found
+
+
+def source_crc_of(dataset: Manifest) -> SourceCrc:
+    """Return a function that gives the CRC-32 of an id's image file or caption text as it is now.
+
+    It gives None for ids that the dataset does not have and for images that are gone.
+    """
+    files = {entry.id: dataset.image_root / entry.file for entry in dataset.entries}
+    captions = {
+        one: text
+        for entry in dataset.entries
+        for one, text in zip(entry.caption_ids, entry.captions, strict=True)
+    }
+
+    def crc(one: str) -> int | None:
+        if one in files:
+            return zlib.crc32(files[one].read_bytes()) if files[one].is_file() else None
+        return zlib.crc32(captions[one].encode()) if one in captions else None
+
+    return crc
+
+
+def _index(folder: Path, faults: list[Fault]) -> FeatureIndex | None:
+    """Return the index if it can be used; add its faults."""
+    path = folder / INDEX_FILE
+    remedy = "`pipeline shards index` makes it again from sound shards"
+    if not path.is_file():
+        faults.append(Fault(INDEX_FILE, f"not there: unfinished, or lost; {remedy}"))
+        return None
+    try:
+        index = read_index(folder)
+    except ShardError as error:
+        faults.append(Fault(INDEX_FILE, f"{_without_path(error, path)}; {remedy}"))
+        return None
+    try:
+        index.plan()
+    except PlanError as error:
+        faults.append(Fault(INDEX_FILE, f"{error}; {remedy}"))
+    return index
+
+
+def _faults_of_folder(folder: Path, named: Container[str]) -> Iterator[Fault]:
+    """Find what a feature folder should not hold."""
+    for path in sorted(folder.iterdir()):
+        if path.name.endswith(".part"):
+            yield Fault(path.name, "left over by a run that was stopped; it may be removed")
+        elif named and path.suffix == ".h5" and path.name not in named:
+            yield Fault(path.name, "a shard that the index does not name")
+    if not any(folder.glob("shard-*.h5")):
+        yield Fault(folder.name, "no shard in this folder")
+
+
+def _repeated_ids(shard: ShardFile, places: dict[str, Fault]) -> Iterator[Fault]:
+    """Find ids that have a row before; `places` remembers all ids seen."""
+    for row, one in enumerate(shard.ids):
+        here = of_row(shard, row, "")
+        if one in places:
+            first = places[one]
+            yield of_row(shard, row, f"this id has a row before, in {first.file}, row {first.row}")
+        places.setdefault(one, here)
+
+
+def _without_path(error: ShardError, path: Path) -> str:
+    return str(error).removeprefix(str(path)).lstrip(": ")

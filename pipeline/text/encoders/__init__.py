@@ -1,0 +1,1 @@
+"""Sentence encoders: captions in, one row each out."""

@@ -1,0 +1,148 @@
+"""Sentence encoders: captions in, one fixed-length float32 row each out."""
+
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.text.tokenizers.tokenizer import Tokenizer
+
+
+class CaptionEncoder(Protocol):
+    """What every sentence encoder offers.
+
+    A caption's row depends on its text alone, bit for bit, not on its neighbours in the call.
+    """
+
+    @property
+    def name(self) -> str:
+        """The encoder and what it was made from, such as "mean-glove-6b-50d"."""
+
+    @property
+    def dim(self) -> int:
+        """Length of each row."""
+
+    @property
+    def weights(self) -> tuple[str, str]:
+        """Name and SHA-256 of all that was loaded or fitted: vectors, vocabulary, codebook."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it holds beside the rows while it encodes, at most."""
+
+    def recipe(self) -> dict[str, Any]:
+        """Return, as JSON values, everything else that changes the rows, and their `dim`."""
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return (texts, dim) float32, finite; it splits the texts into words itself."""
+
+    def reports(self, texts: Sequence[str]) -> dict[str, "VocabularyReport"]:
+        """Count what of the texts each of its parts does not know, by the part's name."""
+
+
+@dataclass(frozen=True)
+class VocabularyReport:
+    """How much of some captions an encoder's vocabulary covers.
+
+    Words that were cut off a caption are not counted.
+
+    Attributes
+    ----------
+    captions, tokens, words : how many captions, tokens and distinct words there are.
+    oov_tokens : how many of the tokens are out of vocabulary.
+    oov_words : those words with their counts, most frequent first, then by the alphabet.
+    unknown_captions : positions of the captions that have no known word.
+    unknown_row : what such a caption gets, such as "a zero vector".
+    cut : positions of the captions whose last words were cut off.
+    """
+
+    captions: int
+    tokens: int
+    words: int
+    oov_tokens: int
+    oov_words: tuple[tuple[str, int], ...]
+    unknown_captions: tuple[int, ...]
+    unknown_row: str
+    cut: tuple[int, ...]
+
+    def text(self) -> str:
+        """Return one paragraph for a person."""
+        share = 100 * self.oov_tokens / max(self.tokens, 1)
+        parts = [
+            f"{self.captions} captions, {self.tokens} tokens, {self.words} distinct words; "
+            f"{self.oov_tokens} tokens ({share:.2f} %) of {len(self.oov_words)} words are out of "
+            "vocabulary"
+        ]
+        if self.oov_words:
+            most = ", ".join(f"{word[:40]} ({count})" for word, count in self.oov_words[:10])
+            parts.append(f", most often {most}")
+        parts.append(f". {len(self.unknown_captions)} captions have no known word")
+        if self.unknown_captions:
+            parts.append(f" and get {self.unknown_row}{_first(self.unknown_captions)}")
+        if self.cut:
+            parts.append(f". {len(self.cut)} captions lose their last words{_first(self.cut)}")
+        return "".join(parts) + "."
+
+
+def report_on(
+    captions: Sequence[Sequence[str]],
+    known: Container[str],
+    *,
+    unknown_row: str = "a zero vector",
+    cut: Sequence[int] = (),
+) -> VocabularyReport:
+    """Count which tokens of some captions are not among the known words.
+
+    Parameters
+    ----------
+    captions : the tokens of each, without those that were cut off.
+    known : the words of the vocabulary.
+    unknown_row, cut : as in `VocabularyReport`.
+    """
+    counts: Counter[str] = Counter()
+    unknown = []
+    for position, tokens in enumerate(captions):
+        counts.update(tokens)
+        if not any(token in known for token in tokens):
+            unknown.append(position)
+    oov = [(word, count) for word, count in counts.items() if word not in known]
+    return VocabularyReport(
+        captions=len(captions),
+        tokens=counts.total(),
+        words=len(counts),
+        oov_tokens=sum(count for _, count in oov),
+        oov_words=tuple(sorted(oov, key=lambda item: (-item[1], item[0]))),
+        unknown_captions=tuple(unknown),
+        unknown_row=unknown_row,
+        cut=tuple(cut),
+    )
+
+
+def unknown_to_all(reports: Iterable[VocabularyReport]) -> set[int]:
+    """Return the positions of the captions of which no part of an encoder knows a word.
+
+    Parameters
+    ----------
+    reports : of the parts, at least one, on the same captions.
+    """
+    return set.intersection(*(set(report.unknown_captions) for report in reports))
+
+
+def split_captions(
+    texts: Sequence[str], policy: Tokenizer
+) -> tuple[list[list[str]], tuple[int, ...]]:
+    """Return the tokens of captions, and the positions of those that the policy cuts."""
+    whole = replace(policy, max_length=None)
+    captions = [whole.tokenize(text) for text in texts]
+    most = policy.max_length
+    if most is None:
+        return captions, ()
+    cut = tuple(at for at, tokens in enumerate(captions) if len(tokens) > most)
+    return [tokens[:most] for tokens in captions], cut
+
+
+def _first(positions: Sequence[int]) -> str:
+    return f" (first positions: {', '.join(map(str, positions[:5]))})"

@@ -1,0 +1,94 @@
+"""The rows of several sentence encoders side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import PipelineError
+from pipeline.hashing import sha256_of_json
+from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
+
+
+class ConcatenationError(PipelineError):
+    """There are too few encoders to put side by side."""
+
+
+@dataclass(frozen=True)
+class Concatenated:
+    """The rows of several encoders side by side, each as it is.
+
+    Dong et al. 2018 (Word2VisualVec), eq. (4): bag of words, word2vec and a GRU; here the numbers
+    of words for the GRU are such a part too.
+
+    Attributes
+    ----------
+    encoders : two or more, in the order of their columns; one may stand there twice.
+
+    Raises
+    ------
+    ConcatenationError
+        No encoder or one.
+    """
+
+    encoders: tuple[CaptionEncoder, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.encoders) < 2:
+            given = ", ".join(encoder.name for encoder in self.encoders) or "none"
+            raise ConcatenationError(
+                f"a concatenation needs two encoders or more, found {given}; use one as it is"
+            )
+
+    @property
+    def name(self) -> str:
+        """The encoders' names with "+" between them."""
+        return "+".join(encoder.name for encoder in self.encoders)
+
+    @property
+    def dim(self) -> int:
+        """Length of each row: the sum of the encoders'."""
+        return sum(encoder.dim for encoder in self.encoders)
+
+    @property
+    def weights(self) -> tuple[str, str]:
+        """The encoders' names of weights, and the SHA-256 of the list of their SHA-256."""
+        names, hashes = zip(*(encoder.weights for encoder in self.encoders), strict=True)
+        return "; ".join(names), sha256_of_json(list(hashes))
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the encoders hold together."""
+        return sum(encoder.memory for encoder in self.encoders)
+
+    def recipe(self) -> dict[str, Any]:
+        """Return what makes the rows."""
+        return {
+            "name": self.name,
+            "encoder": "concatenation",
+            "parts": [encoder.recipe() for encoder in self.encoders],
+            "dim": self.dim,
+        }
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return (texts, dim) float32."""
+        rows = np.empty((len(texts), self.dim), dtype=np.float32)
+        column = 0
+        for encoder in self.encoders:
+            rows[:, column : column + encoder.dim] = encoder.encode(texts)
+            column += encoder.dim
+        return rows
+
+    def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
+        """Count what each part does not know; the second of the same name is "<name> (2)"."""
+        merged: dict[str, VocabularyReport] = {}
+        for encoder in self.encoders:
+            for name, report in encoder.reports(texts).items():
+                key, number = name, 1
+                while key in merged and merged[key] != report:
+                    number += 1
+                    key = f"{name} ({number})"
+                merged[key] = report
+        return merged

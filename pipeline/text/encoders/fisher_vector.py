@@ -1,0 +1,141 @@
+"""Captions as Fisher vectors of one or several codebooks, side by side."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.hashing import sha256_of_json
+from pipeline.text.encoders.base import VocabularyReport, report_on, split_captions
+from pipeline.text.fisher.codebook import Codebook, CodebookError
+from pipeline.text.fisher.gradients import WordGradients, power_and_l2, word_gradients
+from pipeline.text.tokenizers.tokenizer import Tokenizer
+from pipeline.text.vectors import WordVectors
+
+_NUMBERS_AT_ONCE = 1 << 21  # of the rows: at 8 MiB they are in the caches and calls are few
+
+
+@dataclass(frozen=True, eq=False)
+class FisherEncoder:
+    """The Fisher vector of a caption's words under each of some mixtures.
+
+    Klein et al. 2015: words at norm 1, whitened, at norm 1 again (times 10 for mixtures with
+    Laplacians), the Fisher vector, the signed square root of every number, the whole at Euclidean
+    norm 1. With several codebooks each one's vector is brought to norm 1 by itself and they are
+    put side by side, in the order given (their "GMM+HGLMM"). Tokens without a word vector are
+    ignored, also in the number of words T; a caption without a known token gets zeros.
+
+    What a word adds is computed once for every word of `vectors` when the first caption is
+    encoded, so load vectors for the words that captions have, not all: see `memory`.
+
+    Attributes
+    ----------
+    codebooks : fitted to these word vectors, or to others of the same source.
+    vectors : the word vectors.
+    policy : how captions become words.
+
+    Raises
+    ------
+    CodebookError
+        No codebook, or one that was fitted to word vectors of another source.
+    """
+
+    codebooks: tuple[Codebook, ...]
+    vectors: WordVectors
+    policy: Tokenizer
+
+    def __post_init__(self) -> None:
+        if not self.codebooks:
+            raise CodebookError("a Fisher vector needs a codebook, none was given; fit one")
+        for codebook in self.codebooks:
+            codebook.require_vectors(self.vectors, f"the {codebook.facts.kind} codebook")
+
+    @property
+    def name(self) -> str:
+        """`fv-<kind>-<vectors>`, such as "fv-gmm-hglmm-glove-6b-50d" for two codebooks."""
+        kinds = [codebook.facts.kind for codebook in self.codebooks]
+        return "-".join(("fv", *kinds, self.vectors.name))
+
+    @property
+    def dim(self) -> int:
+        """Length of each row: the sum of 2 K D over the codebooks."""
+        return sum(_dim(codebook) for codebook in self.codebooks)
+
+    @property
+    def weights(self) -> tuple[str, str]:
+        """The word vectors and the codebooks."""
+        kinds = "+".join(codebook.facts.kind for codebook in self.codebooks)
+        return f"{self.vectors.name}, {kinds}", self._sha256
+
+    @property
+    def memory(self) -> int:
+        """Bytes that what the words add takes at most."""
+        return 4 * len(self.vectors.words) * self.dim
+
+    def recipe(self) -> dict[str, Any]:
+        """Return what makes the rows."""
+        return {
+            "name": self.name,
+            "encoder": "fisher vector",
+            "tokens": self.policy.to_json(),
+            "vectors": self.vectors.name,
+            "codebooks": [_account(codebook) for codebook in self.codebooks],
+            "normalisation": "signed square root, then norm 1, for each codebook",
+            "oov": "ignored, also in the number of words; zero vector if no token is known",
+            "dim": self.dim,
+        }
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Encode captions.
+
+        Returns
+        -------
+        (texts, dim) float32
+            Of norm 1 for each codebook, or 0. A caption's row is the same in any company.
+        """
+        rows = np.empty((len(texts), self.dim), dtype=np.float32)
+        step = max(1, _NUMBERS_AT_ONCE // self.dim)
+        for start in range(0, len(texts), step):
+            self._encode_into(rows[start : start + step], texts[start : start + step])
+        return rows
+
+    def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
+        """Count which words have no vector."""
+        captions, cut = split_captions(texts, self.policy)
+        return {self.name: report_on(captions, self.vectors.index, cut=cut)}
+
+    def _encode_into(self, rows: npt.NDArray[np.float32], texts: Sequence[str]) -> None:
+        index, tokenize = self.vectors.index, self.policy.tokenize
+        found = [[index[t] for t in tokenize(text) if t in index] for text in texts]
+        lengths = np.array([len(f) for f in found], dtype=np.int64)
+        words = np.array([word for f in found for word in f], dtype=np.int64)
+        column = 0
+        for gradients in self._gradients:
+            part = rows[:, column : column + 2 * gradients.components * gradients.dim]
+            power_and_l2(gradients.fisher_vectors(words, lengths, part))
+            column += part.shape[1]
+
+    @cached_property
+    def _gradients(self) -> tuple[WordGradients, ...]:
+        return tuple(
+            word_gradients(codebook.mixture, codebook.transform(self.vectors.matrix))
+            for codebook in self.codebooks
+        )
+
+    @cached_property
+    def _sha256(self) -> str:
+        fitted = [codebook.sha256 for codebook in self.codebooks]
+        return sha256_of_json({"vectors": self.vectors.sha256, "codebooks": fitted})
+
+
+def _dim(codebook: Codebook) -> int:
+    return 2 * codebook.mixture.components * codebook.mixture.dim
+
+
+def _account(codebook: Codebook) -> dict[str, Any]:
+    """Return what made a codebook; the software that did shows in its numbers, if at all."""
+    facts = {name: value for name, value in asdict(codebook.facts).items() if name != "created_by"}
+    return {**facts, "components": codebook.mixture.components}

@@ -1,0 +1,172 @@
+"""The mean of a caption's word vectors, in every meaning that papers and programs give it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import PipelineError
+from pipeline.text.encoders.base import VocabularyReport, report_on, split_captions
+from pipeline.text.tokenizers.tokenizer import TOKENIZERS, Tokenizer
+from pipeline.text.vectors import WordVectors
+
+_CHUNK = 1024  # captions summed at once, which bounds the float64 rows in memory
+_WORDS_AT_ONCE = 4096
+
+
+class MeanError(PipelineError):
+    """A mean is asked for that is not among `MEANINGS`."""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """One meaning of "mean".
+
+    Attributes
+    ----------
+    rule : what it does in words, for recipes: a change to one is a change to the other.
+    unit : whether each word vector is brought to norm 1 first; words of norm 0 are then unknown.
+    all_tokens : whether the sum is divided by all tokens of the caption, or by the known ones.
+    """
+
+    rule: str
+    unit: bool = False
+    all_tokens: bool = False
+
+
+MEANINGS: dict[str, Meaning] = {
+    "known": Meaning("sum of vectors / number of tokens with a vector"),
+    "all": Meaning("sum of vectors / number of tokens", all_tokens=True),
+    "unit": Meaning("sum of vectors at norm 1 / number of tokens with a vector not 0", unit=True),
+}
+"""The meanings by name; `known` is the default.
+
+known
+    The programs of the authors of Word2VisualVec (Dong et al. 2018); gensim's `get_mean_vector`
+    without its normalisation.
+all
+    Dong et al. 2018, eq. (2) as printed: divided by the length of the sentence.
+unit
+    fastText's `get_sentence_vector`.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class MeanVectors:
+    """The mean of a caption's word vectors.
+
+    Repeats count as often as they occur. A caption without a known token gets the zero vector.
+    No stop words are removed unless the policy does: Word2VisualVec's is "w2vv-filterstop".
+
+    Attributes
+    ----------
+    vectors : the word vectors.
+    policy : how captions become words.
+    meaning : which mean, a name in `MEANINGS`.
+
+    Raises
+    ------
+    MeanError
+        There is no such meaning.
+    """
+
+    vectors: WordVectors
+    policy: Tokenizer = TOKENIZERS["treebank"]
+    meaning: str = "known"
+
+    def __post_init__(self) -> None:
+        if self.meaning not in MEANINGS:
+            raise MeanError(
+                f"no mean is known as {self.meaning!r}; there are {', '.join(MEANINGS)}"
+            )
+
+    @property
+    def name(self) -> str:
+        """`mean[-<meaning>][-<policy>]-<vectors>`, the defaults left out."""
+        meaning = [] if self.meaning == "known" else [self.meaning]
+        policy = [] if self.policy.name == "treebank" else [self.policy.name]
+        return "-".join(("mean", *meaning, *policy, self.vectors.name))
+
+    @property
+    def dim(self) -> int:
+        """Length of each row: the word vectors' own."""
+        return self.vectors.dim
+
+    @property
+    def weights(self) -> tuple[str, str]:
+        """The word vectors."""
+        return self.vectors.name, self.vectors.sha256
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the word vectors."""
+        return self.vectors.matrix.nbytes
+
+    def recipe(self) -> dict[str, Any]:
+        """Return what makes the rows."""
+        return {
+            "name": self.name,
+            "encoder": "mean",
+            "tokens": self.policy.to_json(),
+            "vectors": self.vectors.name,
+            "mean": {"name": self.meaning, "rule": MEANINGS[self.meaning].rule},
+            "oov": "adds nothing; zero vector if no token is known",
+            "dim": self.dim,
+        }
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Encode captions.
+
+        Returns
+        -------
+        (texts, dim) float32
+            Summed and divided in float64, so a caption's row is the same in any company.
+        """
+        rows = np.zeros((len(texts), self.dim), dtype=np.float32)
+        for start in range(0, len(texts), _CHUNK):
+            self._encode_into(rows[start : start + _CHUNK], texts[start : start + _CHUNK])
+        return rows
+
+    def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
+        """Count which words have no vector; with "unit" none that is not zero."""
+        captions, cut = split_captions(texts, self.policy)
+        return {self.name: report_on(captions, self._index, cut=cut)}
+
+    def _encode_into(self, rows: npt.NDArray[np.float32], texts: Sequence[str]) -> None:
+        index, meaning = self._index, MEANINGS[self.meaning]
+        captions = [self.policy.tokenize(text) for text in texts]
+        found = [[index[token] for token in tokens if token in index] for tokens in captions]
+        counts = np.array([len(f) for f in found], dtype=np.int64)
+        some = np.flatnonzero(counts)
+        if not len(some):
+            return
+        places = [row for f in found for row in f]
+        words = self.vectors.matrix[places].astype(np.float64)
+        if meaning.unit:
+            words /= self._norms[places, None]
+        # Only captions with a known word: reduceat does not give 0 for an empty segment.
+        starts = np.concatenate(([0], np.cumsum(counts[some])[:-1]))
+        sums = np.add.reduceat(words, starts, axis=0)
+        lengths = np.array([len(tokens) for tokens in captions], dtype=np.int64)
+        rows[some] = sums / (lengths if meaning.all_tokens else counts)[some, None]
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        """The row of each word that counts."""
+        index = self.vectors.index
+        if not MEANINGS[self.meaning].unit:
+            return index
+        return {word: row for word, row in index.items() if self._norms[row] > 0}
+
+    @cached_property
+    def _norms(self) -> npt.NDArray[np.float64]:
+        """The norm of each word vector, (words,)."""
+        matrix = self.vectors.matrix
+        norms = np.empty(len(matrix))
+        for start in range(0, len(matrix), _WORDS_AT_ONCE):
+            block = matrix[start : start + _WORDS_AT_ONCE].astype(np.float64)
+            norms[start : start + _WORDS_AT_ONCE] = np.linalg.norm(block, axis=1)
+        return norms

@@ -1,0 +1,95 @@
+"""Caption features on the principal components of another encoder's."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.hashing import sha256_of_json
+from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
+from pipeline.text.pca.fit import Projection
+
+_CHUNK = 256  # captions projected at once: never fewer, see `Projected.encode`
+
+
+@dataclass(frozen=True, eq=False)
+class Projected:
+    """The rows of an encoder on their principal components, not whitened, not normalised.
+
+    Attributes
+    ----------
+    encoder : the encoder that the projection was fitted to.
+    projection : the components.
+
+    Raises
+    ------
+    ProjectionError
+        The projection was fitted to another encoder.
+    """
+
+    encoder: CaptionEncoder
+    projection: Projection
+
+    def __post_init__(self) -> None:
+        self.projection.check(self.encoder)
+
+    @property
+    def name(self) -> str:
+        """`<encoder>-pca<dim>`."""
+        return f"{self.encoder.name}-pca{self.dim}"
+
+    @property
+    def dim(self) -> int:
+        """Length of each row."""
+        return self.projection.dim
+
+    @property
+    def weights(self) -> tuple[str, str]:
+        """The encoder's and the projection."""
+        name, sha256 = self.encoder.weights
+        both = {"encoder": sha256, "projection": self.projection.sha256}
+        return f"{name}, PCA", sha256_of_json(both)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the encoder, the components and the rows that are multiplied at once."""
+        at_once = 4 * _CHUNK * (2 * self.encoder.dim + self.dim)
+        return self.encoder.memory + self.projection.components.nbytes + at_once
+
+    def recipe(self) -> dict[str, Any]:
+        """Return what makes the rows."""
+        facts = self.projection.facts
+        return {
+            "name": self.name,
+            "encoder": "principal components",
+            "of": self.encoder.recipe(),
+            "captions": facts.captions,
+            "captions_sha256": facts.captions_sha256,
+            "dim": self.dim,
+        }
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Encode captions.
+
+        Every product is of 256 rows, also where fewer are asked for: products of other sizes are
+        summed in another order, so that a caption's row would depend on its company in its last
+        bits. One caption therefore takes as long as 256.
+
+        Returns
+        -------
+        (texts, dim) float32
+        """
+        rows = np.empty((len(texts), self.dim), dtype=np.float32)
+        padded = np.zeros((_CHUNK, self.encoder.dim), dtype=np.float32)
+        for start in range(0, len(texts), _CHUNK):
+            chunk = self.encoder.encode(texts[start : start + _CHUNK])
+            np.subtract(chunk, self.projection.mean, out=padded[: len(chunk)])
+            product = padded @ self.projection.components
+            rows[start : start + _CHUNK] = product[: len(chunk)]
+        return rows
+
+    def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
+        """Count what the parts of the encoder do not know."""
+        return self.encoder.reports(texts)

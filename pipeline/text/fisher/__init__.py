@@ -1,0 +1,1 @@
+"""Fisher vectors: the codebook, its mixtures, and the gradients of captions."""

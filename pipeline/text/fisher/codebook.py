@@ -1,0 +1,316 @@
+"""What turns words into Fisher vectors: whitening and a mixture, fitted once, kept in one file."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from sklearn.decomposition import FastICA
+from threadpoolctl import threadpool_limits
+
+from pipeline.errors import PipelineError
+from pipeline.files import created_by
+from pipeline.text.fisher.em import fit_gaussian, fit_hybrid
+from pipeline.text.fisher.mixture import Mixture, MixtureError
+from pipeline.text.tensor_file import read_facts, read_tensors, write_tensors
+from pipeline.text.vectors import WordVectors
+
+Kind = Literal["gmm", "hglmm", "lmm"]
+"""Gaussian, hybrid Gaussian-Laplacian, or Laplacian mixture."""
+
+_KINDS = get_args(Kind)
+_HYBRID_SCALE = 10.0  # the floors of the EM with Laplacians are made for vectors of this length
+_EM_ITERATIONS = 10
+_ICA_ITERATIONS = 1000
+_ROWS = 4096
+_KEY = "codebook"  # of the facts in the file
+
+
+class CodebookError(PipelineError):
+    """A codebook cannot be fitted or read, or it belongs to other word vectors."""
+
+
+@dataclass(frozen=True)
+class CodebookFacts:
+    """What made a codebook.
+
+    Attributes
+    ----------
+    kind : "gmm", "hglmm" or "lmm".
+    vectors : name of the word vectors that it was fitted to.
+    source_sha256 : of what those come from; a codebook goes with all vectors that come from it.
+    sample : how many of their words it was fitted to.
+    seed : of the sample, of the ICA and of EM.
+    ica_iterations : the most that any component of the ICA took; None without ICA.
+    ica_converged : whether all of them converged; None without ICA.
+    em_converged : whether EM did; None where it runs for a fixed number of iterations.
+    created_by : software and versions.
+    """
+
+    kind: str
+    vectors: str
+    source_sha256: str
+    sample: int
+    seed: int
+    ica_iterations: int | None
+    ica_converged: bool | None
+    em_converged: bool | None
+    created_by: str
+
+
+@dataclass(frozen=True, eq=False)
+class Codebook:
+    """Whitening and mixture.
+
+    Attributes
+    ----------
+    facts : what made it.
+    whitening : (D, D) float32, applied as `vector @ whitening.T`; the identity without ICA.
+    mixture : over D dimensions.
+    """
+
+    facts: CodebookFacts
+    whitening: npt.NDArray[np.float32]
+    mixture: Mixture
+
+    @cached_property
+    def sha256(self) -> str:
+        """The SHA-256 of whitening and mixture."""
+        digest = hashlib.sha256()
+        for name, array in sorted(self._tensors().items()):
+            digest.update(f"{name} {array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def transform(self, words: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return word vectors as the mixture knows them.
+
+        Parameters
+        ----------
+        words : (words, D) float32, as `WordVectors.matrix` has them.
+
+        Returns
+        -------
+        (words, D) float32
+            L2-normalised, whitened, L2-normalised again, and for "hglmm" and "lmm" times 10. A
+            zero vector stays zero.
+
+        Raises
+        ------
+        CodebookError
+            Vectors of another dimension.
+        """
+        if words.ndim != 2 or words.shape[1] != len(self.whitening):
+            raise CodebookError(
+                f"the word vectors have shape {words.shape}, expected "
+                f"(words, {len(self.whitening)}) as {self.facts.vectors!r} has, which this "
+                "codebook was fitted to"
+            )
+        return _prepared(words, self.whitening, self.facts.kind)
+
+    def require_vectors(self, vectors: WordVectors, what: str) -> None:
+        """Check that word vectors come from the source of those that it was fitted to.
+
+        Parameters
+        ----------
+        vectors : the word vectors.
+        what : how a message names this codebook.
+
+        Raises
+        ------
+        CodebookError
+        """
+        if self.facts.source_sha256 != vectors.source_sha256:
+            raise CodebookError(
+                f"{what} was fitted to the word vectors {self.facts.vectors!r} (SHA-256 of their "
+                f"source {self.facts.source_sha256}), but {vectors.name!r} (SHA-256 of their "
+                f"source {vectors.source_sha256}) are given; give those, or fit a codebook to "
+                "these"
+            )
+
+    def save(self, path: Path) -> None:
+        """Write one `.safetensors` file, whole or not at all; equal codebooks give equal bytes."""
+        write_tensors(path, self._tensors(), _KEY, asdict(self.facts))
+
+    def _tensors(self) -> dict[str, npt.NDArray[Any]]:
+        return {"whitening": self.whitening, **vars(self.mixture)}
+
+
+def fit_codebook(
+    vectors: WordVectors,
+    kind: Kind = "hglmm",
+    components: int = 30,
+    *,
+    seed: int,
+    ica: bool = True,
+    sample: int = 300_000,
+    progress: Callable[[str], None] = lambda step: None,
+) -> Codebook:
+    """Fit whitening and mixture to word vectors, in the order of Klein et al. 2015.
+
+    Vectors at norm 1, FastICA, its unmixing matrix applied without taking the mean off, norm 1
+    again, times 10 for mixtures with Laplacians, EM. The ICA is scikit-learn's with the settings
+    of their program (deflation, cube, at most 1000 iterations a component, tolerance 1e-4, here
+    of the cosine of two successive directions). An ICA or EM that does not converge is used as it
+    ended, and the facts say so: with GloVe 50-d a few components of the ICA swing to and fro.
+
+    Parameters
+    ----------
+    vectors : with at least `components` words that are not zero, and more than D with `ica`.
+    kind : "gmm" (scikit-learn's EM), "hglmm" or "lmm" (10 iterations of `fit_hybrid`).
+    components : K.
+    seed : of everything random.
+    ica : False leaves the ICA and the norm after it out.
+    sample : how many words to fit to, drawn from those that are not zero; all if there are fewer.
+    progress : called with one line before each step.
+
+    Returns
+    -------
+    Codebook
+
+    Raises
+    ------
+    CodebookError
+        An unknown kind, or too few words.
+    """
+    if kind not in _KINDS:
+        raise CodebookError(f"the kind of codebook is {kind!r}, expected one of {_KINDS}")
+    usable = np.flatnonzero(vectors.matrix.any(axis=1))
+    needed = max(components, vectors.dim + 1 if ica else 1)
+    if min(len(usable), sample) < needed:
+        raise CodebookError(
+            f"{len(usable)} of the {len(vectors.words)} words of {vectors.name!r} are not zero and "
+            f"{sample} are asked for as a sample; {components} components"
+            f"{f' and an ICA of {vectors.dim} dimensions' if ica else ''} need {needed} at least; "
+            "load the vectors without a list of wanted words, or ask for fewer components"
+        )
+    if len(usable) > sample:
+        usable = np.sort(np.random.default_rng(seed).choice(usable, sample, replace=False))
+    words = vectors.matrix[usable]
+    whitening = np.eye(vectors.dim, dtype=np.float32)
+    ica_iterations = ica_converged = None
+    # Sums in another order change last bits, and what does not converge much more.
+    with threadpool_limits(limits=1):
+        if ica:
+            progress(f"ICA of {len(words)} words in {vectors.dim} dimensions")
+            whitening, ica_iterations = _fit_ica(_by_blocks(words, _unit), seed)
+            ica_converged = ica_iterations < _ICA_ITERATIONS
+        words = _prepared(words, whitening, kind)
+        progress(f"EM of {components} components ({kind})")
+        mixture, em_converged = _fit_mixture(words, kind, components, seed, progress)
+    facts = CodebookFacts(
+        kind=kind,
+        vectors=vectors.name,
+        source_sha256=vectors.source_sha256,
+        sample=len(words),
+        seed=seed,
+        ica_iterations=ica_iterations,
+        ica_converged=ica_converged,
+        em_converged=em_converged,
+        created_by=created_by("numpy", "scipy", "scikit-learn", "safetensors"),
+    )
+    return Codebook(facts, whitening, mixture)
+
+
+def load_codebook(path: Path, vectors: WordVectors) -> Codebook:
+    """Read what `Codebook.save` wrote.
+
+    Parameters
+    ----------
+    path : the `.safetensors` file.
+    vectors : the word vectors that it will be used with: any selection of the words of the same
+        source, stored or not.
+
+    Raises
+    ------
+    CodebookError
+        The file is missing or damaged, or was fitted to other word vectors.
+    """
+    if not path.is_file():
+        raise CodebookError(f"{path} not found; fit a codebook first")
+    try:
+        facts = CodebookFacts(**read_facts(path, _KEY))
+        tensors = read_tensors(path, ["whitening", *(field.name for field in fields(Mixture))])
+        codebook = _assembled(facts, tensors)
+    except (KeyError, TypeError, ValueError, SafetensorError, MixtureError) as error:
+        raise CodebookError(
+            f"{path} is no codebook or is damaged ({error}); fit it again"
+        ) from error
+    codebook.require_vectors(vectors, str(path))
+    return codebook
+
+
+def _assembled(facts: CodebookFacts, tensors: Mapping[str, npt.NDArray[Any]]) -> Codebook:
+    mixture = Mixture(**{field.name: tensors[field.name] for field in fields(Mixture)})
+    whitening = tensors["whitening"]
+    square = whitening.shape == (mixture.dim, mixture.dim) and whitening.dtype == np.float32
+    if facts.kind not in _KINDS or not square or not np.isfinite(whitening).all():
+        raise ValueError(
+            f"kind {facts.kind!r}, whitening {whitening.dtype} of shape {whitening.shape} or not "
+            f"finite, {mixture.dim} dimensions"
+        )
+    return Codebook(facts, whitening, mixture)
+
+
+def _fit_ica(words: npt.NDArray[np.float32], seed: int) -> tuple[npt.NDArray[np.float32], int]:
+    """Return the unmixing matrix (D, D) and the most iterations that a component took."""
+    model = FastICA(
+        n_components=words.shape[1],
+        algorithm="deflation",
+        fun="cube",
+        max_iter=_ICA_ITERATIONS,
+        tol=1e-4,
+        whiten="unit-variance",
+        whiten_solver="eigh",  # of the (D, D) covariance: many times less memory than "svd"
+        random_state=seed,
+    )
+    model.fit(words)
+    return model.components_.astype(np.float32), int(model.n_iter_)
+
+
+def _fit_mixture(
+    words: npt.NDArray[np.float32],
+    kind: Kind,
+    components: int,
+    seed: int,
+    progress: Callable[[str], None],
+) -> tuple[Mixture, bool | None]:
+    if kind == "gmm":
+        return fit_gaussian(words, components, seed=seed)
+
+    def report(done: int, total: int, log_likelihood: float) -> None:
+        progress(f"EM iteration {done} of {total}: log-likelihood of a word {log_likelihood:.4f}")
+
+    which: Literal["hybrid", "laplacian"] = "hybrid" if kind == "hglmm" else "laplacian"
+    mixture = fit_hybrid(words, components, _EM_ITERATIONS, seed=seed, kind=which, progress=report)
+    return mixture, None
+
+
+def _prepared(
+    words: npt.NDArray[np.float32], whitening: npt.NDArray[np.float32], kind: str
+) -> npt.NDArray[np.float32]:
+    length = 1.0 if kind == "gmm" else _HYBRID_SCALE
+    matrix = whitening.T.astype(np.float64)
+    # In float64, so that a word comes out the same in whatever company it is multiplied.
+    return _by_blocks(words, lambda block: _unit(_unit(block) @ matrix) * length)
+
+
+def _by_blocks(
+    words: npt.NDArray[np.float32],
+    change: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]],
+) -> npt.NDArray[np.float32]:
+    changed = np.empty_like(words)
+    for start in range(0, len(words), _ROWS):
+        changed[start : start + _ROWS] = change(words[start : start + _ROWS].astype(np.float64))
+    return changed
+
+
+def _unit(vectors: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return rows at norm 1; zeros stay zero."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(norms > 0, norms, 1)

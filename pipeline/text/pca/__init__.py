@@ -1,0 +1,1 @@
+"""Principal components of more rows than memory holds."""

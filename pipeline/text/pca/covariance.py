@@ -1,0 +1,169 @@
+"""Mean and covariance of more rows than memory holds, in one pass that can be put down."""
+
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import PipelineError
+from pipeline.files import appearing_whole
+from pipeline.hashing import canonical_json
+
+_PANEL = 1024  # rows of the covariance that are multiplied and added at once
+
+
+class CovarianceError(PipelineError):
+    """Rows are not finite, or what was put down of a pass cannot be taken up."""
+
+
+class Covariance:
+    """The mean and the scatter of the rows added so far.
+
+    The rows are shifted by the mean of the first chunk, so that no digits cancel where the mean
+    is large; products of a chunk are taken in float32, everything is summed in float64. Only one
+    triangle is multiplied and kept, in panels of 1024 rows. Sums depend on how rows are cut into
+    chunks, to the last bits; the same chunks in the same order give the same bits.
+
+    Attributes
+    ----------
+    rows : how many were added.
+    """
+
+    def __init__(self, width: int, device: str = "cpu") -> None:
+        """Start with no rows.
+
+        Parameters
+        ----------
+        width : numbers a row, D.
+        device : where products are taken: "cpu" (numpy), or a device of torch such as "cuda".
+        """
+        self.rows = 0
+        self._width, self._device = width, device
+        self._shift = np.zeros(width, np.float32)
+        self._sums = np.zeros(width)
+        self._panels = [np.zeros((len(span), width - span.start)) for span in _spans(width)]
+
+    @staticmethod
+    def memory(width: int) -> int:
+        """Return the bytes needed to add chunks, those of a chunk not counted."""
+        return Covariance.disk(width) + 4 * min(width, _PANEL) * width
+
+    @staticmethod
+    def disk(width: int) -> int:
+        """Return the bytes of the file that `save` writes, but for a line of text."""
+        return 12 * width + sum(8 * len(span) * (width - span.start) for span in _spans(width))
+
+    def add(self, chunk: npt.NDArray[np.float32]) -> None:
+        """Add rows; `chunk` (rows, D) float32, at least one row, is used up as scratch.
+
+        Raises
+        ------
+        CovarianceError
+            Numbers that are not finite.
+        """
+        if not self.rows:
+            self._shift[:] = chunk.mean(axis=0, dtype=np.float64)
+        chunk -= self._shift
+        sums = chunk.sum(axis=0, dtype=np.float64)
+        if not np.isfinite(sums).all():
+            raise CovarianceError(
+                f"rows {self.rows} to {self.rows + len(chunk) - 1} (from 0) have NaN, infinite or "
+                "overflowing numbers; an encoder gives finite rows: report this"
+            )
+        for panel, product in zip(self._panels, _products(chunk, self._device), strict=True):
+            panel += product
+        self._sums += sums
+        self.rows += len(chunk)
+
+    def finish(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return mean and covariance, and give the memory of the sums away: nothing can follow.
+
+        Returns
+        -------
+        (D,) float64
+            The mean.
+        (D, D) float64
+            The covariance with the denominator rows - 1, in Fortran order, of which only the
+            lower triangle is filled in.
+        """
+        covariance = np.empty((self._width, self._width), order="F")
+        for span in _spans(self._width):
+            panel = self._panels.pop(0)
+            here, beyond = slice(span.start, span.stop), slice(span.start, None)
+            for row, total in zip(panel, self._sums[here], strict=True):
+                row -= self._sums[beyond] * (total / self.rows)
+            panel /= self.rows - 1
+            covariance[beyond, here] = panel.T
+        return self._shift + self._sums / self.rows, covariance
+
+    def save(self, path: Path, fingerprint: str) -> None:
+        """Put the sums down in a file, whole or not at all.
+
+        Parameters
+        ----------
+        path : of the file.
+        fingerprint : of all that decides the rows and how they are cut into chunks.
+        """
+        checksum = 0
+        with appearing_whole(path) as part, part.open("wb") as stream:
+            stream.write(self._head(fingerprint, self.rows))
+            for array in self._arrays():
+                stream.write(array.data)
+                checksum = zlib.crc32(array.data, checksum)
+            stream.write(checksum.to_bytes(4, "big"))
+
+    def load(self, path: Path, fingerprint: str) -> None:
+        """Take up what `save` put down.
+
+        Raises
+        ------
+        CovarianceError
+            The file is damaged, or not of this fingerprint and width.
+        """
+        try:
+            with path.open("rb") as stream:
+                head = stream.readline(4096)
+                self.rows = int(json.loads(head)["rows"])
+                if head != self._head(fingerprint, self.rows) or not self._read(stream):
+                    raise ValueError("its contents do not agree with its checksum or its head")
+        except (ValueError, KeyError, TypeError) as error:
+            raise CovarianceError(
+                f"{path} holds the unfinished sums of a covariance and is damaged ({error}); "
+                "delete it to start again"
+            ) from error
+
+    def _head(self, fingerprint: str, rows: int) -> bytes:
+        facts = {"fingerprint": fingerprint, "rows": rows, "width": self._width}
+        return (canonical_json(facts) + "\n").encode()
+
+    def _arrays(self) -> list[npt.NDArray[Any]]:
+        return [self._shift, self._sums, *self._panels]
+
+    def _read(self, stream: BinaryIO) -> bool:
+        """Fill the arrays in; return whether they and their checksum are whole."""
+        checksum = 0
+        for array in self._arrays():
+            stream.readinto(array.data)  # type: ignore[attr-defined]
+            checksum = zlib.crc32(array.data, checksum)
+        return stream.read() == checksum.to_bytes(4, "big")
+
+
+def _spans(width: int) -> list[range]:
+    return [range(start, min(start + _PANEL, width)) for start in range(0, width, _PANEL)]
+
+
+def _products(chunk: npt.NDArray[np.float32], device: str) -> Iterator[npt.NDArray[np.float32]]:
+    """Yield, panel by panel, the upper triangle of chunk.T @ chunk for chunk (rows, D)."""
+    if device == "cpu":
+        for span in _spans(chunk.shape[1]):
+            yield chunk[:, span.start : span.stop].T @ chunk[:, span.start :]
+        return
+    import torch
+
+    there = torch.from_numpy(chunk).to(device)
+    for span in _spans(chunk.shape[1]):
+        yield (there[:, span.start : span.stop].T @ there[:, span.start :]).cpu().numpy()

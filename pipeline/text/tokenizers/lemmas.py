@@ -1,0 +1,233 @@
+"""Words to their lemmas: Morphy's detachment of suffixes, by rules alone or with WordNet."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from pipeline.errors import PipelineError
+from pipeline.hashing import sha256_of_file, sha256_of_json
+from pipeline.text.tokenizers.irregular_words import IRREGULAR_WORDS
+
+_NOUN_SUFFIXES = (
+    ("s", ""),
+    ("ses", "s"),
+    ("ves", "f"),
+    ("xes", "x"),
+    ("zes", "z"),
+    ("ches", "ch"),
+    ("shes", "sh"),
+    ("men", "man"),
+    ("ies", "y"),
+)
+_OTHER_SUFFIXES = (  # of verbs, "fe" of nouns; "es" of verbs only where spelling asks for it
+    ("ves", "fe"),
+    ("oes", "o"),
+    ("ied", "y"),
+    ("ied", "ie"),
+    ("ed", "e"),
+    ("ed", ""),
+    ("ing", "e"),
+    ("ing", ""),
+)
+_VOWELS = frozenset("aeiou")
+_SHORTEST_LEMMA = 3
+_RULES_VERSION = 1  # of `RuleLemmatizer`: raise it when the rules give another lemma
+
+
+class LemmatizerError(PipelineError):
+    """A lemmatizer's words cannot be read."""
+
+
+class Lemmatizer(Protocol):
+    """Gives words their dictionary forms, one word at a time, without its sentence."""
+
+    @property
+    def name(self) -> str:
+        """The rules and the dictionary, such as "rules-glove-6b-50d"."""
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the dictionary, the exceptions and the rules."""
+
+    def lemma(self, word: str) -> str:
+        """Return the lemma of a lower-case word; the word itself where none is known."""
+
+
+@dataclass(frozen=True, eq=False)
+class RuleLemmatizer:
+    """Morphy's suffixes with a list of words by frequency in place of WordNet.
+
+    A word's own exception comes first (`IRREGULAR_WORDS`). Otherwise every suffix of nouns and of
+    verbs is detached, and the most frequent form that is a known word is the lemma. Beyond
+    Morphy, which has lists of exceptions for them: doubled consonants ("running"), and stems that
+    must have had an "e" ("staring", as "star" gives "starring").
+
+    Deviations from WordNet's lemmatizer: no parts of speech, so "climbing" is always "climb";
+    known words need not be lemmas, so a rare word may lose an "s" that is its own.
+
+    Attributes
+    ----------
+    dictionary : name of the list of words.
+    words : known lower-case words, most frequent first. About 50,000 do well: much longer lists
+        have misspellings and names ("gras", "morn") that pass for lemmas.
+    """
+
+    dictionary: str
+    words: Sequence[str] = field(repr=False)
+    _rank: dict[str, int] = field(init=False, repr=False)
+    _known: dict[str, str] = field(init=False, repr=False, default_factory=dict)
+    _sha256: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        rank = {word: place for place, word in reversed(list(enumerate(self.words)))}
+        object.__setattr__(self, "_rank", rank)
+        what = [_RULES_VERSION, _NOUN_SUFFIXES, _OTHER_SUFFIXES, IRREGULAR_WORDS, list(self.words)]
+        object.__setattr__(self, "_sha256", sha256_of_json(what))
+
+    @property
+    def name(self) -> str:
+        """`rules-<dictionary>`."""
+        return f"rules-{self.dictionary}"
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the canonical JSON of the rules, the exceptions and the words."""
+        return self._sha256
+
+    def lemma(self, word: str) -> str:
+        """Return the lemma of a lower-case word; the word itself where none is known."""
+        return _remembered(self._known, word, self._find)
+
+    def _find(self, word: str) -> str:
+        if word in IRREGULAR_WORDS:
+            return IRREGULAR_WORDS[word]
+        known = [form for form in _forms(word) if form in self._rank]
+        return min(known, key=self._rank.__getitem__, default=word)
+
+
+@dataclass(frozen=True, eq=False)
+class WordNetLemmatizer:
+    """WordNet's own lemmatizer for nouns, from the files of a WordNet that the user has.
+
+    The same lemmas as nltk's `WordNetLemmatizer().lemmatize(word)`, which is our reading of
+    "WordNet's lemmatizer" in Wang et al. 2016, section 3.1: the paper cites nltk and states no
+    parts of speech, and nltk then takes every word for a noun ("running" stays).
+
+    Attributes
+    ----------
+    nouns : every noun of WordNet.
+    exceptions : the lemmas of irregular nouns.
+    sha256 : of the canonical JSON `{file name: SHA-256}` of the two files.
+    """
+
+    nouns: frozenset[str] = field(repr=False)
+    exceptions: dict[str, tuple[str, ...]] = field(repr=False)
+    sha256: str
+    _known: dict[str, str] = field(init=False, repr=False, default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """`wordnet-noun`."""
+        return "wordnet-noun"
+
+    def lemma(self, word: str) -> str:
+        """Return the lemma of a lower-case word; the word itself where none is known."""
+        return _remembered(self._known, word, self._find)
+
+    def _find(self, word: str) -> str:
+        forms = self.exceptions.get(word) or [
+            word.removesuffix(old) + new for old, new in _NOUN_SUFFIXES if word.endswith(old)
+        ]
+        lemmas = [form for form in (word, *forms) if form in self.nouns]
+        return min(lemmas, key=len, default=word)
+
+
+def load_wordnet(folder: Path) -> WordNetLemmatizer:
+    """Read the nouns of a WordNet.
+
+    nltk's own reader is not used: it wants files that packages of WordNet leave out, and a folder
+    below `nltk.data.path`.
+
+    Parameters
+    ----------
+    folder : has `index.noun` and `noun.exc`, such as `corpora/wordnet` of nltk's data.
+
+    Raises
+    ------
+    LemmatizerError
+        A file is missing, is not UTF-8, or has a line that is not as its format says.
+    """
+    index, exceptions = folder / "index.noun", folder / "noun.exc"
+    # Lines of the licence begin with two spaces.
+    nouns = frozenset(
+        line.split(" ", 1)[0] for line in _lines(index) if line and not line.startswith("  ")
+    )
+    irregular: dict[str, tuple[str, ...]] = {}
+    for number, line in enumerate(_lines(exceptions), 1):
+        word, *lemmas = line.split() or [""]
+        if word and not lemmas:
+            raise LemmatizerError(
+                f"{exceptions}, line {number}: found {line[:40]!r}, expected a word and its "
+                "lemmas; is this WordNet's file?"
+            )
+        irregular[word] = (*irregular.get(word, ()), *lemmas)
+    if not nouns:
+        raise LemmatizerError(f"{index} has no nouns; is this WordNet's file?")
+    files = {path.name: sha256_of_file(path) for path in (index, exceptions)}
+    return WordNetLemmatizer(nouns, irregular, sha256_of_json(files))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise LemmatizerError(
+            f"{path} cannot be read ({error.strerror}); give the folder of a WordNet, which has "
+            "index.noun and noun.exc"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise LemmatizerError(f"{path} is not UTF-8; is this WordNet's file?") from error
+
+
+def _remembered(known: dict[str, str], word: str, find: Callable[[str], str]) -> str:
+    lemma = known.get(word)
+    if lemma is None:
+        lemma = known[word] = find(word)
+    return lemma
+
+
+def _forms(word: str) -> list[str]:
+    """Return what a word may be a form of by the rules of spelling; perhaps nothing."""
+    if word.endswith(("ss", "us", "is", "eed")):
+        return []
+    forms = []
+    for old, new in _NOUN_SUFFIXES + _OTHER_SUFFIXES:
+        if not word.endswith(old):
+            continue
+        stem = word.removesuffix(old)
+        if old in ("ed", "ing"):
+            if not any(letter in _VOWELS or letter == "y" for letter in stem):
+                continue
+            if new == "" and _had_an_e(stem):
+                continue
+            if new == "" and stem[-1] == stem[-2] and stem[-1] not in _VOWELS:
+                forms.append(stem[:-1])
+        forms.append(stem + new)
+    return [form for form in forms if len(form) >= _SHORTEST_LEMMA]
+
+
+def _had_an_e(stem: str) -> bool:
+    """Tell whether a stem before "ed" or "ing" would have doubled its last letter without an "e".
+
+    So it is with one vowel between consonants: "stare" gives "staring", "star" gives "starring".
+    """
+    if len(stem) < _SHORTEST_LEMMA:
+        return True
+    start, vowel, last = stem[:-2], stem[-2], stem[-1]
+    return (
+        vowel in _VOWELS
+        and last not in _VOWELS
+        and last not in "wxy"
+        and not any(letter in _VOWELS for letter in start)
+    )

@@ -1,0 +1,86 @@
+"""One shard of caption features as a task: what a worker is told, and what it does.
+
+The encoder is loaded once in a worker, from the folder of what was fitted, and kept for the next
+shard.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import chdir
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+
+from pipeline.progress import Progress, Stopwatch, no_progress
+from pipeline.shards.build.distributed import Executor, build_on_workers
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.build.job import JobRef, MadeShard, NotShared, ShardJob, Tell, make_shard
+from pipeline.shards.format import RowBlock
+from pipeline.shards.index import FeatureIndex
+from pipeline.shards.plan import Span
+from pipeline.text.encode import caption_header, encoded_rows
+from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.fitted import load_encoder
+
+_building = Lock()
+
+
+def encode_on_workers(
+    build: ShardBuild,
+    fitted: Path,
+    texts: Sequence[str],
+    executor: Executor,
+    progress: Progress = no_progress,
+    watch: Stopwatch | None = None,
+) -> FeatureIndex:
+    """Have the pending rows of a caption feature set encoded by workers and publish it.
+
+    The bytes are those of `encode_captions`.
+
+    Parameters
+    ----------
+    build : an entered `ShardBuild` with one row a caption.
+    fitted : folder of the fitted encoder, which the workers must see under the same path.
+    texts : all captions, in row order.
+    executor : where the work goes.
+    progress, watch : see `build_on_workers`.
+
+    Raises
+    ------
+    OtherShard
+        A worker has other word vectors or other software than this process.
+    ShardError
+        See `build_on_workers`.
+    """
+    how = {"fitted": str(fitted.absolute()), "folder": str(Path.cwd())}
+    return build_on_workers(build, texts, how, make_caption_shard, executor, progress, watch)
+
+
+def make_caption_shard(ticket: JobRef, shard: int, tell: Tell) -> MadeShard:
+    """Make one shard of caption features, on a worker."""
+    return make_shard(ticket, shard, _compute, tell)
+
+
+def _compute(
+    order: ShardJob, spans: Sequence[Span], watch: Stopwatch
+) -> Iterator[tuple[int, RowBlock]]:
+    with _building:
+        texts = tuple(order.sources)
+        encoder = _encoder(order.how["fitted"], order.how["folder"], texts)
+    order.require_same(caption_header(encoder, order.header.dataset))
+    yield from encoded_rows(spans, encoder, texts, watch)
+
+
+@lru_cache(maxsize=1)
+def _encoder(fitted: str, folder: str, texts: tuple[str, ...]) -> CaptionEncoder:
+    """Load an encoder for these captions.
+
+    Its plan may name word vectors by a path relative to where the command was given.
+    """
+    try:
+        with chdir(folder):
+            return load_encoder(Path(fitted), texts)
+    except OSError as error:
+        raise NotShared(
+            f"a worker cannot enter {folder}, where the command was given ({error.strerror}); the "
+            "paths of word vectors may be relative to it: share it under the same path"
+        ) from error

@@ -1,0 +1,82 @@
+"""A task without torch: shards of the made feature set, slowly if asked."""
+
+import os
+import resource
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.progress import FORWARD, Progress, Stopwatch, no_progress
+from pipeline.shards.build import partial_shard as making
+from pipeline.shards.build.distributed import Executor, build_on_workers
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.build.job import JobRef, MadeShard, ShardJob, Tell, make_shard
+from pipeline.shards.format import RowBlock
+from pipeline.shards.index import FeatureIndex
+from pipeline.shards.plan import Span
+from tests.shards.factories import ROWS_PER_SHARD, block_of, header, ids
+
+FAILED, BATCH = (3, 17), 4
+
+
+def make_made_shard(ticket: JobRef, shard: int, tell: Tell) -> MadeShard:
+    """Make one shard of the made set."""
+    return make_shard(ticket, shard, _compute, tell)
+
+
+def _compute(
+    order: ShardJob, spans: Sequence[Span], watch: Stopwatch
+) -> Iterator[tuple[int, RowBlock]]:
+    limit = order.how.get("largest_file", resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    making.PIECE_SECONDS = order.how.get("piece_seconds", 20.0)
+    for batch in (batch for span in spans for batch in span.batches(BATCH)):
+        with watch.timing(FORWARD):
+            time.sleep(order.how.get("seconds", 0))
+        numbers = [int(one[:-4].split("-")[1]) for one in order.ids[batch.start : batch.stop]]
+        yield batch.start, block_of(numbers, FAILED)
+
+
+def build_made(
+    out: Path,
+    rows: int,
+    executor: Executor,
+    progress: Progress = no_progress,
+    task: Callable[..., MadeShard] = make_made_shard,
+    **how: Any,
+) -> FeatureIndex:
+    """Build the made set on workers.
+
+    `how` may hold `seconds` that a batch takes, `piece_seconds`, and the bytes of the
+    `largest_file` that a worker may write.
+    """
+    with ShardBuild(out, header(), ids(rows), ROWS_PER_SHARD) as build:
+        return build_on_workers(build, [None] * rows, how, task, executor, progress)
+
+
+def serial(
+    task: Callable[..., Any],
+    jobs: Sequence[tuple[Any, ...]],
+    told: Callable[[Any], None],
+    stop: Callable[[], None],
+) -> Generator[Any, None, None]:
+    """Executor tasks over no workers at all: one after the other, last job first."""
+    try:
+        for job in reversed(jobs):
+            yield task(*job, told)
+    finally:
+        stop()
+
+
+def hoard(ticket: JobRef, shard: int, tell: Tell) -> MadeShard:
+    """Take more and more memory."""
+    held = []
+    while True:
+        held.append(os.urandom(1 << 20) * 16)
+        time.sleep(0.01)
+
+
+def run_out(ticket: JobRef, shard: int, tell: Tell) -> MadeShard:
+    """Ask for more memory than there is."""
+    raise MemoryError("Unable to allocate 8.00 EiB")

@@ -1,0 +1,205 @@
+"""Shards made from an order: the bytes of one process, whoever makes them and how often."""
+
+import errno
+import fcntl
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.progress import Stopwatch
+from pipeline.shards.build import job as order_module
+from pipeline.shards.build import job as ticket_module
+from pipeline.shards.build import partial_shard as making_module
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.build.job import JobRef, NotShared, RunEnded, make_shard, read_job
+from pipeline.shards.format import OtherShard, RowBlock, ShardError
+from pipeline.shards.plan import Span
+from tests.cluster.tasks import FAILED, build_made, make_made_shard, serial
+from tests.shards.factories import ROWS_PER_SHARD, block_of, build, contents, header, ids
+
+ROWS = 23
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> dict[str, bytes]:
+    """The bytes of a build in one process."""
+    build(tmp_path / "whole" / "out", ROWS)
+    return contents(tmp_path / "whole")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing appears late here."""
+    monkeypatch.setattr(ticket_module, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(order_module, "_SECONDS_BETWEEN_LOOKS", 0.0)
+
+
+def making(out: Path, **options: Any) -> ShardBuild:
+    return ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD, **options)
+
+
+def ignore(message: object) -> None:
+    """Hear nothing."""
+
+
+def rows_of(numbers: Span) -> RowBlock:
+    chosen = ids(ROWS)[numbers.start : numbers.stop]
+    return block_of([int(one[:-4].split("-")[1]) for one in chosen], FAILED)
+
+
+def test_workers_give_the_bytes_of_one_process(tmp_path: Path, whole: dict[str, bytes]) -> None:
+    seen: list[tuple[int, int, int]] = []
+    build_made(tmp_path / "spread" / "out", ROWS, serial, lambda *said: seen.append(said))
+    assert contents(tmp_path / "spread") == whole
+    assert seen[0] == (0, ROWS, 0)
+    assert seen[-1] == (ROWS, ROWS, 2)
+    assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_rows_made_again_and_added_ones(tmp_path: Path, compress: bool) -> None:
+    options = {"compress": compress}
+    build(tmp_path / "here" / "out", ROWS, failed=(5, 6), **options)
+    build(tmp_path / "there" / "out", ROWS, failed=(5, 6), **options)
+    for folder in ("here", "there"):
+        with making(tmp_path / folder / "out") as one:
+            one.redo([4, 5, 9, 22])
+            if folder == "there":
+                with one.ordered([None] * ROWS, {}) as ticket:
+                    for shard in one.ordered_shards():
+                        one.accept(make_made_shard(ticket, shard, ignore))
+            else:
+                for span in one.pending():
+                    one.append(span.start, rows_of(span))
+            one.publish()
+    assert contents(tmp_path / "here") == contents(tmp_path / "there")
+
+
+@pytest.mark.parametrize("stop_after", range(4))
+def test_a_lost_worker_that_goes_on_beside_its_successor(
+    tmp_path: Path, whole: dict[str, bytes], stop_after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second begins after so many batches of the first, ends, and then the first ends."""
+    monkeypatch.setattr(making_module, "PIECE_SECONDS", 0.0)
+    out = tmp_path / "twice" / "out"
+
+    with making(out) as one, one.ordered([None] * ROWS, {}) as ticket:
+        successor: list[Any] = []
+
+        def slow(order: Any, spans: Any, watch: Stopwatch) -> Any:
+            batches = [batch for span in spans for batch in span.batches(3)]
+            for number, batch in enumerate(batches):
+                if number == stop_after:
+                    successor.append(make_made_shard(ticket, 0, ignore))
+                yield batch.start, rows_of(batch)
+
+        lost = make_shard(ticket, 0, slow, ignore)
+        assert lost.entry == successor[0].entry
+        one.accept(successor[0])
+        with pytest.raises(ShardError, match="nobody asked"):
+            one.accept(lost)
+        for shard in (1, 2):
+            one.accept(make_made_shard(ticket, shard, ignore))
+        one.publish()
+    assert contents(out.parent) == whole
+
+
+def test_a_shard_that_was_finished_but_not_reported_is_taken(tmp_path: Path) -> None:
+    with making(tmp_path / "out") as one, one.ordered([None] * ROWS, {}) as ticket:
+        first = make_made_shard(ticket, 1, ignore)
+        again = make_made_shard(ticket, 1, ignore)
+        assert (first.computed, again.computed) == (10, 0)
+        assert first.entry == again.entry
+
+
+def test_a_worker_stops_when_the_run_has_ended_and_keeps_its_rows(
+    tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    out = tmp_path / "again" / "out"
+    with making(out) as one, one.ordered([None] * ROWS, {}) as ticket:
+
+        def ended(order: Any, spans: Any, watch: Stopwatch) -> Any:
+            yield 0, rows_of(Span(0, 4))
+            ticket.withdraw()
+            yield 4, rows_of(Span(4, 8))
+            raise AssertionError("went on after the end")
+
+        with pytest.raises(RunEnded, match="was withdrawn"):
+            make_shard(ticket, 0, ended, ignore)
+    assert one.rows_done == 8
+    left = [path.name for path in one.work.iterdir()]
+    assert len(left) == 1
+    assert left[0].startswith("piece-00000-000000000-000000008-")
+    build_made(out, ROWS, serial)
+    assert contents(out.parent) == whole
+
+
+def test_leftovers_of_dead_runs_are_swept(tmp_path: Path, whole: dict[str, bytes]) -> None:
+    out = tmp_path / "again" / "out"
+    with making(out) as one:
+        pass
+    one.work.mkdir()
+    (one.work / "shard-00000-of-00003.h5.0123456789ab.part").write_bytes(b"half")
+    dead = one.work / "order-0123456789ab.json"
+    dead.write_text("{}")
+    with making(out):
+        assert not dead.exists(), "workers that follow it stop"
+    build_made(out, ROWS, serial)
+    assert contents(out.parent) == whole
+
+
+def test_a_worker_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
+    with making(tmp_path / "out") as one, one.ordered([None] * ROWS, {}) as ticket:
+        with pytest.raises(NotShared, match=r"does not see .*order-.*mount it there"):
+            make_made_shard(JobRef(tmp_path / "elsewhere" / "order-0.json", ""), 0, ignore)
+        with pytest.raises(NotShared, match="sees another file"):
+            make_made_shard(JobRef(ticket.path, "0" * 64), 0, ignore)
+        made = make_made_shard(ticket, 0, ignore)
+        path = one.work / made.entry.file
+        hidden = path.rename(tmp_path / "hidden.h5")
+        with pytest.raises(NotShared, match=r"says that it made .*does not see"):
+            one.accept(made)
+        hidden.rename(path)
+        with pytest.raises(NotShared, match="is not the file that worker"):
+            one.accept(replace(made, entry=replace(made.entry, sha256="0" * 64)))
+        one.accept(made)
+
+
+def test_other_software_or_weights_on_a_worker_are_refused(tmp_path: Path) -> None:
+    with making(tmp_path / "out") as one, one.ordered([None] * ROWS, {}) as ticket:
+        order = read_job(ticket)
+        order.require_same(header())
+        with pytest.raises(OtherShard, match="runs torch 1"):
+            order.require_same(header(created_by="torch 1"))
+        with pytest.raises(OtherShard, match="has weights 'mine'"):
+            order.require_same(header(weights="mine"))
+
+
+def test_an_order_carries_no_features(tmp_path: Path) -> None:
+    with making(tmp_path / "out") as one, one.ordered(["a.jpg"] * ROWS, {"x": 1}) as ticket:
+        values = json.loads(ticket.path.read_text())
+        assert values["sources"] == ["a.jpg"] * ROWS
+        order = read_job(ticket)
+        assert order.plan == one.plan
+        assert [order.needed[shard] for shard in range(3)] == [
+            [Span(0, 10)], [Span(10, 20)], [Span(20, 23)],
+        ]  # fmt: skip
+    assert not ticket.valid
+
+
+def test_without_locks_two_writers_are_still_told_apart(
+    tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    out = tmp_path / "again" / "out"
+    with making(out), pytest.raises(ShardError, match=r"is writing .*or was killed"), making(out):
+        pass
+    build_made(out, ROWS, serial)
+    assert contents(out.parent) == whole
+    assert [path.name for path in (out.parent / ".work").iterdir()] == ["out.lock"]

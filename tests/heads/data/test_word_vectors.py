@@ -1,0 +1,38 @@
+"""Known word vectors, by word number."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.heads.data.feature_spec import Side
+from pipeline.heads.data.word_vectors import known_words
+from pipeline.heads.errors import HeadError
+from pipeline.text.catalogue import plan_encoder
+from pipeline.text.encoders.token_ids import FIRST_WORD, WordSequence
+from pipeline.text.fitted import Fitting, fit_parts
+from pipeline.text.vectors import load_vectors
+
+
+def side(recipe: dict[str, object], dim: int) -> Side:
+    return Side((dim,), {"name": "made", **recipe}, "0" * 16, "none")
+
+
+def test_words_get_their_vectors_by_number(tmp_path: Path) -> None:
+    texts = ["a dog runs", "a dog zzzqx"]
+    plan = plan_encoder("sequence", vocabulary="all")
+    fitting = Fitting(texts, "made", "train", None, lambda line: None)
+    encoder = fit_parts(plan, tmp_path / "e", fitting, texts)
+    facts = side(encoder.recipe(), encoder.dim)
+    known = known_words(facts, tmp_path / "e", "glove-6b-50d")
+    assert isinstance(encoder, WordSequence)
+    assert known.rows.shape == (encoder.num_ids, 50)
+    vectors = load_vectors("glove-6b-50d", {"dog"})
+    number = encoder.vocabulary.index["dog"] + FIRST_WORD
+    np.testing.assert_array_equal(known.rows[number], vectors.matrix[vectors.index["dog"]])
+    unknown = encoder.vocabulary.index["zzzqx"] + FIRST_WORD
+    assert np.isnan(known.rows[[0, 1, 2, 3, unknown]]).all()
+    assert np.isfinite(known.rows).all(axis=1).sum() == 3
+    assert known.missing == ("zzzqx",)
+    with pytest.raises(HeadError, match="of 99; run"):
+        known_words(side({**encoder.recipe(), "num_ids": 99}, encoder.dim), tmp_path / "e", "x")

@@ -1,0 +1,287 @@
+"""Made pairs whose captions describe their images through a fixed random map, with noise.
+
+As a program: made.py FOLDER EPOCHS. For each of `MOMENTS` a process trains `small_design` with
+checkpoints in FOLDER/MOMENT and sends itself SIGKILL: `between` after the second epoch, `within`
+the third one, or `saving` just before its checkpoint appears.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pipeline.datasets.manifest import ImageEntry
+from pipeline.heads.base import Head, Run
+from pipeline.heads.data.feature_spec import Inputs, Side
+from pipeline.heads.data.pairs import Pairs
+from pipeline.heads.data.rows import ArrayRows, Features, Rows
+from pipeline.heads.data.sampling import shuffled_captions
+from pipeline.heads.layers.scaling import mean_and_scale
+from pipeline.heads.training.network_head import NetworkHead
+from pipeline.heads.training.optim import overall, plateau
+from pipeline.heads.training.task import Batch, Design
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.recall import recall_table
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.format import OK, UNREADABLE, FeatureHeader, RowBlock
+from pipeline.text.encoders.token_ids import FIRST_WORD
+
+IMAGE_DIM, CAPTION_DIM = 12, 8
+MOMENTS = ("between", "within", "saving")
+
+
+def inputs(
+    images: tuple[int, ...] = (IMAGE_DIM,), captions: tuple[int, ...] = (CAPTION_DIM,)
+) -> Inputs:
+    """Return facts of features of these shapes."""
+    return Inputs(
+        Side(images, {"name": "i"}, "0" * 16, "none"),
+        Side(captions, {"name": "c", "encoder": "mean"}, "1" * 16, "none"),
+    )
+
+
+def pairs(images: int, seed: int = 0, captions: int = 3, noise: float = 0.3) -> Pairs:
+    """Return pairs with image features (n, 12) and caption features (c, 8)."""
+    world = np.random.default_rng(99)
+    to_image = world.standard_normal((6, IMAGE_DIM))
+    to_caption = world.standard_normal((6, CAPTION_DIM))
+    rng = np.random.default_rng(seed)
+    meaning = rng.standard_normal((images, 6))
+    image_of_caption = np.repeat(np.arange(images), captions)
+    said = meaning[image_of_caption] + noise * rng.standard_normal((len(image_of_caption), 6))
+    return Pairs(
+        tuple(f"{seed}-{i}" for i in range(images)),
+        tuple(f"{seed}-{i}#{k}" for i in range(images) for k in range(captions)),
+        image_of_caption,
+        ArrayRows((meaning @ to_image).astype(np.float32)),
+        ArrayRows((said @ to_caption).astype(np.float32)),
+    )
+
+
+def all_of(rows: Rows) -> Features:
+    """Return all rows."""
+    return rows.take(np.arange(len(rows)))
+
+
+def rsum(head: Head, test: Pairs) -> float:
+    """Return the sum of the six recalls in percent, of 600."""
+    return recall_table(
+        Embeddings(
+            test.image_ids,
+            head.embed_images(test.images),
+            test.caption_ids,
+            test.caption_image_ids,
+            head.embed_captions(test.captions),
+            head.similarity,
+            {},
+        )
+    )["rsum"]
+
+
+def entries_of(made: Pairs) -> tuple[ImageEntry, ...]:
+    """Return the manifest's entries of made pairs."""
+    counts = np.bincount(made.image_of_caption)
+    return tuple(
+        ImageEntry(one, f"{one}.jpg", "train", ("a caption",) * count)
+        for one, count in zip(made.image_ids, counts, strict=True)
+    )
+
+
+def write_features(
+    folder: Path,
+    ids: Sequence[str],
+    features: Features,
+    failed: Collection[str] = (),
+    **changes: object,
+) -> None:
+    """Write features as shards of 25 rows, of the recipe {"name": "made"} unless changed."""
+    facts: dict[str, object] = {
+        "recipe": {"name": "made"},
+        "weights": "none",
+        "weights_sha256": "0" * 64,
+        "axes": "row, dim",
+        "dataset": "made",
+        "row_shape": features.shape[1:],
+        "dtype": str(features.dtype),
+        "created_by": "tests",
+    }
+    header = FeatureHeader(**{**facts, **changes})  # type: ignore[arg-type]
+    with ShardBuild(folder, header, ids, rows_per_shard=25) as build:
+        for span in build.pending():
+            here = slice(span.start, span.stop)
+            errors = tuple("damaged" if one in failed else "" for one in ids[here])
+            status = np.array([UNREADABLE if error else OK for error in errors], np.uint8)
+            build.append(span.start, RowBlock(features[here], status, errors))
+        build.publish()
+
+
+class Tower(nn.Module):
+    """Standardise, linear, batch norm, dropout: everything that a checkpoint must keep."""
+
+    mean: Tensor
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(inputs))
+        self.layers = nn.Sequential(nn.Linear(inputs, 6), nn.BatchNorm1d(6), nn.Dropout(0.3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.normalize(self.layers(x - self.mean), dim=1)
+
+
+def small_design(epochs: int, batch_size: int = 20, patience: int | None = None) -> Design:
+    """Return a design that draws random numbers wherever one can."""
+
+    def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
+        scores = net["image"](batch.images) @ net["caption"](batch.captions).T
+        other = torch.randint(
+            0, len(batch.images), (len(batch.image_of_caption),), generator=generator
+        )
+        row = torch.arange(len(batch.image_of_caption))
+        return (0.3 + scores[other, row] - scores[batch.image_of_caption, row]).clamp_min(0).mean()
+
+    def prepare(net: nn.ModuleDict, train: Pairs) -> None:
+        mean, _ = mean_and_scale(train.images)
+        net.get_buffer("image.mean").copy_(torch.from_numpy(mean))
+
+    return Design(
+        similarity="cosine",
+        build=lambda words: nn.ModuleDict(
+            {"image": Tower(IMAGE_DIM), "caption": Tower(CAPTION_DIM)}
+        ),
+        loss=loss,
+        batches=lambda image_of_caption, rng: shuffled_captions(image_of_caption, batch_size, rng),
+        optimiser=lambda net: torch.optim.Adam(net.parameters(), 0.02),
+        rate=plateau(0.5, 1),
+        epochs=epochs,
+        clip=overall(2.0),
+        patience=patience,
+        prepare=prepare,
+    )
+
+
+def _train_until(moment: str, work: Path, epochs: int) -> None:
+    design = small_design(epochs)
+
+    def kill() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    done = 0
+
+    def progress(epochs_done: int, total: int, failed: int) -> None:
+        nonlocal done
+        done = epochs_done
+        if moment == "between" and done == 2:
+            kill()
+
+    def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
+        if moment == "within" and done == 2:
+            kill()
+        return small_design(epochs).loss(net, batch, epoch, generator)
+
+    if moment == "saving":
+        replace = Path.replace
+
+        def replaced(self: Path, target: Path) -> Path:
+            if done == 2:
+                kill()
+            return replace(self, target)
+
+        Path.replace = replaced  # type: ignore[method-assign, assignment]
+    head = NetworkHead(Design(**{**vars(design), "loss": loss}), "small")
+    head.fit(pairs(40), pairs(15, seed=1), Run(0, progress, work))
+
+
+def _main() -> None:
+    folder, epochs = Path(sys.argv[1]), int(sys.argv[2])
+    torch.set_num_threads(1)
+    # What torch imports late is imported once; starting it takes longer than all else.
+    design = small_design(epochs)
+    design.optimiser(design.build(None))
+    for moment in MOMENTS:
+        work = folder / moment
+        work.mkdir()
+        if (child := os.fork()) == 0:
+            _train_until(moment, work, epochs)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
+            sys.exit(f"{moment}: not killed")
+
+
+THINGS, FILLERS, LENGTH, CHANNELS = 12, 5, 10, 8
+NUM_IDS = FIRST_WORD + THINGS + FILLERS
+GRID = (3, 3, CHANNELS)
+
+SEQUENCE = {
+    "name": "made-words",
+    "encoder": "sequence",
+    "dim": LENGTH,
+    "num_ids": NUM_IDS,
+    "layout": {"padding": "front"},
+}
+COUNTS = {"name": "made-counts", "encoder": "bow", "dim": NUM_IDS}
+
+
+def side(shape: tuple[int, ...], recipe: dict[str, Any]) -> Side:
+    """Return the facts of made features."""
+    return Side(shape, recipe, "0" * 16, "none")
+
+
+def inputs_of_parts(images: tuple[int, ...], *parts: dict[str, Any]) -> Inputs:
+    """Return the facts of images of a shape and of captions of one part or several."""
+    joined = {"name": "made", "encoder": "concatenation", "parts": list(parts)}
+    recipe = parts[0] if len(parts) == 1 else joined
+    dim = sum(part["dim"] for part in parts)
+    return Inputs(side(images, {"name": "made-image"}), side((dim,), recipe))
+
+
+def grid_pairs(images: int, seed: int = 0) -> Pairs:
+    """Return grids (3, 3, 8) with things in random cells, and front-padded word numbers (10,)."""
+    rng = np.random.default_rng(seed)
+    codes = np.random.default_rng(99).standard_normal((THINGS, CHANNELS))
+    grids = 0.2 * rng.standard_normal((images, 9, CHANNELS))
+    sequences = np.zeros((images * 3, LENGTH), np.float32)
+    for image in range(images):
+        things = rng.choice(THINGS, 3, replace=False)
+        grids[image, rng.choice(9, 3, replace=False)] += codes[things]
+        for row in range(3 * image, 3 * image + 3):
+            fillers = THINGS + rng.integers(0, FILLERS, rng.integers(0, 5))
+            said = rng.permutation(np.concatenate([things, fillers]))
+            sequences[row, LENGTH - len(said) :] = FIRST_WORD + said
+    return Pairs(
+        tuple(f"{seed}-{i}" for i in range(images)),
+        tuple(f"{seed}-{i}#{k}" for i in range(images) for k in range(3)),
+        np.repeat(np.arange(images), 3),
+        ArrayRows(grids.reshape(images, *GRID).astype(np.float32)),
+        ArrayRows(sequences),
+    )
+
+
+def vector_pairs(images: int, *parts: dict[str, Any], seed: int = 0) -> Pairs:
+    """Return vectors (8,) of at least 0, and captions of the parts `SEQUENCE` and `COUNTS`."""
+    pairs = grid_pairs(images, seed)
+    grids = pairs.images.take(np.arange(images))
+    sequences = pairs.captions.take(np.arange(images * 3))
+    counts = np.zeros((len(sequences), NUM_IDS), np.float32)
+    for row, sequence in zip(counts, sequences.astype(int), strict=True):
+        np.add.at(row, sequence[sequence > 0], 1)
+    columns: dict[str, Features] = {"sequence": sequences, "bow": counts}
+    captions = np.concatenate([columns[part["encoder"]] for part in parts], axis=1)
+    return Pairs(
+        pairs.image_ids,
+        pairs.caption_ids,
+        pairs.image_of_caption,
+        ArrayRows(np.maximum(grids, 0).mean(axis=(1, 2))),
+        ArrayRows(captions),
+    )
+
+
+if __name__ == "__main__":
+    _main()

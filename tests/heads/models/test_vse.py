@@ -1,0 +1,234 @@
+"""Joint embeddings: every paper's settings train through the real trainer, and learn."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pipeline.heads.base import Run, settings_from
+from pipeline.heads.catalogue import make_head
+from pipeline.heads.data.feature_spec import Inputs, Side
+from pipeline.heads.data.pairs import Pairs
+from pipeline.heads.data.rows import ArrayRows, Features
+from pipeline.heads.errors import HeadError
+from pipeline.heads.losses.ranking import max_of_hinges, mean_of_hinges
+from pipeline.heads.models.vse import VseSettings, design
+from pipeline.heads.training.task import Batch
+from pipeline.retrieval.torch_scores import cosine
+from tests.heads.factories import rsum
+
+CONCEPTS, IMAGE, LENGTH, FIRST = 30, 20, 9, 4
+IMAGES = Side((IMAGE,), {"name": "made"}, "0", "none")
+SEQUENCES = Side(
+    (LENGTH,),
+    {"name": "made", "encoder": "sequence", "num_ids": FIRST + CONCEPTS, "layout": {}},
+    "1",
+    "none",
+)
+COUNTS = Side((CONCEPTS,), {"name": "made", "encoder": "bow"}, "2", "none")
+
+QIAN: dict[str, Any] = {}
+ORDER: dict[str, Any] = {
+    "similarity": "order",
+    "unit": "both",
+    "absolute": True,
+    "margin": 0.05,
+    "epoch": "images",
+    "clip": 2.0,
+    "clip_each": True,
+}
+VSEPP: dict[str, Any] = {
+    "similarity": "cosine",
+    "unit": "both",
+    "loss": "hardest",
+    "margin": 0.2,
+    "decay": 0.1,
+    "decay_every": 15,
+    "clip": 2.0,
+}
+KIROS: dict[str, Any] = {
+    "cell": "lstm",
+    "similarity": "cosine",
+    "unit": "both",
+    "loss": "sampled",
+    "margin": 0.2,
+    "optimiser": "sgd",
+    "learning_rate": 1.0,
+    "decay": 0.98,
+    "batch_size": 40,
+}
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "qian gru": QIAN,
+    "qian lstm": {"cell": "lstm"},
+    "qian stacked bidirectional": {"layers": 2, "bidirectional": True},
+    "order-embeddings": ORDER,
+    "symmetric": {**ORDER, "similarity": "cosine", "absolute": False, "margin": 0.2},
+    "vse++": VSEPP,
+    "vse++ warmed up": {**VSEPP, "warm_up": 1},
+    "contrastive": {**VSEPP, "loss": "contrastive"},
+    "kiros lstm": KIROS,
+    "kiros program": {**VSEPP, "unit": "captions", "loss": "sum"},
+    "kiros linear": {**KIROS, "cell": "none", "optimiser": "adam", "learning_rate": 0.01},
+    "devise": {**KIROS, "cell": "none", "train_words": False},
+    "pooled states": {**VSEPP, "pooling": "mean", "image_input": "standardised"},
+    "largest states": {**VSEPP, "pooling": "max", "image_input": "unit"},
+}
+
+
+def pairs(images: int, seed: int, counts: bool = False) -> Pairs:
+    """Images that hold three of the concepts, each with captions that name two of these."""
+    seen = np.random.default_rng(99).standard_normal((CONCEPTS, IMAGE))
+    rng = np.random.default_rng(seed)
+    held = np.array([rng.choice(CONCEPTS, 3, replace=False) for _ in range(images)])
+    image_of_caption = np.repeat(np.arange(images), 3)
+    captions = np.zeros((len(image_of_caption), LENGTH), np.float32)
+    for row, image in zip(captions, image_of_caption, strict=True):
+        start = rng.integers(LENGTH - 1)
+        row[start : start + 2] = FIRST + rng.choice(held[image], 2, replace=False)
+    if counts:
+        captions = np.stack([np.bincount(row.astype(int), minlength=34)[4:] for row in captions])
+    features = seen[held].sum(axis=1) + 0.1 * rng.standard_normal((images, IMAGE))
+    return Pairs(
+        tuple(f"{seed}-{i}" for i in range(images)),
+        tuple(f"{seed}-{i}#{k}" for i in range(images) for k in range(3)),
+        image_of_caption,
+        ArrayRows(features.astype(np.float32)),
+        ArrayRows(captions.astype(np.float32)),
+    )
+
+
+def small(settings: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "dim": 32, "word_dim": 32, "epochs": 6, "learning_rate": 0.01, "batch_size": 32, **settings
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_learns_what_can_be_learnt(name: str) -> None:
+    words = np.random.default_rng(5).normal(0, 0.25, (FIRST + CONCEPTS, 32)).astype(np.float32)
+    head = make_head("recurrent", small(SYSTEMS[name]), Inputs(IMAGES, SEQUENCES))
+    history = head.fit(pairs(150, 0), pairs(30, 1), Run(seed=0, words=words))
+    assert history[-1]["loss"] < history[0]["loss"]
+    assert rsum(head, pairs(50, 2)) > 240  # of 600; chance is about 64
+
+
+def test_a_bag_of_words_given_as_counts_is_mapped_linearly() -> None:
+    settings = small(SYSTEMS["kiros linear"])
+    head = make_head("recurrent", settings, Inputs(IMAGES, COUNTS))
+    head.fit(pairs(150, 0, counts=True), pairs(30, 1, counts=True), Run(seed=0))
+    assert rsum(head, pairs(50, 2, counts=True)) > 300
+    assert head.tensors()["caption.0.weight"].shape == (32, CONCEPTS)
+
+
+def test_a_head_restored_from_tensors_embeds_the_same() -> None:
+    words = np.full((FIRST + CONCEPTS, 32), np.nan, np.float32)
+    settings = small({"train_words": False, "image_input": "standardised", "epochs": 2})
+    head = make_head("recurrent", settings, Inputs(IMAGES, SEQUENCES))
+    head.fit(pairs(60, 0), pairs(30, 1), Run(seed=0, words=words))
+    again = make_head("recurrent", settings, Inputs(IMAGES, SEQUENCES))
+    again.restore(head.tensors())
+    test = pairs(20, 2)
+    for embed in ("embed_images", "embed_captions"):
+        rows = test.images if embed == "embed_images" else test.captions
+        np.testing.assert_array_equal(getattr(again, embed)(rows), getattr(head, embed)(rows))
+
+
+def test_a_training_that_goes_on_is_warm_already(tmp_path: Path) -> None:
+    settings = small({**VSEPP, "warm_up": 1})
+
+    def fit(epochs: int, work: Path | None) -> dict[str, torch.Tensor]:
+        head = make_head("recurrent", {**settings, "epochs": epochs}, Inputs(IMAGES, SEQUENCES))
+        head.fit(pairs(60, 0), pairs(30, 1), Run(seed=0, work=work))
+        return head.tensors()
+
+    fit(1, tmp_path)
+    resumed, whole = fit(3, tmp_path), fit(3, None)
+    assert all(torch.equal(resumed[name], whole[name]) for name in whole)
+
+
+def built(words: Features | None = None, **settings: Any) -> tuple[Any, nn.ModuleDict]:
+    torch.manual_seed(0)
+    kind = settings_from(VseSettings, small(settings), "recurrent")
+    made = design(kind, Inputs(IMAGES, SEQUENCES))
+    return made, made.build(words)
+
+
+def batch() -> Batch:
+    made = pairs(12, 3)
+    rows = np.arange(36)
+    return Batch(
+        torch.from_numpy(made.images.take(rows[:12])),
+        torch.from_numpy(made.captions.take(rows)),
+        torch.from_numpy(made.image_of_caption),
+    )
+
+
+def test_unit_and_absolute_say_which_side_they_change() -> None:
+    given = batch()
+    for unit, absolute in (("neither", False), ("both", True), ("captions", False)):
+        _, towers = built(unit=unit, absolute=absolute)
+        images, captions = towers["image"](given.images), towers["caption"](given.captions)
+        for side, rows in (("images", images), ("captions", captions)):
+            is_unit = bool((rows.norm(dim=1) - 1).abs().max() < 1e-5)
+            assert is_unit == (unit in ("both", side))
+            assert bool((rows >= 0).all()) == absolute
+
+
+def test_image_vectors_as_they_are_weigh_in_training_only() -> None:
+    """Kiros' program: long image vectors make larger hinges; cosine retrieval ignores lengths."""
+    given = batch()
+    made, towers = built(similarity="cosine", unit="captions", margin=0.2)
+    scores = (towers["image"](given.images) @ towers["caption"](given.captions).T).tolist()
+    image_of_caption = given.image_of_caption.tolist()
+    naive = sum(
+        max(0.0, 0.2 - scores[i][c] + scores[j][k])
+        for c, i in enumerate(image_of_caption)
+        for j, k in [
+            *((i, k) for k, other in enumerate(image_of_caption) if other != i),
+            *((j, c) for j in range(12) if j != i),
+        ]
+    )
+    loss = made.loss(towers, given, 0, torch.Generator())
+    assert loss.item() == pytest.approx(naive, rel=1e-4)
+
+
+def test_hardest_negatives_come_after_the_warm_up() -> None:
+    given = batch()
+    made, towers = built(**VSEPP, warm_up=2)
+    with torch.no_grad():
+        scores = cosine(towers["image"](given.images), towers["caption"](given.captions))
+    every = float(mean_of_hinges(scores, given.image_of_caption, 0.2))
+    hardest = float(max_of_hinges(scores, given.image_of_caption, 0.2))
+    found = [made.loss(towers, given, epoch, torch.Generator()).item() for epoch in range(4)]
+    assert found == pytest.approx([every, every, hardest, hardest])
+
+
+def test_standardised_images_have_the_training_splits_statistics() -> None:
+    train = pairs(40, 0)
+    made, towers = built(image_input="standardised")
+    made.prepare(towers, train)
+    x = torch.from_numpy(train.images.take(np.arange(40)))
+    seen = towers["image"][0](x)  # type: ignore[index]
+    torch.testing.assert_close(seen.mean(dim=0), torch.zeros(IMAGE), atol=1e-5, rtol=0)
+    assert float(seen.square().mean()) == pytest.approx(1.0, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "captions", "message"),
+    [
+        ({}, COUNTS, "word by word"),
+        ({"cell": "none", "dim": 16}, SEQUENCES, "word_dim"),
+        ({"bidirectional": True, "dim": 15}, SEQUENCES, "even"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(
+    settings: dict[str, Any], captions: Side, message: str
+) -> None:
+    with pytest.raises(HeadError, match=message):
+        make_head("recurrent", small(settings), Inputs(IMAGES, captions))
+    grid = Side((7, 7, 8), {"name": "made-grid"}, "3", "none")
+    with pytest.raises(HeadError, match="pools"):
+        make_head("recurrent", {}, Inputs(grid, SEQUENCES))

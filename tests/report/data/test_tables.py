@@ -1,0 +1,130 @@
+"""Recall tables on disk: round trip, columns, escaping, refusals."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.report.data.tables import (
+    COUNTS,
+    METRICS,
+    TableError,
+    markdown_table,
+    read_recall,
+    write_joint_table,
+    write_recall,
+)
+
+RECALL: dict[str, float | int] = {name: 10 + k / 3 for k, name in enumerate(METRICS)} | {
+    "image_to_text_median_rank": 4,
+    "num_images": 1000,
+    "num_captions": 5000,
+    "captions_per_image": 5,
+}
+
+
+def test_one_experiment_round_trip(tmp_path: Path) -> None:
+    as_json, as_csv = write_recall(tmp_path / "reports" / "x", RECALL)
+    assert (as_json.name, as_csv.name) == ("recall.json", "recall.csv")
+    assert read_recall(as_json) == RECALL
+    (row,) = csv.DictReader(as_csv.read_text().splitlines())
+    assert list(row) == [*METRICS, *COUNTS]
+    assert {name: float(value) for name, value in row.items()} == RECALL
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rsum": None}, "missing columns .*'rsum'"),
+        ({"extra": 1.0}, "unknown columns .*'extra'"),
+        ({"rsum": float("nan")}, "'rsum' is nan"),
+        ({"rsum": "12"}, "'rsum' is '12'"),
+        ({"num_images": True}, "'num_images' is True"),
+    ],
+)
+def test_damaged_tables_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    damaged = {k: v for k, v in (RECALL | change).items() if v is not None}
+    with pytest.raises(TableError, match=message):
+        write_recall(tmp_path, damaged)
+    assert not list(tmp_path.iterdir())
+    path = tmp_path / "recall.json"
+    path.write_text(json.dumps(damaged))
+    with pytest.raises(TableError, match=message) as caught:
+        read_recall(path)
+    assert str(path) in str(caught.value)
+
+
+def test_files_that_are_no_table(tmp_path: Path) -> None:
+    path = tmp_path / "recall.json"
+    with pytest.raises(TableError, match="no such recall table"):
+        read_recall(path)
+    path.write_bytes(b"\xff{")
+    with pytest.raises(TableError, match="is no JSON"):
+        read_recall(path)
+    path.write_text("[1]")
+    with pytest.raises(TableError, match="found list"):
+        read_recall(path)
+
+
+def test_joint_table_keeps_order_and_digits(tmp_path: Path) -> None:
+    experiments = {
+        "zeta": RECALL | {"dataset": "scenes", "weights": "random:0"},
+        "alpha": RECALL | {"dataset": 'a "b", c\nd', "text encoder": "mean-glove-6b-50d"},
+    }
+    as_json, as_csv, as_markdown = write_joint_table(tmp_path, experiments)
+    rows = json.loads(as_json.read_text())
+    assert [row["experiment"] for row in rows] == ["zeta", "alpha"]
+    assert rows[1] == {"experiment": "alpha", **experiments["alpha"]}
+    with as_csv.open(newline="") as stream:
+        table = list(csv.DictReader(stream))
+    assert list(table[0])[:5] == ["experiment", "dataset", "weights", "text encoder", METRICS[0]]
+    assert table[1]["dataset"] == 'a "b", c\nd'
+    assert table[0]["text encoder"] == ""
+    assert float(table[0]["image_to_text_r5"]) == RECALL["image_to_text_r5"]
+    assert as_markdown.read_text() == markdown_table(experiments)
+
+
+def test_markdown_groups_directions_and_rounds() -> None:
+    text = markdown_table({"one": RECALL | {"dataset": "scenes/test"}})
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    for table in tables:
+        assert len({len(line) for line in table}) == 1, "columns are aligned"
+    (head, _, row), (facts, _, values) = (
+        [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+        for table in tables
+    )
+    measures = ("R@1", "R@5", "R@10", "medr", "meanr")
+    assert head == ["experiment", *(f"{d} {m}" for d in ("i→t", "t→i") for m in measures), "rsum"]
+    assert row[:5] == ["one", "10.0", "10.3", "10.7", "4.0"]
+    assert facts == ["experiment", "dataset", "images", "captions", "captions an image"]
+    assert values == ["one", "scenes/test", "1000", "5000", "5"]
+
+
+def test_markdown_shows_text_as_text() -> None:
+    name = "a|b\n<script>x</script> & *bold* `code` [link](u) \\| under_score"
+    text = markdown_table({name: RECALL | {"weights": ""}})
+    assert len(text.splitlines()) == 3 + 1 + 1 + 1 + 3
+    escaped = (
+        r"| a\|b &lt;script&gt;x&lt;/script&gt; &amp; \*bold\* \`code\` \[link\](u) \\\| "
+        r"under\_score |"
+    )
+    assert text.splitlines()[2].startswith(escaped)
+    assert text.splitlines()[-1].startswith(f"{escaped} –")
+
+
+def test_no_experiments(tmp_path: Path) -> None:
+    as_json, as_csv, as_markdown = write_joint_table(tmp_path, {})
+    assert json.loads(as_json.read_text()) == []
+    assert len(as_csv.read_text().splitlines()) == 1
+    assert len(as_markdown.read_text().splitlines()) == 2 + 3 + 2
+
+
+def test_joint_refusals_name_the_experiment() -> None:
+    with pytest.raises(TableError, match=r"'one'.*missing columns .*'rsum'"):
+        markdown_table({"one": {k: v for k, v in RECALL.items() if k != "rsum"}})
+    with pytest.raises(TableError, match=r"'one'.*unknown columns .*'seconds'"):
+        markdown_table({"one": RECALL | {"seconds": 1.5}})
+    with pytest.raises(TableError, match=r"'one'.*'experiment'"):
+        markdown_table({"one": RECALL | {"experiment": "two"}})

@@ -1,0 +1,366 @@
+"""The report: its numbers against the ranks, text as text, gaps as sentences, equal bytes."""
+
+import csv
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.files import write_json
+from pipeline.hashing import sha256_of_file
+from pipeline.report.analysis.retrievals import TOP
+from pipeline.report.data.provenance import columns_of, lineage_of
+from pipeline.report.data.results import Folders, collect
+from pipeline.report.data.tables import TableError, write_recall
+from pipeline.report.pages.html import write_html
+from pipeline.retrieval.embeddings import Embeddings, read_embeddings, write_embeddings
+from pipeline.retrieval.protocols import evaluate, resolve_protocol
+from pipeline.retrieval.ranks import rank_both_ways
+from pipeline.retrieval.recall import recall_table
+from stages.report import report
+
+EVIL = (
+    "<script>alert('a dog')</script>",
+    "quotes \" and ' & &amp; entities </title>",
+    "\x1b[31mred\x07 \u202egnp.exe a dog",
+    "{{ 7 * 7 }} {% raw %} a cat",
+)
+STRANGE = "name with #, %2e & <b>"
+IMAGES = 30
+
+
+class _Page(HTMLParser):
+    """Tags with their attributes, and the text that is shown."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.shown = ""
+        self._hidden = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._hidden = tag == "style"
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.shown += data
+
+
+def _page(path: Path) -> _Page:
+    return _Page(path.read_text(encoding="utf-8"))
+
+
+def _made_from(dataset: Path, name: str) -> dict[str, Any]:
+    side = {"recipe": {"name": "pool"}, "recipe_hash": "0123456789abcdef", "weights": "random:0"}
+    return {
+        "dataset": "mine",
+        "split": "test",
+        "experiment": name,
+        "inputs": {"images": side, "captions": side},
+        "manifest_sha256": sha256_of_file(dataset / "manifest.jsonl"),
+        "seed": 3,
+        "chosen_on": "mine/val",
+    }
+
+
+def _evaluated(folders: Folders, name: str, e: Embeddings, protocol: str | None = None) -> None:
+    file = folders.embeddings / f"file of {name[:3]}{protocol or ''}.h5"
+    write_embeddings(file, e)
+    facts: dict[str, Any] = {}
+    table = recall_table(e)
+    if protocol is not None:
+        evaluation = evaluate(e, resolve_protocol(protocol, 2))
+        table, facts = evaluation.table, evaluation.provenance
+    out = folders.reports / name
+    write_recall(out, table)
+    origin = {"embeddings_sha256": sha256_of_file(file), "similarity": e.similarity}
+    write_json(out / "provenance.json", {**origin, "provenance": e.provenance, **facts})
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Folders:
+    """Two experiments on 30 images, of which one picture is gone and one is no picture."""
+    rng = np.random.default_rng(0)
+    names = ("reports", "embeddings", "heads", "data", "text")
+    found = Folders(*(tmp_path / name for name in names))
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    entries = []
+    for k in range(IMAGES):
+        if k == 1:
+            (pictures / f"{k}.png").write_text("no picture")
+        elif k:
+            Image.new("RGB", (300, 40 + k), (8 * k, 90, 9)).save(pictures / f"{k}.png")
+        texts = (EVIL[k % 4], f"a dog {k}", *(f"a {'very ' * j}long dog" for j in range(k % 3)))
+        entries.append(ImageEntry(f"<i>{k}", f"{k}.png", "test", texts))
+    dataset = found.datasets / "mine"
+    Manifest("mine", pictures, tuple(entries), "CC <0>", "drawn", {}).write(dataset)
+    images = rng.normal(size=(IMAGES, 8)).astype(np.float32)
+    rows = [(i, one) for i, entry in enumerate(entries) for one in entry.caption_ids]
+    for name, noise in (("plain", 0.7), (STRANGE, 2.0)):
+        noisy = images[[i for i, _ in rows]] + noise * rng.normal(size=(len(rows), 8))
+        e = Embeddings(
+            tuple(entry.id for entry in entries),
+            images,
+            tuple(one for _, one in rows),
+            tuple(entries[i].id for i, _ in rows),
+            noisy.astype(np.float32),
+            "cosine",
+            _made_from(dataset, name),
+        )
+        _evaluated(found, name, e, None if name == "plain" else "first-20")
+    curve = [{"epoch": k, "loss": 1.0, "rsum": 10.0 * k, "best": float(k == 2)} for k in (1, 2, 3)]
+    write_json(found.heads / "plain" / "history.json", curve)
+    return found
+
+
+def _write(folders: Folders, out: Path) -> tuple[str, ...]:
+    return write_html(out, ["plain", STRANGE], folders, lambda done: None)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def _pages(folder: Path) -> Iterator[tuple[Path, _Page]]:
+    for path in folder.rglob("*.html"):
+        yield path, _page(path)
+
+
+def test_text_from_data_is_text_and_nothing_is_asked_for(folders: Folders, tmp_path: Path) -> None:
+    out = tmp_path / "html"
+    _write(folders, out)
+    seen = ""
+    for path, page in _pages(out):
+        seen += page.shown
+        assert {tag for tag, _ in page.tags} & {"script", "i", "b", "iframe", "form"} == set()
+        for _, attributes in page.tags:
+            assert not [name for name in attributes if name.startswith("on")]
+            for name in ("src", "href"):
+                target = attributes.get(name)
+                if target and not target.startswith("data:"):
+                    assert ":" not in target
+                    assert (path.parent / unquote(target)).is_file(), target
+        raw = path.read_text(encoding="utf-8")
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202e]", raw)
+        assert "http" not in raw.replace("http-equiv", "")
+    assert "<script>alert('a dog')</script>" in seen
+    assert "quotes \" and ' & &amp; entities </title>" in seen
+    assert r"\x1b[31mred\x07 \u202egnp.exe a dog" in seen
+    assert "{{ 7 * 7 }} {% raw %} a cat" in seen
+    for path in out.rglob("*.svg"):
+        assert "http" not in path.read_text().replace("http://www.w3.org/2000/svg", "")
+        ElementTree.parse(path)
+        assert path.with_suffix(".csv").is_file()
+
+
+def test_every_picture_has_an_alternative(folders: Folders, tmp_path: Path) -> None:
+    _write(folders, tmp_path / "html")
+    pages = dict(_pages(tmp_path / "html"))
+    images = [a for page in pages.values() for tag, a in page.tags if tag == "img"]
+    assert len(images) > 20
+    assert all(image["alt"] for image in images)
+    for path in (tmp_path / "html" / "images").iterdir():
+        with Image.open(path) as small:
+            assert (small.format, max(small.size)) == ("JPEG", 224)
+            assert not small.getexif()
+
+
+def test_numbers_are_those_of_the_ranks(folders: Folders, tmp_path: Path) -> None:
+    """Ranks shown, what was found, and the figures' data against the whole matrix."""
+    (case, other) = collect(["plain", STRANGE], folders, lambda done: None)
+    e = read_embeddings(folders.embeddings / "file of pla.h5")
+    unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in
+            (e.image_embeddings.astype(float), e.caption_embeddings.astype(float))]  # fmt: skip
+    scores = unit[0] @ unit[1].T
+    image_ranks, caption_ranks = rank_both_ways(e)
+    assert case.retrieval is not None
+    assert case.retrieval.caption_ranks == tuple(caption_ranks)
+    for answer in (*case.retrieval.sentences, *case.retrieval.sentence_failures):
+        column = e.caption_ids.index(answer.query)
+        order = [e.image_ids[k] for k in np.argsort(-scores[:, column])]
+        assert list(answer.found) == order[:TOP]
+        assert order[answer.rank - 1] == answer.best_correct == e.caption_image_ids[column]
+        assert answer.correct == {answer.best_correct}
+    for answer in (*case.retrieval.images, *case.retrieval.image_failures):
+        row = e.image_ids.index(answer.query)
+        order = [e.caption_ids[k] for k in np.argsort(-scores[row])]
+        assert list(answer.found) == order[:TOP]
+        assert order[answer.rank - 1] == answer.best_correct
+        assert answer.rank == image_ranks[row] + 1
+        own = {c for c, i in zip(e.caption_ids, e.caption_image_ids, strict=True)
+               if i == answer.query}  # fmt: skip
+        assert answer.correct == own
+    failures = [answer.rank for answer in case.retrieval.sentence_failures]
+    assert failures == sorted(failures, reverse=True)
+    assert failures[0] == max(caption_ranks) + 1
+    # The first 20 images are all that the protocol ranks.
+    assert other.retrieval is not None
+    assert {one.split("#")[0] for one in other.retrieval.caption_ids} == {
+        f"<i>{k}" for k in range(20)
+    }
+
+    _write(folders, tmp_path / "html")
+    with (tmp_path / "html/figures/plain-r10-by-length.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert sum(int(row["queries"]) for row in rows) == len(e.caption_ids)
+    hits = sum(int(row["queries"]) * float(row["text_to_image_r10"]) for row in rows)
+    assert hits == pytest.approx(100 * np.count_nonzero(caption_ranks < 10))
+    shown = _page(tmp_path / "html/experiments/plain.html").shown
+    assert "random:0" in shown
+    assert f"{recall_table(e)['rsum']:.1f} ±" in shown
+    index = _page(tmp_path / "html/index.html").shown
+    assert index.count("Only figures of one table compare") == 2  # two protocols
+    with (tmp_path / "html/figures/rsum-2.csv").open(newline="") as stream:
+        (line,) = csv.DictReader(stream)
+    assert (line["experiment"], float(line["rsum"])) == (STRANGE, other.recall["rsum"])
+    assert float(line["rsum_low"]) == other.recall["rsum_low"]
+
+
+def test_what_is_missing_is_told_and_the_rest_is_there(folders: Folders, tmp_path: Path) -> None:
+    gaps = _write(folders, tmp_path / "html")
+    assert [gap for gap in gaps if "no curve" in gap] == [
+        f"{STRANGE}: {folders.heads / STRANGE / 'history.json'} is not there: no curve."
+    ]
+    assert any("no such file" in gap for gap in gaps)
+    assert any("not an image" in gap for gap in gaps)
+
+    (folders.embeddings / "file of pla.h5").unlink()
+    (folders.datasets / "mine" / "manifest.jsonl").unlink()
+    gaps = _write(folders, tmp_path / "html")
+    assert any(gap.startswith("plain: No file of") for gap in gaps)
+    assert any("manifest.jsonl not found" in gap for gap in gaps)
+    index = _page(tmp_path / "html" / "index.html")
+    assert all(gap.replace("\n", " ").replace("`", "") in index.shown for gap in gaps)
+    shown = _page(tmp_path / "html" / "experiments" / "plain.html").shown
+    assert "rsum against the epoch" in shown
+    assert "fail worst" not in shown
+
+
+def test_long_parts_are_folded_and_commands_are_code(folders: Folders, tmp_path: Path) -> None:
+    path = folders.datasets / "mine" / "dataset.json"
+    path.write_text(path.read_text().replace('"drawn"', '"drawn by `<b> draw` and ` alone"'))
+    for name in ("another", "third"):
+        shutil.copytree(folders.reports / "plain", folders.reports / name)
+    _write(folders, tmp_path / "few")
+    index = _page(tmp_path / "few/index.html")
+    assert {"open": None} in [attributes for tag, attributes in index.tags if tag == "details"]
+    write_html(
+        tmp_path / "html", ["plain", STRANGE, "another", "third"], folders, lambda done: None
+    )
+    raw = (tmp_path / "html/index.html").read_text(encoding="utf-8")
+    assert "drawn by <code>&lt;b&gt; draw</code> and ` alone" in raw
+    assert "<details>\n<summary>Features, head, seed and file of each of 4 experiments<" in raw
+    assert raw.count("<details") == raw.count("</details>") == 2
+    assert re.search("@media print{.*details::details-content{content-visibility:visible", raw)
+    own = (tmp_path / "html/experiments/plain.html").read_text(encoding="utf-8")
+    assert own.count("<details>") == own.count("</details>") == 1
+
+
+def test_a_dataset_that_does_not_fit(folders: Folders) -> None:
+    path = folders.reports / "plain" / "provenance.json"
+    facts = json.loads(path.read_text())
+    for dataset, told in (("../mine", "not said"), ("yours", "cannot be read")):
+        facts["provenance"]["dataset"] = dataset
+        write_json(path, facts)
+        (case,) = collect(["plain"], folders, lambda done: None)
+        assert case.dataset is None
+        assert told in case.gaps[0]
+    facts["provenance"] |= {"dataset": "mine", "manifest_sha256": "0" * 64}
+    write_json(path, facts)
+    (case,) = collect(["plain"], folders, lambda done: None)
+    assert "has changed since" in case.gaps[0]
+    manifest = Manifest(
+        "mine", folders.datasets, (ImageEntry("<i>0", "0", "test", ("a",)),), "", "", {}
+    )
+    manifest.write(folders.datasets / "mine")
+    (case,) = collect(["plain"], folders, lambda done: None)
+    assert case.dataset is None
+    assert "lacks" in case.gaps[0]
+
+
+def test_a_dataset_with_the_captions_but_other_images(folders: Folders, tmp_path: Path) -> None:
+    """Somebody else's file may call images otherwise: then there is no picture to show."""
+    e = read_embeddings(folders.embeddings / "file of pla.h5")
+    renamed = {one: f"{one}.jpg" for one in e.image_ids}
+    owners = tuple(renamed[one] for one in e.caption_image_ids)
+    images = tuple(renamed.values())
+    _evaluated(folders, "plain", replace(e, image_ids=images, caption_image_ids=owners))
+    (gap,) = write_html(tmp_path / "html", ["plain"], folders, lambda done: None)
+    assert "lacks 30 images of the embedding file" in gap
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("reports/plain/provenance.json", "[]", "is damaged"),
+        ("reports/plain/provenance.json", '{"provenance": 3}', "is damaged"),
+        ("reports/plain/recall.json", "{", "is no JSON"),
+        ("heads/plain/history.json", "[3]", "is no history"),
+    ],
+)
+def test_damaged_files_are_refused(folders: Folders, file: str, text: str, message: str) -> None:
+    (folders.reports.parent / file).write_text(text)
+    with pytest.raises(TableError, match=message):
+        collect(["plain"], folders, lambda done: None)
+
+
+def test_equal_bytes_and_nothing_stale(folders: Folders, tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    _write(folders, one)
+    first = _files(one)
+    assert first.keys() >= {"index.html", "figures/rsum-1.svg", "experiments/plain.html"}
+    (one / "mine.txt").write_text("not the report's")
+    write_html(one, ["plain"], folders, lambda done: None)
+    assert (one / "mine.txt").is_file()
+    assert f"experiments/{STRANGE}.html" not in _files(one)
+    write_html(other, ["plain"], folders, lambda done: None)
+    assert _files(other) | {"mine.txt": b"not the report's"} == _files(one)
+    _write(folders, other)
+    assert _files(other) == first
+
+
+def test_the_command_joins_the_tables_and_writes_the_report(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folders.reports.parent)
+    command = ["--reports", "reports", "--embeddings", "embeddings", "--heads", "heads"]
+    plain = CliRunner().invoke(report, command, catch_exceptions=False)
+    table = Path("reports/recall.md").read_text()
+    assert plain.exit_code == 0
+    assert table in plain.stdout
+    first = re.search("^\\| plain .*mine/test.*$", table, re.MULTILINE)
+    assert first
+    assert [cell.strip() for cell in first[0].split("|")][3:7] == ["–", "pool", "random:0", "pool"]
+    assert "first-20, 2 captions an image" in table
+    command += ["--datasets", "data", "--html", "out"]
+    assert CliRunner().invoke(report, command, catch_exceptions=False).exit_code == 0
+    assert Path("reports/recall.md").read_text() == table
+    assert Path("out/index.html").is_file()
+
+
+def test_columns_of_an_ensemble_join_its_members() -> None:
+    members = [
+        {"dataset": "d", "split": "test", "inputs": {"images": {"weights": weights}}, "seed": seed}
+        for weights, seed in (("w", 0), ("v", 0), ("w", 1))
+    ]
+    facts = {"provenance": {"ensemble": members, "weights": [1, 1, 1]}}
+    assert columns_of(facts) == {"split": "d/test", "image weights": "w + v"}
+    assert lineage_of(facts)["seed"] == "0 + 1"
+    assert columns_of({"provenance": {}}) == {}
+    assert columns_of({"provenance": {"dataset": ["x"], "inputs": 3}}) == {}

@@ -1,0 +1,116 @@
+"""Ten pictures with awkward names and captions, a tiny head, and a server of them in a thread."""
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.heads.base import Run
+from pipeline.heads.catalogue import make_head
+from pipeline.heads.data.feature_spec import Inputs
+from pipeline.heads.data.pairs import join_pairs
+from pipeline.heads.trained_head import TrainedHead, embed_split, load_head
+from pipeline.images.extract import Parallelism, extract_features, feature_header
+from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.weights import load_weights
+from pipeline.recipes import resolve_recipe
+from pipeline.retrieval.embeddings import write_embeddings
+from pipeline.search.searcher import Searcher, Sources
+from pipeline.search.serve.answering import Answering
+from pipeline.search.serve.server import Server
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.text.catalogue import plan_encoder
+from pipeline.text.encode import caption_header, encode_captions
+from pipeline.text.fitted import Fitting, fit_parts
+from tests.search.serve.factories import HUGE, OUTSIDE, STRANGE, TOP, Site
+
+COLOURS = {
+    "red": (220, 30, 30), "green": (30, 200, 40), "blue": (20, 40, 220), "grey": (128, 128, 128),
+    "yellow": (240, 220, 20), "white": (250, 250, 250), "black": (5, 5, 5),
+}  # fmt: skip
+SETTINGS = {
+    "cell": "none", "dim": 16, "similarity": "cosine", "unit": "both", "epochs": 2, "batch_size": 5,
+}  # fmt: skip
+
+
+def _entries() -> tuple[ImageEntry, ...]:
+    ids = [*COLOURS, STRANGE, OUTSIDE, HUGE]
+    evil = {
+        STRANGE: '<script>alert("a red dog")</script>',
+        "red": "<img src=x onerror=alert(1)> & 'red' \u202e {{ 7 * 7 }}",
+    }
+    return tuple(
+        ImageEntry(
+            one,
+            f"below/{k}.png",
+            "test",
+            (evil.get(one, f"a {one} dog"), f"{one} thing number {k}"),
+        )
+        for k, one in enumerate(ids)
+    )
+
+
+@pytest.fixture(scope="session")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
+    """A prepared dataset of which one file is a link out of its root and one has 50 megapixels."""
+    folder = tmp_path_factory.mktemp("serve")
+    root, entries = folder / "root", _entries()
+    (root / "below").mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    for entry in entries:
+        colour = COLOURS.get(entry.id, (90, 60, 30))
+        pixels = rng.integers(0, 40, (60, 400, 3)) + np.array(colour) - 20
+        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(root / entry.file)
+    by_id = {entry.id: root / entry.file for entry in entries}
+    by_id[OUTSIDE].rename(folder / "secret.png")
+    by_id[OUTSIDE].symlink_to("../../secret.png")
+
+    recipe = resolve_recipe("efficientnet-lite0-pool")
+    weights = load_weights(recipe)
+    header = feature_header(recipe, weights, "made")
+    with ShardBuild(folder / "images", header, list(by_id)) as build:
+        network = FeatureExtractor(recipe, weights.state)
+        extract_features(build, list(by_id.values()), network, Parallelism(4, 1, 1))
+    captions = {i: t for e in entries for i, t in zip(e.caption_ids, e.captions, strict=True)}
+    texts = list(captions.values())
+    fitting = Fitting(texts, "made", "train", None, lambda line: None)
+    encoder = fit_parts(plan_encoder("bow", vocabulary="all"), folder / "encoder", fitting, [])
+    with ShardBuild(folder / "captions", caption_header(encoder, "made"), list(captions)) as build:
+        encode_captions(build, encoder, texts)
+
+    sets = FeatureSet(folder / "images"), FeatureSet(folder / "captions")
+    pairs, inputs = join_pairs(entries, *sets), Inputs.of(*sets)
+    head = make_head("recurrent", SETTINGS, inputs)
+    history = head.fit(pairs, pairs, Run(0))
+    facts = ("mine", "recurrent", SETTINGS, 0, "made", "train", "val", inputs, None)
+    TrainedHead(*facts, history, "tests", head).save(folder / "head")
+    space = embed_split(load_head(folder / "head"), entries, *sets, {"dataset": "made"})
+    write_embeddings(folder / "e.h5", space)
+    Manifest("made", root, entries, "<b>mine</b>", "drawn here", {}).write(folder / "dataset")
+    Image.new("L", (8000, 6250), 90).save(by_id[HUGE])
+    return Sources(folder / "e.h5", folder / "head", folder / "dataset", folder / "encoder")
+
+
+@pytest.fixture(scope="session")
+def served(sources: Sources) -> Iterator[Server]:
+    """A server that answers while the tests run, and lists what it tells in `told`."""
+    told: list[str] = []
+    answering = Answering(Searcher(sources, told.append), TOP, told.append)
+    assert told == []
+    with Server(answering, 0, told.append) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+    assert not [line for line in told if "Traceback" in line]
+
+
+@pytest.fixture
+def site(served: Server, sources: Sources) -> Site:
+    """The server as a client sees it."""
+    return Site(served, sources)

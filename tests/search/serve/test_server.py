@@ -1,0 +1,344 @@
+"""The page by HTTP: the answers of the search, text as text, and nothing that was not asked for."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+from PIL import Image, ImageFile
+
+from pipeline.datasets.manifest import read_manifest
+from pipeline.retrieval.composition import compose
+from pipeline.retrieval.search import SearchError
+from pipeline.search.searcher import Searcher
+from pipeline.search.serve.answering import Answering
+from pipeline.search.serve.pages import MAX_BODY
+from pipeline.search.serve.server import HEADERS, ServeError, Server
+from tests.search.serve.factories import HUGE, OUTSIDE, STRANGE, TOP, Site, png
+
+
+@pytest.fixture
+def searcher(site: Site) -> Searcher:
+    return Searcher(site.sources, lambda line: None)
+
+
+def file_of(site: Site, one: str) -> bytes:
+    manifest = read_manifest(site.sources.dataset)
+    (file,) = [entry.file for entry in manifest.entries if entry.id == one]
+    return (manifest.image_root / file).read_bytes()
+
+
+def test_the_page_has_its_forms_and_asks_for_nothing_elsewhere(site: Site) -> None:
+    got = site.get()
+    assert got.status == 200
+    assert HEADERS.items() <= got.headers.items()
+    assert "Python" not in str(got.headers)
+    addresses = [v for _, tag in got.page.tags for k, v in tag.items() if k in ("src", "href")]
+    assert sorted(addresses) == ["/", "/script.js", "/style.css", "data:,"]
+    assert not [tag for tag, _ in got.page.tags if tag in ("style", "iframe", "object", "embed")]
+    for path, kind in (("/style.css", "text/css"), ("/script.js", "text/javascript")):
+        got = site.get(path)
+        assert got.status == 200
+        assert got.headers["Content-Type"].startswith(kind)
+        assert b"http" not in got.body
+        assert b"{%" not in got.body
+
+
+@pytest.mark.parametrize("of", ["images", "sentences"])
+def test_a_sentence_finds_what_the_search_finds(of: str, site: Site, searcher: Searcher) -> None:
+    side = {"images": "images", "sentences": "captions"}[of]
+    rows = searcher.of_sentences(["a red dog"])
+    (expected,) = searcher.answers(rows, "captions", side, TOP)  # type: ignore[arg-type]
+    page = site.get("/", q="a red dog", of=of).page
+    assert page.hits == [hit.image for hit in expected]
+    for rank, hit in enumerate(expected, 1):
+        assert f"{rank} · {hit.score:.4f} · {hit.id}" in page.shown
+    assert ("input", "a red dog") in [(tag, a.get("value")) for tag, a in page.tags]
+
+
+def test_an_upload_finds_what_its_file_finds(site: Site, searcher: Searcher) -> None:
+    manifest = read_manifest(site.sources.dataset)
+    for one in ("blue", STRANGE):
+        (file,) = [manifest.image_root / e.file for e in manifest.entries if e.id == one]
+        rows = searcher.of_picture(file)
+        for of, side in (("images", "images"), ("sentences", "captions")):
+            (expected,) = searcher.answers(rows, "images", side, TOP)  # type: ignore[arg-type]
+            got = site.upload(file.read_bytes(), of=of)
+            assert got.status == 200
+            assert got.page.hits == [hit.image for hit in expected]
+            assert b"<html" not in got.body
+        assert site.upload(file.read_bytes(), of="images").page.hits[0] == one
+
+
+def test_words_are_taken_from_a_picture_and_added(site: Site, searcher: Searcher) -> None:
+    words = searcher.of_sentences(["red", "blue", "dog"])
+    stored = compose(searcher.of_stored("red")[0], words[:1], words[1:])[None]
+    (expected,) = searcher.answers(stored, "images", "images", TOP, "red")
+    page = site.get("/", image="red", minus="red", plus="blue, dog", of="images").page
+    assert page.hits == [hit.image for hit in expected]
+    assert "red" not in page.hits
+    uploaded = site.upload(file_of(site, "red"), minus="red", plus="blue dog", of="images").page
+    (alike,) = searcher.answers(stored, "images", "images", TOP)
+    assert uploaded.hits == [hit.image for hit in alike]
+    # Without words a picture finds sentences.
+    (expected,) = searcher.answers(searcher.of_stored("red"), "images", "captions", TOP)
+    assert site.get("/", image="red").page.hits == [hit.image for hit in expected]
+
+
+def test_text_from_data_and_queries_is_text(site: Site) -> None:
+    query = "\"'><script>alert(1)</script> red dog \x07\u202e"
+    for got in (
+        site.get("/", q=query, of="sentences"),
+        site.get("/", q=query, of="images"),
+        site.get("/", q=f"{query[:40]}\n"),
+        site.get("/", image=STRANGE),
+        site.get("/", image=f"{query}<b>"),
+        site.upload(file_of(site, STRANGE), of="sentences"),
+    ):
+        scripts = [tag for tag in got.page.tags if tag[0] == "script"]
+        assert scripts in ([], [("script", {"src": "/script.js", "defer": ""})])
+        assert not [name for _, tag in got.page.tags for name in tag if name.startswith("on")]
+        assert not any(character in got.body.decode() for character in "\x07\u202e")
+    page = site.get("/", image=STRANGE).page
+    alts = {a["alt"] for tag, a in page.tags if tag == "img"}
+    assert '<script>alert("a red dog")</script>' in alts
+    assert STRANGE in page.shown
+    assert "<b>mine</b>" in page.shown
+    found = site.get("/", q="red 7 onerror", of="sentences").page.shown
+    assert "<img src=x onerror=alert(1)> & 'red' \\u202e {{ 7 * 7 }}" in found
+
+
+def test_words_that_are_not_known_are_said(site: Site) -> None:
+    assert "does not know: qzzyx" in site.get("/", q="a red qzzyx").page.shown
+    got = site.get("/", q="qzzyx")
+    assert got.status == 400
+    assert "knows no word" in got.page.fault
+    assert "qzzyx" in [a.get("value") for _, a in got.page.tags]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"q": ""}, "one picture"),
+        ({"q": "   "}, "is empty"),
+        ({"q": "a\nb"}, "line break"),
+        ({"q": "red " * 300}, "the limit is 1000"),
+        ({"q": "red", "image": "red"}, "one picture"),
+        ({"q": "red", "plus": "blue"}, "added to one"),
+        ({"q": "red", "of": "files"}, "expected images or sentences"),
+        ({"q": "red", "file": "x"}, "no field 'file'"),
+        ({"image": "red", "plus": "dog " * 11}, "11 words"),
+        ({"image": "red", "minus": "qzzyx"}, "knows no word"),
+    ],
+)
+def test_a_wrong_query_is_a_paragraph(fields: dict[str, str], expected: str, site: Site) -> None:
+    got = site.get("/", **fields)
+    assert (got.status, expected in got.page.fault) == (400, True), got.page.fault
+
+
+@pytest.mark.parametrize("query", ["q=%ff", "q=red&q=blue", "&".join(f"a{k}=1" for k in range(20))])
+def test_an_address_that_is_no_form_is_refused(query: str, site: Site) -> None:
+    assert site.ask("GET", f"/?{query}").status == 400
+
+
+def test_pictures_are_small_copies_by_id(site: Site) -> None:
+    for one in ("red", STRANGE):
+        got = site.get("/image", id=one)
+        assert (got.status, got.headers["Content-Type"]) == (200, "image/jpeg")
+        with Image.open(BytesIO(got.body)) as image:
+            assert image.size == (320, 48)
+        assert site.get("/image", id=one).body == got.body
+    with Image.open(BytesIO(site.get("/image", id="blue").body)) as image:
+        assert np.allclose(np.asarray(image).mean(axis=(0, 1)), (20, 40, 220), atol=12)
+
+
+def test_only_pictures_of_the_dataset_are_shown(site: Site) -> None:
+    root = read_manifest(site.sources.dataset).image_root
+    assert (root / "below/0.png").is_file()
+    for one in (
+        "below/0.png", "0.png", "../secret.png", "../../etc/passwd", "/etc/passwd", "..", ".", "",
+        str(root / "below/0.png"), "..%2fsecret.png", "red/../red", "red\0", "red.png", "\\secret",
+    ):  # fmt: skip
+        assert site.get("/image", id=one).status == 404, one
+        escaped = "".join(f"%{byte:02x}" for byte in one.encode())
+        assert site.ask("GET", f"/image?id={escaped}").status == 404
+        for path in (f"/image/{quote(one)}", f"/image/{quote(one, safe='')}", f"/{quote(one)}x"):
+            assert site.ask("GET", path).status == 404, path
+    for path in ("//[", "/../setup.cfg", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd"):
+        got = site.ask("GET", path)
+        assert (got.status, got.body) == (404, b"There is nothing here.\n"), path
+
+
+def test_a_link_that_leaves_the_root_is_refused(site: Site) -> None:
+    got = site.get("/image", id=OUTSIDE)
+    assert got.status == 415
+    assert got.body == b"The picture is unreadable: a link that leaves the image root.\n"
+
+
+def test_fifty_megapixels_are_refused_without_decoding(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(image: ImageFile.ImageFile) -> None:
+        raise AssertionError("decoded")
+
+    data = png(8000, 6250, "L")
+    monkeypatch.setattr(ImageFile.ImageFile, "load", load)
+    started = time.monotonic()
+    got = site.upload(data)
+    assert got.status == 413
+    assert "8000 x 6250 pixels are more than the limit" in got.page.fault
+    assert site.get("/image", id=HUGE).status == 413
+    assert site.upload(png(30000, 30000, "1")).status == 413
+    assert time.monotonic() - started < 5
+
+
+def test_a_picture_at_the_limit_is_taken(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.search.serve.answering.MAX_PIXELS", 600)
+    assert site.upload(png(30, 20)).status == 200
+    assert site.upload(png(1, 600)).status == 200
+    assert site.upload(png(1, 601)).status == 413
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "expected"),
+    [
+        (b"no picture", 415, "not an image of a known format"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", 415, "not an image of a known format"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n", 415, "not an image of a known format"),
+        (png(90, 90)[:-30], 415, "unreadable"),
+        (png(90, 90)[:30], 415, "unreadable"),
+        (b"", 400, "is empty"),
+    ],
+)
+def test_a_wrong_file_is_a_paragraph(body: bytes, status: int, expected: str, site: Site) -> None:
+    got = site.upload(body)
+    assert got.status == status
+    assert expected in got.page.fault
+    assert not got.page.hits
+
+
+def test_an_upload_that_is_too_long_is_refused_before_it_is_read(site: Site) -> None:
+    got = site.upload(b"x" * (MAX_BODY + 1))
+    assert got.status == 413
+    assert f"the limit is {MAX_BODY}" in got.page.fault
+    head = f"POST /upload HTTP/1.1\r\nHost: {site.host}:{site.port}\r\nContent-Length: "
+    assert site.raw(f"{head}{10**17}\r\n\r\n".encode(), wait=True).status == 413
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "expected"),
+    [
+        ("Content-Length: 1000\r\n\r\nhalf", 400, "ended after 4 of 1000 bytes"),
+        ("\r\n", 411, "states its length"),
+        ("Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\n\r\n", 411, "states its length"),
+        ("Content-Length: 4\r\nContent-Length: 5\r\n\r\nhalf", 411, "states its length once"),
+        ("Content-Length: -4\r\n\r\nhalf", 400, "no number"),
+        ("Content-Length: 4_0\r\n\r\nhalf", 400, "no number"),
+    ],
+)
+def test_a_damaged_upload_is_refused(headers: str, status: int, expected: str, site: Site) -> None:
+    head = f"POST /upload HTTP/1.1\r\nHost: {site.host}:{site.port}\r\n"
+    got = site.raw(f"{head}{headers}".encode())
+    assert got.status == status
+    assert expected in got.page.fault
+
+
+def test_an_upload_that_stands_still_is_ended(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.search.serve.server._Handler.timeout", 0.2)
+    head = f"POST /upload HTTP/1.1\r\nHost: {site.host}:{site.port}\r\nContent-Length: 99\r\n\r\nha"
+    assert site.raw(head.encode(), wait=True).status == 408
+
+
+def test_foreign_names_and_pages_are_refused(site: Site) -> None:
+    port, picture = site.port, png(40, 30)
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}", ""):
+        assert site.ask("GET", "/", Host=host).status == 403
+        assert site.ask("POST", "/upload", picture, Host=host).status == 403
+    for origin in ("http://evil.example", "null", f"https://127.0.0.1:{port}", "http://127.0.0.1"):
+        assert site.ask("POST", "/upload", picture, Origin=origin).status == 403
+        assert site.ask("GET", "/", Origin=origin).status == 403
+    for host in (f"127.0.0.1:{port}", f"localhost:{port}"):
+        assert site.ask("GET", "/", Host=host).status == 200
+        assert (
+            site.ask("POST", "/upload", picture, Host=host, Origin=f"http://{host}").status == 200
+        )
+    assert site.raw(b"GET / HTTP/1.0\r\n\r\n").status == 403
+    twice = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nHost: evil.example\r\n\r\n"
+    assert site.raw(twice.encode()).status == 403
+
+
+def test_other_methods(site: Site) -> None:
+    for path in ("/", "/?q=red", "/image?id=red", "/style.css"):
+        got, head = site.ask("GET", path), site.ask("HEAD", path)
+        assert (head.status, head.body) == (200, b"")
+        assert head.headers["Content-Length"] == str(len(got.body))
+        for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+            refused = site.ask(method, path)
+            assert (refused.status, refused.headers["Allow"]) == (405, "GET, HEAD")
+    assert site.ask("GET", "/upload").headers["Allow"] == "POST"
+    for data, status in (
+        (b"BREW / HTTP/1.1\r\n\r\n", 501),
+        (b"GET / and more HTTP/1.1\r\n\r\n", 400),
+        (b"GET /" + b"x" * 70000 + b" HTTP/1.1\r\n\r\n", 414),
+        (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", 431),
+    ):
+        refused = site.raw(data, wait=True)
+        assert refused.status == status
+        assert refused.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_ten_at_once_are_answered_as_one_by_one(site: Site) -> None:
+    asks: list[Callable[[], bytes]] = [
+        *(lambda w=w: site.get("/", q=f"a {w} dog").body for w in ("red", "blue", "grey", "white")),
+        *(lambda w=w: site.get("/", q=w, of="sentences").body for w in ("green", "black")),
+        *(lambda w=w: site.upload(file_of(site, w)).body for w in ("yellow", "grey")),
+        lambda: site.get("/", image="red", plus="blue").body,
+        lambda: site.get("/", q="qzzyx").body,
+    ]
+    one_by_one = [ask() for ask in asks]
+    assert len(set(one_by_one)) == 10
+    with ThreadPoolExecutor(10) as pool:
+        for _ in range(3):
+            assert [future.result() for future in [pool.submit(ask) for ask in asks]] == one_by_one
+
+
+def test_a_fault_of_the_program_has_no_traceback_on_the_page(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise ZeroDivisionError("a fault")
+
+    told: list[str] = []
+    monkeypatch.setattr(site.server, "tell", told.append)
+    monkeypatch.setattr(site.server.answering, "answer", fail)
+    got = site.get("/", q="red")
+    assert got.status == 500
+    assert "its terminal says how" in got.page.fault
+    assert b"ZeroDivision" not in got.body
+    assert "ZeroDivisionError: a fault" in told
+
+
+def test_without_the_network_of_pictures_sentences_are_answered(site: Site) -> None:
+    told: list[str] = []
+    sources = replace(site.sources, weights="random:1")
+    answering = Answering(Searcher(sources, told.append), TOP, told.append)
+    assert told[0].startswith("no uploads: the recipe")
+    with Server(answering, 0, told.append) as server:
+        page = server.pages.page()
+    assert "No pictures can be uploaded" in page
+    assert 'type="file"' not in page
+
+
+def test_a_port_that_is_taken_is_said(site: Site) -> None:
+    with pytest.raises(ServeError, match="--port"):
+        Server(site.server.answering, site.port, lambda line: None)
+
+
+def test_what_does_not_belong_to_the_embeddings_is_refused(site: Site, tmp_path: Path) -> None:
+    with pytest.raises(SearchError, match="no id of an image"):
+        Searcher(site.sources, lambda line: None).of_stored("nobody")

@@ -1,0 +1,136 @@
+"""A small made feature set, also run as a program that kills itself while it builds one.
+
+As a program: sample.py OUT ROWS FUNCTION CALL [TASK], where FUNCTION is `os.fsync` or
+`os.replace`; the process sends itself SIGKILL just before call number CALL (from 0) of that
+function. TASK is `add`, `compress`, or `redo`: no row fails, and failed
+ones are made again.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.shards.build import partial_shard as making_module
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.format import OK, UNREADABLE, FeatureHeader, RowBlock
+from pipeline.shards.index import FeatureIndex
+
+ROWS_PER_SHARD = 10
+SHAPE = (2, 3)
+
+
+def header(**changes: object) -> FeatureHeader:
+    """Return a header of float32 rows (2, 3)."""
+    facts: dict[str, object] = {
+        "recipe": {"name": "made", "scale": 1},
+        "weights": "none",
+        "weights_sha256": "0" * 64,
+        "axes": "row, y, x",
+        "dataset": "made",
+        "row_shape": SHAPE,
+        "dtype": "float32",
+        "created_by": "tests",
+    }
+    return FeatureHeader(**{**facts, **changes})  # type: ignore[arg-type]
+
+
+def ids(rows: int) -> list[str]:
+    """Return ids that are not in alphabetical order and not ASCII only."""
+    return [f"bild/é{(7 * row) % rows}-{row}.jpg" for row in range(rows)]
+
+
+def feature(row: int) -> np.ndarray:
+    """Return the features of a row."""
+    return np.full(SHAPE, row, np.float32) + np.arange(6, dtype=np.float32).reshape(SHAPE) / 8
+
+
+def block(start: int, stop: int, failed: tuple[int, ...] = ()) -> RowBlock:
+    """Return finished rows, some of them failed; row n was made from a source of CRC-32 n + 1."""
+    return block_of(range(start, stop), failed)
+
+
+def block_of(rows: Sequence[int], failed: tuple[int, ...] = ()) -> RowBlock:
+    """Return finished rows by number."""
+    return RowBlock(
+        np.stack([feature(row) for row in rows]),
+        np.array([UNREADABLE if row in failed else OK for row in rows], np.uint8),
+        tuple("not an image" if row in failed else "" for row in rows),
+        np.array([0 if row in failed else row + 1 for row in rows], np.uint32),
+    )
+
+
+def feed(
+    making: ShardBuild, failed: tuple[int, ...], batch: int = 4, stop_after: int | None = None
+) -> None:
+    """Append all pending rows; an id ends with the number that gives its features."""
+    batches = [b for span in making.pending() for b in span.batches(batch)]
+    for number, rows in enumerate(batches):
+        if number == stop_after:
+            raise KeyboardInterrupt
+        numbers = [int(one[:-4].split("-")[1]) for one in making.ids[rows.start : rows.stop]]
+        making.append(rows.start, block_of(numbers, failed))
+
+
+def build(
+    out: Path,
+    rows: int | list[str],
+    batch: int = 4,
+    stop_after: int | None = None,
+    failed: tuple[int, ...] = (3, 17),
+    redo: bool = False,
+    add: bool = False,
+    rows_per_shard: int | None = ROWS_PER_SHARD,
+    compress: bool = False,
+    **changes: object,
+) -> FeatureIndex:
+    """Build the set of so many rows, or of these ids.
+
+    `stop_after` raises KeyboardInterrupt after so many batches; `redo` has failed rows made again.
+    """
+    asked = ids(rows) if isinstance(rows, int) else rows
+    about = header(**changes)
+    with ShardBuild(out, about, asked, rows_per_shard, compress, None, add) as making:
+        if redo:
+            for span, status, _ in list(making.finished()):
+                making.redo(span.start + np.flatnonzero(status))
+        feed(making, failed, batch, stop_after)
+        return making.publish()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of every file below a folder, less the lock."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix != ".lock"
+    }
+
+
+def _main() -> None:
+    out, rows, function, fatal = Path(sys.argv[1]), *sys.argv[2:5]
+    task = "".join(sys.argv[5:])
+    making_module.PIECE_SECONDS = 0.0
+    name = function.removeprefix("os.")
+    original = getattr(os, name)
+    calls = 0
+
+    def counted(*arguments: object, **options: object) -> object:
+        nonlocal calls
+        if calls == int(fatal):
+            os.kill(os.getpid(), signal.SIGKILL)
+        calls += 1
+        return original(*arguments, **options)
+
+    setattr(os, name, counted)
+    failed = () if task == "redo" else (3, 17)
+    add, compress = task == "add", task == "compress"
+    build(out, int(rows), failed=failed, redo=task == "redo", add=add, compress=compress)
+    sys.stdout.write(f"{calls}\n")
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,171 @@
+"""The Fisher encoder against Fisher vectors of one caption at a time, and what it refuses."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from pipeline.hashing import canonical_json, recipe_hash
+from pipeline.text.encoders import fisher_vector as fisher_encoder
+from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.encoders.fisher_vector import FisherEncoder
+from pipeline.text.fisher.codebook import Codebook, CodebookError, fit_codebook, load_codebook
+from pipeline.text.fisher.gradients import word_gradients
+from pipeline.text.tokenizers.tokenizer import TOKENIZERS
+from pipeline.text.vectors import WordVectors, load_vectors, save_vectors
+
+DIM, COMPONENTS = 5, 3
+POLICY = TOKENIZERS["treebank"]
+NAMES = tuple(f"word{row}" for row in range(200))
+
+
+@pytest.fixture(scope="module")
+def vectors() -> WordVectors:
+    rng = np.random.default_rng(0)
+    matrix = rng.laplace(size=(200, DIM)) @ rng.normal(size=(DIM, DIM)) + 0.5
+    return WordVectors("toy", NAMES, matrix.astype(np.float32), "ab" * 32)
+
+
+@pytest.fixture(scope="module")
+def gmm(vectors: WordVectors) -> Codebook:
+    return fit_codebook(vectors, "gmm", COMPONENTS, seed=0)
+
+
+@pytest.fixture(scope="module")
+def hglmm(vectors: WordVectors) -> Codebook:
+    return fit_codebook(vectors, "hglmm", COMPONENTS, seed=0)
+
+
+@pytest.fixture
+def both(gmm: Codebook, hglmm: Codebook, vectors: WordVectors) -> FisherEncoder:
+    return FisherEncoder((gmm, hglmm), vectors, POLICY)
+
+
+def captions(number: int) -> list[str]:
+    rng = np.random.default_rng(2)
+    some = np.array([*NAMES[:30], "unheard", "!"])
+    return [" ".join(rng.choice(some, size=rng.integers(0, 9))) for _ in range(number)]
+
+
+def one(codebook: Codebook, vectors: WordVectors, text: str) -> npt.NDArray[np.float64]:
+    """A caption's normalised Fisher vector, from its own word vectors and in float64."""
+    rows = [NAMES.index(token) for token in POLICY.tokenize(text) if token in NAMES]
+    words = codebook.transform(vectors.matrix[rows])
+    gradients = word_gradients(codebook.mixture, words)
+    lengths = np.array([len(rows)])
+    plain = gradients.fisher_vectors(np.arange(len(rows)), lengths)[0].astype(np.float64)
+    root = np.sign(plain) * np.sqrt(np.abs(plain))
+    return root / max(float(np.linalg.norm(root)), 1e-30)
+
+
+@pytest.mark.parametrize("number", [0, 1, 5, 64])
+@pytest.mark.parametrize("numbers_at_once", [1, 7 * 4 * COMPONENTS * DIM, 1 << 20])
+def test_equals_fisher_vectors_of_one_caption_at_a_time(
+    both: FisherEncoder, number: int, numbers_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fisher_encoder, "_NUMBERS_AT_ONCE", numbers_at_once)
+    texts = captions(number)
+    rows = both.encode(texts)
+    assert rows.dtype == np.float32
+    assert rows.shape == (number, both.dim) == (number, 4 * COMPONENTS * DIM)
+    for row, text in zip(rows, texts, strict=True):
+        parts = [one(codebook, both.vectors, text) for codebook in both.codebooks]
+        np.testing.assert_allclose(row, np.concatenate(parts), rtol=1e-4, atol=1e-6)
+
+
+def test_a_row_does_not_depend_on_its_company(both: FisherEncoder) -> None:
+    texts = captions(50)
+    together = both.encode(texts)
+    alone = np.concatenate([both.encode([text]) for text in texts])
+    assert np.array_equal(together, alone)
+    assert np.array_equal(together[::-1], both.encode(texts[::-1]))
+    again = FisherEncoder(both.codebooks, both.vectors, POLICY)
+    assert again.encode(texts).tobytes() == together.tobytes()
+
+
+def test_each_codebook_has_norm_one_and_its_own_columns(
+    both: FisherEncoder, gmm: Codebook, hglmm: Codebook, vectors: WordVectors
+) -> None:
+    texts = ["word1 word2", "word3 unheard", "unheard", ""]
+    rows = both.encode(texts)
+    half = both.dim // 2
+    assert np.array_equal(rows[:, :half], FisherEncoder((gmm,), vectors, POLICY).encode(texts))
+    assert np.array_equal(rows[:, half:], FisherEncoder((hglmm,), vectors, POLICY).encode(texts))
+    for part in (rows[:, :half], rows[:, half:]):
+        norms = np.linalg.norm(part.astype(np.float64), axis=1)
+        np.testing.assert_allclose(norms, [1, 1, 0, 0], atol=1e-6)
+    report = both.reports(texts)[both.name]
+    assert report.unknown_captions == (2, 3)
+    assert report.oov_words == (("unheard", 2),)
+    assert np.array_equal(rows[1], both.encode(["word3"])[0])
+
+
+def test_name_and_recipe_tell_encoders_apart(
+    both: FisherEncoder, gmm: Codebook, hglmm: Codebook, vectors: WordVectors
+) -> None:
+    other_policy = replace(POLICY, name="cased", lower_case=False)
+    encoders: list[CaptionEncoder] = [
+        both,
+        FisherEncoder((hglmm, gmm), vectors, POLICY),
+        FisherEncoder((hglmm,), vectors, POLICY),
+        FisherEncoder((gmm,), vectors, POLICY),
+        FisherEncoder((gmm, hglmm), vectors, other_policy),
+        FisherEncoder((fit_codebook(vectors, "hglmm", COMPONENTS, seed=1),), vectors, POLICY),
+    ]
+    hashes = {recipe_hash(encoder.recipe(), encoder.weights[1]) for encoder in encoders}
+    assert len(hashes) == len(encoders)
+    assert both.name == "fv-gmm-hglmm-toy"
+    assert both.weights[0] == "toy, gmm+hglmm"
+    assert canonical_json(both.recipe())
+    few = replace(vectors, words=NAMES[:7], matrix=vectors.matrix[:7])
+    restricted = FisherEncoder((gmm, hglmm), few, POLICY)
+    assert (restricted.recipe(), restricted.weights) == (both.recipe(), both.weights)
+    assert restricted.memory == 7 * 4 * both.dim
+
+
+def test_the_table_of_words_is_within_what_is_told(both: FisherEncoder) -> None:
+    held = sum(gradients.gradients.nbytes for gradients in both._gradients)
+    assert 0 < held <= both.memory
+
+
+def test_other_vectors_and_no_codebook_are_refused(
+    both: FisherEncoder, vectors: WordVectors
+) -> None:
+    other = replace(vectors, name="other", sha256="cd" * 32)
+    with pytest.raises(CodebookError, match=f"gmm .*'toy' .*{'ab' * 32}.*'other' .*{'cd' * 32}"):
+        FisherEncoder(both.codebooks, other, POLICY)
+    with pytest.raises(CodebookError, match="none was given"):
+        FisherEncoder((), vectors, POLICY)
+
+
+def test_a_codebook_of_the_full_source_goes_with_a_stored_subset(tmp_path: Path) -> None:
+    full = load_vectors("glove-6b-50d")
+    some = load_vectors("glove-6b-50d", set(full.words[:300]))
+    stored = save_vectors(tmp_path / "some.safetensors", some)
+    again = save_vectors(tmp_path / "again.safetensors", stored)
+    fit_codebook(full, "hglmm", 4, seed=0, ica=False, sample=2000).save(tmp_path / "c.safetensors")
+    texts = ["the man is in the school", "a city by", "zqzq"]
+    encoders = [
+        FisherEncoder((load_codebook(tmp_path / "c.safetensors", one),), one, POLICY)
+        for one in (some, stored, again)
+    ]
+    rows = [encoder.encode(texts) for encoder in encoders]
+    assert rows[0].any(axis=1).tolist() == [True, True, False]
+    assert np.array_equal(rows[0], rows[1])
+    assert np.array_equal(rows[0], rows[2])
+    # Stored numbers may be changed by hand, so their own file is what the weights name.
+    assert encoders[0].weights[1] != encoders[1].weights[1]
+    assert encoders[1].recipe()["vectors"] == "some"
+    assert encoders[1].recipe()["codebooks"][0]["vectors"] == "glove-6b-50d"
+    other = replace(some, name="other", sha256="cd" * 32)
+    with pytest.raises(CodebookError, match=r"'glove-6b-50d' .* but 'o' "):
+        load_codebook(tmp_path / "c.safetensors", save_vectors(tmp_path / "o.safetensors", other))
+
+
+def test_no_known_word_at_all(both: FisherEncoder, vectors: WordVectors) -> None:
+    none = replace(vectors, words=(), matrix=vectors.matrix[:0])
+    rows = FisherEncoder(both.codebooks, none, POLICY).encode(["word1", ""])
+    assert rows.shape == (2, both.dim)
+    assert not rows.any()

@@ -1,0 +1,165 @@
+"""The mean encoder against a plain loop, and the account of unknown words."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from pipeline.hashing import canonical_json
+from pipeline.text.encoders import mean as means
+from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.encoders.mean import MEANINGS, MeanError, MeanVectors
+from pipeline.text.tokenizers.tokenizer import TOKENIZERS
+from pipeline.text.vectors import WordVectors, load_vectors
+
+WORDS = tuple("abcdefgh")
+
+
+@pytest.fixture
+def encoder() -> MeanVectors:
+    matrix = np.random.default_rng(1).standard_normal((len(WORDS), 7)).astype(np.float32)
+    matrix[4] = 0
+    return MeanVectors(WordVectors("toy", WORDS, matrix, "0" * 64))
+
+
+def naive(encoder: MeanVectors, caption: str) -> npt.NDArray[np.float32]:
+    total, known, with_length, tokens = np.zeros(encoder.dim), 0, 0, 0
+    for token in encoder.policy.tokenize(caption):
+        tokens += 1
+        if token in WORDS:
+            vector = encoder.vectors.matrix[WORDS.index(token)].astype(np.float64)
+            norm = np.sqrt((vector * vector).sum())
+            if encoder.meaning == "unit" and norm > 0:
+                vector = vector / norm
+            total += vector
+            known += 1
+            with_length += int(norm > 0)
+    count = {"known": known, "all": tokens, "unit": with_length}[encoder.meaning]
+    return (total / max(count, 1)).astype(np.float32)
+
+
+def captions(number: int) -> list[str]:
+    rng = np.random.default_rng(2)
+    some = np.array([*"abcdefgh", "unheard", "zz", "!"])
+    return [" ".join(rng.choice(some, size=rng.integers(0, 9))) for _ in range(number)]
+
+
+@pytest.mark.parametrize("meaning", MEANINGS)
+@pytest.mark.parametrize("number", [0, 1, 5, 64])
+@pytest.mark.parametrize("chunk", [1, 7, 1024])
+def test_equals_a_plain_loop_whatever_the_chunk(
+    encoder: MeanVectors, meaning: str, number: int, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(means, "_CHUNK", chunk)
+    monkeypatch.setattr(means, "_WORDS_AT_ONCE", chunk)
+    encoder = replace(encoder, meaning=meaning)
+    texts = captions(number)
+    rows = encoder.encode(texts)
+    assert rows.dtype == np.float32
+    assert rows.shape == (number, 7)
+    assert np.array_equal(rows, np.array([naive(encoder, t) for t in texts]).reshape(-1, 7))
+
+
+@pytest.mark.parametrize("meaning", MEANINGS)
+def test_a_row_does_not_depend_on_its_company(encoder: MeanVectors, meaning: str) -> None:
+    encoder = replace(encoder, meaning=meaning)
+    texts = captions(50)
+    together = encoder.encode(texts)
+    alone = np.concatenate([encoder.encode([text]) for text in texts])
+    assert np.array_equal(together, alone)
+    assert np.array_equal(together[::-1], encoder.encode(texts[::-1]))
+
+
+def test_unknown_words_do_not_count_and_repeats_do(encoder: MeanVectors) -> None:
+    a, b = encoder.vectors.matrix[:2].astype(np.float64)
+    rows = encoder.encode(["a unheard, A b", "unheard", "a", ""])
+    assert np.array_equal(rows[0], ((a + a + b) / 3).astype(np.float32))
+    assert not rows[1].any()
+    assert np.array_equal(rows[2], a.astype(np.float32))
+    assert not rows[3].any()
+
+
+def test_unit_is_fasttext_s_own_sentence_vector(tmp_path: Path) -> None:
+    fasttext = pytest.importorskip("fasttext", reason="the package fasttext is not installed")
+    (tmp_path / "corpus.txt").write_text("a dog runs\ntwo dogs run on the grass\n" * 5)
+    model = fasttext.train_unsupervised(
+        str(tmp_path / "corpus.txt"), dim=10, bucket=2000, minCount=1, thread=1, verbose=0,
+        minn=3, maxn=4,
+    )  # fmt: skip
+    model.save_model(str(tmp_path / "tiny.bin"))
+    # "x" has no n-gram, so its vector is zero; "dogging" is out of the dictionary and has some.
+    texts = ["a dog runs", "the dogs the dogs dogging x", "x", "zebra", ""]
+    vectors = load_vectors(str(tmp_path / "tiny.bin"), {w for text in texts for w in text.split()})
+    assert "dogging" in vectors.words
+    rows = MeanVectors(vectors, TOKENIZERS["whitespace"], "unit").encode(texts)
+    expected = np.array([model.get_sentence_vector(text) for text in texts])
+    assert not expected[2].any()
+    np.testing.assert_allclose(rows, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_unit_does_not_know_words_of_norm_0(encoder: MeanVectors) -> None:
+    unit = replace(encoder, meaning="unit")
+    rows = unit.encode(["e", "a e"])
+    assert not rows[0].any()
+    assert np.isclose(np.linalg.norm(rows[1]), 1)
+    assert unit.reports(["e", "a e"])[unit.name].unknown_captions == (0,)
+    assert encoder.reports(["e", "a e"])[encoder.name].unknown_captions == ()
+
+
+def test_names_and_recipes_tell_means_apart(encoder: MeanVectors) -> None:
+    w2vv = TOKENIZERS["w2vv-filterstop"]
+    every = [
+        encoder,
+        replace(encoder, meaning="unit"),
+        replace(encoder, meaning="all"),
+        replace(encoder, policy=w2vv),
+        replace(encoder, policy=w2vv, meaning="unit"),
+    ]
+    assert [one.name for one in every] == [
+        "mean-toy",
+        "mean-unit-toy",
+        "mean-all-toy",
+        "mean-w2vv-filterstop-toy",
+        "mean-unit-w2vv-filterstop-toy",
+    ]
+    assert len({canonical_json({**one.recipe(), "name": ""}) for one in every}) == 5
+    with pytest.raises(MeanError, match="'median'; there are known, all, unit"):
+        replace(encoder, meaning="median")
+
+
+def test_no_known_word_at_all() -> None:
+    nothing = MeanVectors(WordVectors("none", (), np.empty((0, 3), np.float32), "0" * 64))
+    assert nothing.encode(["a b", ""]).tolist() == [[0, 0, 0], [0, 0, 0]]
+
+
+def test_report_counts_what_is_unknown(encoder: MeanVectors) -> None:
+    report = encoder.reports(["a zz b", "zz yy xx", "", "a a yy zz"])[encoder.name]
+    assert (report.captions, report.tokens, report.words) == (4, 10, 5)
+    assert report.oov_tokens == 6
+    assert report.oov_words == (("zz", 3), ("yy", 2), ("xx", 1))
+    assert report.unknown_captions == (1, 2)
+    assert report.text() == (
+        "4 captions, 10 tokens, 5 distinct words; 6 tokens (60.00 %) of 3 words are out of "
+        "vocabulary, most often zz (3), yy (2), xx (1). 2 captions have no known word and get a "
+        "zero vector (first positions: 1, 2)."
+    )
+
+
+def test_report_of_nothing(encoder: MeanVectors) -> None:
+    assert encoder.reports([])[encoder.name].text() == (
+        "0 captions, 0 tokens, 0 distinct words; 0 tokens (0.00 %) of 0 words are out of "
+        "vocabulary. 0 captions have no known word."
+    )
+
+
+def test_recipe_is_json_and_names_everything(encoder: MeanVectors) -> None:
+    shared: CaptionEncoder = encoder
+    assert shared.name == "mean-toy"
+    assert shared.weights == ("toy", "0" * 64)
+    recipe = shared.recipe()
+    assert canonical_json(recipe)
+    assert set(recipe) == {
+        "name", "encoder", "tokens", "vectors", "mean", "oov", "dim",
+    }  # fmt: skip

@@ -1,0 +1,126 @@
+"""Token policies: what each splits, drops and keeps, and that nltk's rules are nltk's."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from nltk.tokenize import NLTKWordTokenizer
+
+from pipeline.hashing import canonical_json, sha256_of_json
+from pipeline.text.tokenizers.lemmas import RuleLemmatizer
+from pipeline.text.tokenizers.stop_words import STOP_WORDS, stop_words_sha256
+from pipeline.text.tokenizers.tokenizer import SPLITTERS, TOKENIZERS, PolicyError, Tokenizer
+from tests.project import SHARED
+
+FLICKR8K = SHARED / "data/flickr8k/annotations/Flickr8k.token.txt"
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("A dog runs, fast!", ["a", "dog", "runs", "fast"]),
+        ("A dog. Two cats. A BIRD.", ["a", "dog", "two", "cats", "a", "bird"]),
+        ("the u.s. army", ["the", "u.s.", "army"]),
+        ("It doesn't move", ["it", "does", "n't", "move"]),
+        ("They cannot stop", ["they", "can", "not", "stop"]),
+        ("a dog's well-worn toy", ["a", "dog", "'s", "well-worn", "toy"]),
+        ('he says "hi" (2 times)', ["he", "says", "hi", "2", "times"]),
+        ("cafe\u0301", ["café"]),
+        ("a\u00a0dog\tand\u2003a cat", ["a", "dog", "and", "a", "cat"]),
+        ("dog dog", ["dog", "dog"]),
+        ("... !? -- ``", []),
+        ("", []),
+        ("犬が走る", ["犬が走る"]),
+    ],
+)
+def test_treebank(text: str, tokens: list[str]) -> None:
+    assert TOKENIZERS["treebank"].tokenize(text) == tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"),
+    [
+        ("treebank", ["the", "man", "'s", "t-shirt", "a", "dog", "is", "n't", "wet", "3.5"]),
+        (
+            "vsepp",
+            [
+                *("the", "man", "'s", "t-shirt", ",", "a", "dog", "is", "n't", "wet"),
+                *("(", "3.5", ")", "."),
+            ],
+        ),
+        ("w2vv", ["the", "man", "s", "t", "shirt", "a", "dog", "isn", "t", "wet", "3", "5"]),
+        ("w2vv-filterstop", ["man", "shirt", "dog", "isn", "wet", "3", "5"]),
+        ("klein", ["The", "man's", "t-shirt", "a", "dog", "isn't", "wet", "3", "5"]),
+        ("whitespace", ["the", "man's", "t-shirt,", "a", "dog", "isn't", "wet", "(3.5)."]),
+        ("kiros", ["the", "man's", "t-shirt,", "a", "dog", "isn't", "wet", "(3.5)."]),
+    ],
+)
+def test_each_policy(name: str, tokens: list[str]) -> None:
+    assert TOKENIZERS[name].tokenize("The man's t-shirt, a dog isn't wet (3.5).") == tokens
+
+
+def test_there_are_no_other_policies() -> None:
+    names = {"treebank", "vsepp", "w2vv", "w2vv-filterstop", "klein", "whitespace", "kiros"}
+    assert set(TOKENIZERS) == names
+
+
+def test_treebank_words_are_nltks() -> None:
+    nltk = NLTKWordTokenizer().tokenize
+    rng = random.Random(0)
+    parts = [*"abc12.,-'\"?é", " ", " ", "gonna", "cannot", "na", "dog", "\t", "\u00a0", "--"]
+    for _ in range(3000):
+        text = "".join(rng.choice(parts) for _ in range(rng.randint(0, 14)))
+        if ". " not in text and ".\t" not in text and ".\u00a0" not in text:
+            assert SPLITTERS["treebank"].split(text) == nltk(text)
+
+
+def test_treebank_words_of_flickr8k_are_nltks() -> None:
+    if not FLICKR8K.is_file():
+        pytest.skip("needs Flickr8k's captions in ../shared")
+    nltk = NLTKWordTokenizer().tokenize
+    captions = [line.split("\t")[1] for line in FLICKR8K.read_text().splitlines()[::15]]
+    # A stop between two words is ours to set apart.
+    whole = [text for text in captions if ". " not in text.rstrip()]
+    assert len(whole) > 1900
+    assert all(SPLITTERS["treebank"].split(text) == nltk(text) for text in whole)
+
+
+def test_stop_words_then_lemmas_then_length() -> None:
+    policy = Tokenizer(
+        "all",
+        stop_words="english-function",
+        lemmatizer=RuleLemmatizer("toy", ["dog", "run", "hat"]),
+        max_length=3,
+    )
+    assert policy.tokenize("The dogs were running with hats and shoes") == ["dog", "run", "hat"]
+    assert replace(policy, max_length=None).tokenize("Two dogs of the men") == ["two", "dog", "men"]
+
+
+def test_recipe_says_everything() -> None:
+    policies = [
+        *TOKENIZERS.values(),
+        replace(TOKENIZERS["treebank"], max_length=4),
+        replace(TOKENIZERS["treebank"], lemmatizer=RuleLemmatizer("toy", ["a"])),
+        replace(TOKENIZERS["treebank"], lemmatizer=RuleLemmatizer("toy", ["b"])),
+    ]
+    assert len({canonical_json(policy.to_json()) for policy in policies}) == len(policies)
+    asked = TOKENIZERS["w2vv-filterstop"].to_json()["stop_words"]
+    words = sorted(STOP_WORDS["english-function"])
+    assert asked == {"name": "english-function", "sha256": sha256_of_json(words)}
+    assert asked["sha256"] == stop_words_sha256("english-function")
+    assert 120 < len(words) < 200
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Tokenizer("x", splitter="spacy"), "no splitter.*'spacy'.*treebank"),
+        (lambda: Tokenizer("x", stop_words="nltk"), "no list of stop words.*english-function"),
+        (lambda: Tokenizer("x", punctuation="some"), "no punctuation.*dropped, kept"),  # type: ignore[arg-type]
+        (lambda: Tokenizer("x", max_length=0), "is 0; give 1 word or more"),
+    ],
+)
+def test_what_there_is_not(make: object, message: str) -> None:
+    assert callable(make)
+    with pytest.raises(PolicyError, match=message):
+        make()
