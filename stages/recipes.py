@@ -5,7 +5,7 @@ import json
 import click
 
 from pipeline.hashing import recipe_hash
-from pipeline.recipes import RECIPES, Recipe, resolve_recipe
+from pipeline.recipes import RECIPES, Recipe, is_timm_model, resolve_recipe
 
 
 @click.command()
@@ -49,7 +49,7 @@ def _described(recipe: Recipe, source: str | None) -> dict[str, object]:
 
     values = recipe.to_json()
     described = {**values, "imagenet_weights": recipe.weights, "source": recipe.source}
-    if source is None and not recipe.weights.startswith("timm:"):
+    if source is None and not is_timm_model(recipe.weights):
         source = "imagenet" if published_file(recipe).is_file() else None
     if source is None:
         click.echo(

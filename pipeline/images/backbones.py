@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.images.caffenet import CaffeNet
-from pipeline.recipes import Recipe
+from pipeline.recipes import Recipe, RecipeError, is_timm_model
+from pipeline.recipes.timm import create_timm_model
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,28 @@ def backbone_named(name: str) -> Backbone:
     RecipeError
         timm is not installed or has no such model.
     """
-    if name.startswith("timm:"):
-        # Here, since timm is an extra.
-        from pipeline.images.timm_models import timm_backbone
+    return _timm_backbone(name) if is_timm_model(name) else BACKBONES[name]
 
-        return timm_backbone(name)
-    return BACKBONES[name]
+
+def _timm_backbone(name: str) -> Backbone:
+    def build() -> Any:
+        # Some models compute constants while they are built, which the meta device cannot.
+        with torch.device("cpu"):
+            return create_timm_model(name)
+
+    classifier = build().pretrained_cfg.get("classifier") or ()
+    heads = (classifier,) if isinstance(classifier, str) else tuple(classifier)
+    return Backbone(build, _timm_row, heads=tuple(f"{head}." for head in heads))
+
+
+def _timm_row(net: Any, x: Tensor, recipe: Recipe) -> Tensor:
+    rows: Tensor = net(x)
+    if tuple(rows.shape[1:]) != recipe.shape:
+        raise RecipeError(
+            f"{recipe.name} gives rows of {tuple(rows.shape[1:])}, not of {recipe.shape} as timm "
+            "says of it; such a model has no pooled row"
+        )
+    return rows
 
 
 def _resnet_layer4(net: Any, x: Tensor, recipe: Recipe) -> Tensor:

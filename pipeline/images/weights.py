@@ -14,7 +14,8 @@ from pipeline.hashing import sha256_of_file
 from pipeline.images.backbones import backbone_named
 from pipeline.images.random_weights import seeded_state
 from pipeline.images.state_dicts import WeightsError, read_state_dict, state_sha256
-from pipeline.recipes import Recipe
+from pipeline.recipes import Recipe, is_timm_model
+from pipeline.recipes.timm import create_timm_model
 
 __all__ = ["Weights", "WeightsError", "load_weights", "published_file"]
 
@@ -59,11 +60,8 @@ def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
     """
     if source.startswith("random:"):
         return _random_weights(recipe.backbone, source)
-    if source == "imagenet" and recipe.weights.startswith("timm:"):
-        # Here, since timm is an extra.
-        from pipeline.images.timm_models import timm_pretrained
-
-        return Weights(recipe.weights, *timm_pretrained(recipe.weights))
+    if source == "imagenet" and is_timm_model(recipe.weights):
+        return _timm_weights(recipe.weights)
     published = source == "imagenet"
     path = _fetched(recipe) if published else Path(source)
     if not path.is_file():
@@ -131,6 +129,18 @@ def _check_name(path: Path, sha256: str) -> None:
 def _digits(path: Path) -> str:
     """Return the start of the SHA-256 in a name such as resnet152-394f9c45.pth, or ""."""
     return path.stem.rpartition("-")[2] if "-" in path.stem else ""
+
+
+def _timm_weights(name: str) -> Weights:
+    try:
+        state = create_timm_model(name, pretrained=True).state_dict()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise WeightsError(
+            f"the pretrained weights of {name} are not in the cache of huggingface_hub and cannot "
+            f"be downloaded ({str(error).partition(chr(10))[0]}); fetch them on a machine that "
+            "can and give them as a file, or take random:SEED for a trial without meaning"
+        ) from error
+    return Weights(name, state_sha256(state), state)
 
 
 def _random_weights(backbone: str, source: str) -> Weights:

@@ -14,6 +14,7 @@ from pipeline.recipes.schema import (
     RecipeError,
     Resize,
 )
+from pipeline.recipes.timm import is_timm_model
 
 __all__ = [
     "DEFAULT_RECIPE",
@@ -25,5 +26,6 @@ __all__ = [
     "Recipe",
     "RecipeError",
     "Resize",
+    "is_timm_model",
     "resolve_recipe",
 ]

@@ -17,6 +17,7 @@ from pipeline.recipes.schema import (
     RecipeError,
     Resize,
 )
+from pipeline.recipes.timm import is_timm_model, timm_recipe
 
 # Training normalisation of torchvision's ImageNet weights, of Oxford's VGG and Berkeley's
 # CaffeNet under Caffe, of torchvision's GoogLeNet (ported from TensorFlow) and EfficientNet-Lite.
@@ -167,10 +168,7 @@ def resolve_recipe(name: str, precision: str = "float32", storage: str = "float3
     for value, known_values in ((precision, PRECISIONS), (storage, STORAGES)):
         if value not in known_values:
             raise RecipeError(f"{value!r} is none of {', '.join(known_values)}")
-    if name.startswith("timm:"):
-        # Here, so that the catalogue can be read without torch and without the extra.
-        from pipeline.images.timm_models import timm_recipe
-
+    if is_timm_model(name):
         return replace(timm_recipe(name), precision=precision, storage=storage)
     key = DEFAULT_RECIPE.get(name, name)
     if key not in RECIPES:

@@ -17,7 +17,7 @@ from pipeline.images.extract import feature_header
 from pipeline.images.feature_extractor import FeatureExtractor
 from pipeline.images.transforms import cut_crops, read_sample, resize_image
 from pipeline.images.weights import load_weights
-from pipeline.recipes import RECIPES, resolve_recipe
+from pipeline.recipes import RECIPES, is_timm_model, resolve_recipe
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.search import SearchError
 from pipeline.shards.format import STATUS_NAMES
@@ -208,7 +208,7 @@ def open_network(trained: TrainedHead, weights: str | None = None) -> FeatureExt
         The recipe needs a package that is not installed, or its weights cannot be had.
     """
     head, side = f"the head of {trained.experiment!r}", trained.inputs.images
-    if side.name not in RECIPES and not side.name.startswith("timm:"):
+    if side.name not in RECIPES and not is_timm_model(side.name):
         raise SearchError(
             f"{head} was fitted on {side.name!r}, features that no recipe of `pipeline recipes` "
             "makes, so picture files cannot be embedded; ask with the id of an image that is "
