@@ -20,7 +20,7 @@ import numpy as np
 from bench.extract import WEIGHTS, rate
 from pipeline.cluster.connect import local_workers
 from pipeline.images.extract import Parallelism, extract_features, feature_header
-from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import load_weights
 from pipeline.images.workers import OrderedWork, extract_on_workers
 from pipeline.recipes import resolve_recipe
@@ -71,7 +71,7 @@ def throughput(arguments: argparse.Namespace, paths: list[Path], scratch: Path) 
             started = time.perf_counter()
             with ShardBuild(out, header, ids, arguments.rows_per_shard) as build:
                 if way == "one process":
-                    network = FeatureExtractor(recipe, weights.state)
+                    network = RecipeNetwork(recipe, weights.state)
                     extract_features(build, paths, network, Parallelism(batch_size, 2, 2), mark)
                 else:
                     with local_workers(2, print) as executor:

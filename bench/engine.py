@@ -36,14 +36,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bench.decoding import FOLDERS
-from pipeline.images import feature_extractor as networks
+from pipeline.images import network as networks
 from pipeline.images.backbones import backbone_named
 from pipeline.images.engine import onednn, winograd
 from pipeline.images.engine.fuse import Convolution
 from pipeline.images.engine.onednn import OneDnnConvolution
 from pipeline.images.engine.winograd import WinogradConvolution
 from pipeline.images.extract import default_parallelism, feature_header
-from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
 from pipeline.recipes import Recipe, resolve_recipe
@@ -150,7 +150,7 @@ def layers() -> None:
         )
 
 
-def built(recipe: Recipe, state: dict[str, Tensor], variant: str) -> FeatureExtractor:
+def built(recipe: Recipe, state: dict[str, Tensor], variant: str) -> RecipeNetwork:
     """Build a recipe's network as a variant has it."""
     engine, without, precision = VARIANTS[variant]
     recipe = resolve_recipe(recipe.name, precision)
@@ -159,10 +159,10 @@ def built(recipe: Recipe, state: dict[str, Tensor], variant: str) -> FeatureExtr
             undo.enter_context(patch.object(onednn, "_WINOGRAD_CHANNELS", math.inf))
         if "sharing" in without:
             undo.enter_context(patch.object(networks, "share_ten_crops", lambda *_: None))
-        return FeatureExtractor(recipe, state, "cpu", engine)
+        return RecipeNetwork(recipe, state, "cpu", engine)
 
 
-def windows_of(network: FeatureExtractor, photos: list[Path], count: int) -> Tensor:
+def windows_of(network: RecipeNetwork, photos: list[Path], count: int) -> Tensor:
     """Return the (count, windows, h, w, 3) uint8 windows of the first photos."""
     resize, window = network.recipe.resize, network.window
     found = [read_sample(path, resize, window).windows for path in photos[:count]]
@@ -175,7 +175,7 @@ def exact(recipe: Recipe, state: dict[str, Tensor], crops: Tensor) -> Tensor:
     backbone = backbone_named(recipe.backbone)
     net = backbone.build()
     net.load_state_dict(state)
-    x = FeatureExtractor(recipe, state, "cpu", "reference").normalised(crops.flatten(0, 1)).double()
+    x = RecipeNetwork(recipe, state, "cpu", "reference").normalised(crops.flatten(0, 1)).double()
     # Crop by crop: the convolution in float64 unrolls its input.
     y = torch.cat([backbone.tap(net.double().eval(), one, recipe) for one in x.split(1)])
     if y.ndim == 4:
@@ -212,7 +212,7 @@ def whole_networks(photos: list[Path], rounds: int) -> dict[str, float]:
         else:
             gains(best)
     ten = resolve_recipe("resnet152-pool-10crop")
-    shares = FeatureExtractor(ten, load_weights(ten, "random:0").state).shares_crops
+    shares = RecipeNetwork(ten, load_weights(ten, "random:0").state).shares_crops
     print(f"\n{ten.name}: crops {'shared' if shares else 'computed one by one, nothing is shared'}")
     return grid
 

@@ -34,7 +34,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
 from pipeline.images.extract import default_parallelism, extract_features, feature_header
-from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
 from pipeline.recipes import Recipe, resolve_recipe
@@ -101,7 +101,7 @@ def obvious(paths: list[Path], recipe: Recipe, batch_size: int, out: Path) -> fl
 def bare(paths: list[Path], recipe: Recipe) -> float:
     """Run the network alone over windows in memory, and return images a second."""
     parallelism = default_parallelism(recipe, "cpu")
-    network = FeatureExtractor(recipe, load_weights(recipe, WEIGHTS).state)
+    network = RecipeNetwork(recipe, load_weights(recipe, WEIGHTS).state)
     samples = [read_sample(path, recipe.resize, network.window).windows for path in paths[:16]]
     windows = np.stack([w for w in samples if w is not None])
     batch = torch.from_numpy(np.resize(windows, (parallelism.batch_size, *windows.shape[1:])))
@@ -119,7 +119,7 @@ def ours(paths: list[Path], recipe: Recipe, out: Path) -> float:
     """Run the extraction loop and return images a second."""
     parallelism = default_parallelism(recipe, "cpu")
     weights = load_weights(recipe, WEIGHTS)
-    network = FeatureExtractor(recipe, weights.state)
+    network = RecipeNetwork(recipe, weights.state)
     marks: list[tuple[float, int]] = []
 
     def mark(done: int, total: int, failed: int) -> None:

@@ -22,7 +22,7 @@ import torch
 
 from bench.extract import rate
 from pipeline.images.extract import default_parallelism, extract_features, feature_header
-from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import Weights, load_weights
 from pipeline.recipes import PRECISIONS, Recipe, resolve_recipe
@@ -86,7 +86,7 @@ def measured(
         batch_size=arguments.batch_size or parallelism.batch_size,
         readers=arguments.readers or min(16, cores),
     )
-    network = FeatureExtractor(recipe, weights.state, arguments.device)
+    network = RecipeNetwork(recipe, weights.state, arguments.device)
     bare = bare_rate(network, paths, parallelism.batch_size)
     marks: list[tuple[float, int]] = []
 
@@ -105,7 +105,7 @@ def measured(
 
 
 @torch.inference_mode()
-def bare_rate(network: FeatureExtractor, paths: list[Path], batch_size: int) -> float:
+def bare_rate(network: RecipeNetwork, paths: list[Path], batch_size: int) -> float:
     """Return the network's images a second on windows that are on its device already."""
     samples = [
         read_sample(path, network.recipe.resize, network.window).windows for path in paths[:16]

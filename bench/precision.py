@@ -19,7 +19,7 @@ from pipeline.datasets.manifest import read_manifest
 from pipeline.heads.data.pairs import join_pairs
 from pipeline.heads.trained_head import load_head
 from pipeline.images.extract import default_parallelism, extract_features, feature_header
-from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.embeddings import Embeddings
@@ -52,7 +52,7 @@ def main() -> None:
     for precision, storage in VARIANTS:
         recipe = resolve_recipe(RECIPE, precision, storage)
         weights = load_weights(recipe)
-        network = FeatureExtractor(recipe, weights.state)
+        network = RecipeNetwork(recipe, weights.state)
         paths = [manifest.image_root / entry.file for entry in entries]
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "features"

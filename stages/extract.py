@@ -18,8 +18,8 @@ from pipeline.images.extract import (
     feature_header,
     file_stamps,
 )
-from pipeline.images.feature_extractor import ENGINES, FeatureExtractor, device_for
 from pipeline.images.memory import expected_memory, resident_memory
+from pipeline.images.network import ENGINES, RecipeNetwork, device_for
 from pipeline.images.weights import load_weights
 from pipeline.images.workers import OrderedWork, extract_on_workers
 from pipeline.progress import Stopwatch
@@ -214,7 +214,7 @@ def extract(
                 ):
                     index = extract_on_workers(build, paths, todo, executor, progress, watch)
             else:
-                network = FeatureExtractor(recipe, loaded.state, device, engine)
+                network = RecipeNetwork(recipe, loaded.state, device, engine)
                 _announce_memory(network, parallelism)
                 with progress_of(recipe.name, "image") as progress:
                     index = extract_features(build, paths, network, parallelism, progress, watch)
@@ -268,7 +268,7 @@ def _announce(build: ShardBuild, recipe: Recipe) -> None:
     )
 
 
-def _announce_memory(network: FeatureExtractor, parallelism: Parallelism) -> None:
+def _announce_memory(network: RecipeNetwork, parallelism: Parallelism) -> None:
     sharing = "; the ten crops share their work" if network.shares_crops else ""
     held, more = (size / 1e9 for size in (resident_memory(), expected_memory(network, parallelism)))
     log_done(f"memory: {held:.1f} GB now, at most {more:.1f} GB more{sharing}")

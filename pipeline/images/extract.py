@@ -13,7 +13,7 @@ import torch
 from pipeline.devices import one_core_each
 from pipeline.files import created_by
 from pipeline.images.decode import ImageReadError, source_crc32
-from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import Sample, timed_sample
 from pipeline.images.weights import Weights
 from pipeline.progress import FORWARD, WRITE, Progress, Stopwatch, no_progress
@@ -137,7 +137,7 @@ def failed_rows(build: ShardBuild) -> list[int]:
 def extract_features(
     build: ShardBuild,
     paths: Sequence[Path],
-    network: FeatureExtractor,
+    network: RecipeNetwork,
     parallelism: Parallelism,
     progress: Progress = no_progress,
     watch: Stopwatch | None = None,
@@ -180,7 +180,7 @@ def extract_features(
 def computed_rows(
     spans: Iterable[Span],
     paths: Sequence[Path],
-    network: FeatureExtractor,
+    network: RecipeNetwork,
     parallelism: Parallelism,
     watch: Stopwatch,
 ) -> Iterator[tuple[int, RowBlock]]:
@@ -220,7 +220,7 @@ def _ahead(
     mapping: ThreadPoolExecutor,
     batches: Sequence[Span],
     paths: Sequence[Path],
-    network: FeatureExtractor,
+    network: RecipeNetwork,
     size: int,
     most: int,
     watch: Stopwatch,
@@ -246,7 +246,7 @@ def _ahead(
 
 
 def _map(
-    reading: Sequence[Future[Sample]], network: FeatureExtractor, size: int, watch: Stopwatch
+    reading: Sequence[Future[Sample]], network: RecipeNetwork, size: int, watch: Stopwatch
 ) -> RowBlock:
     """Compute the rows of a batch, filled up with nothing to `size` images.
 

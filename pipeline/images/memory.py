@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from pipeline.images.backbones import backbone_named
 from pipeline.images.extract import BATCHES_AHEAD, Parallelism
-from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.network import RecipeNetwork
 from pipeline.shards.build.partial_shard import PIECE_BYTES
 
 # Of the largest activation, what is alive at once: a layer's input, its output, and the
@@ -18,7 +18,7 @@ _ALIVE = 3
 _PHOTO, _BYTES_A_PIXEL = 12_000_000, 6
 
 
-def expected_memory(network: FeatureExtractor, parallelism: Parallelism) -> int:
+def expected_memory(network: RecipeNetwork, parallelism: Parallelism) -> int:
     """Return the bytes that an extraction takes beyond those of the loaded network, at most.
 
     Weights are counted once more, for the layouts that they are packed into; rows wait for the
@@ -46,7 +46,7 @@ def resident_memory() -> int:
     return pages * resource.getpagesize()
 
 
-def _largest_activation(network: FeatureExtractor) -> int:
+def _largest_activation(network: RecipeNetwork) -> int:
     """Return the values of the largest map that one crop has, found without computing any."""
     recipe = network.recipe
     largest = 0

@@ -17,7 +17,7 @@ import torch
 
 from pipeline.images.decode import ImageReadError
 from pipeline.images.extract import Parallelism, computed_rows, default_parallelism, feature_header
-from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import load_weights
 from pipeline.progress import Progress, Stopwatch, no_progress
 from pipeline.recipes import Recipe, resolve_recipe
@@ -140,12 +140,12 @@ def _network(
     device: str,
     engine: str,
     dataset: str,
-) -> tuple[FeatureExtractor, FeatureHeader]:
+) -> tuple[RecipeNetwork, FeatureHeader]:
     # For good: tasks on other threads of this worker would put back what they found.
     torch.set_num_threads(1)
     recipe = resolve_recipe(recipe_name, precision, storage)
     loaded = load_weights(recipe, weights)
-    network = FeatureExtractor(recipe, loaded.state, device, engine)
+    network = RecipeNetwork(recipe, loaded.state, device, engine)
     return network, feature_header(recipe, loaded, dataset)
 
 

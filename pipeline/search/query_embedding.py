@@ -14,7 +14,7 @@ from pipeline.hashing import canonical_json
 from pipeline.heads.data.rows import ArrayRows, Features
 from pipeline.heads.trained_head import HEAD_FILE, TrainedHead, load_head
 from pipeline.images.extract import feature_header
-from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import cut_crops, read_sample, resize_image
 from pipeline.images.weights import load_weights
 from pipeline.recipes import RECIPES, is_timm_model, resolve_recipe
@@ -145,7 +145,7 @@ def embed_encoded(
 
 
 def embed_seen(
-    trained: TrainedHead, network: FeatureExtractor, pictures: Sequence[Path | Image.Image]
+    trained: TrainedHead, network: RecipeNetwork, pictures: Sequence[Path | Image.Image]
 ) -> Features:
     """Embed pictures by way of the image recipe that a head was fitted on.
 
@@ -191,7 +191,7 @@ def require_lines(texts: Sequence[str], what: str = "sentence or word") -> None:
             )
 
 
-def open_network(trained: TrainedHead, weights: str | None = None) -> FeatureExtractor:
+def open_network(trained: TrainedHead, weights: str | None = None) -> RecipeNetwork:
     """Load the network that made a head's image features, with its weights.
 
     Parameters
@@ -232,10 +232,10 @@ def open_network(trained: TrainedHead, weights: str | None = None) -> FeatureExt
             f"{side.recipe_hash}; give those weights, or ask with the id of an image that is "
             "embedded already"
         )
-    return FeatureExtractor(recipe, loaded.state)
+    return RecipeNetwork(recipe, loaded.state)
 
 
-def _windows(network: FeatureExtractor, picture: Path | Image.Image) -> npt.NDArray[np.uint8]:
+def _windows(network: RecipeNetwork, picture: Path | Image.Image) -> npt.NDArray[np.uint8]:
     """Return (windows, h, w, 3), what the network sees of a picture."""
     resize = network.recipe.resize
     if isinstance(picture, Image.Image):

@@ -10,7 +10,7 @@ from PIL import Image
 from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.trained_head import TrainedHead
-from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.network import RecipeNetwork
 from pipeline.retrieval.approximate import ApproximateIndex, open_index
 from pipeline.retrieval.composition import compose, listed, require_composable
 from pipeline.retrieval.embeddings import read_embeddings
@@ -129,7 +129,7 @@ class Searcher:
         return head_of(self.space, self.sources.embeddings, self.sources.head)
 
     @cached_property
-    def network(self) -> FeatureExtractor:
+    def network(self) -> RecipeNetwork:
         """The network of pictures; see `pipeline.search.query_embedding.open_network`."""
         return open_network(self.head, self.sources.weights)
 

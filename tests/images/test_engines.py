@@ -15,7 +15,7 @@ from pipeline.images.engine.fuse import (
 from pipeline.images.engine.onednn import OneDnnLayers
 from pipeline.images.engine.ten_crops import SharedTenCrops, share_ten_crops, shared_steps, steps_of
 from pipeline.images.engine.winograd import WinogradConvolution, applicable, toom_cook
-from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import crop_offsets, cut_crops
 from pipeline.images.weights import load_weights, seeded_state
 from pipeline.recipes import Crop, resolve_recipe
@@ -230,7 +230,7 @@ def test_both_engines_agree_on_a_picture(name: str) -> None:
     canvas = np.asarray(photo(3, 256, 256).resize((recipe.resize.size,) * 2))
     rows = {}
     for engine in ("reference", "fast"):
-        network = FeatureExtractor(recipe, state, engine=engine)
+        network = RecipeNetwork(recipe, state, engine=engine)
         assert network.shares_crops == (name == "vgg19-fc7-10crop" and engine == "fast")
         rows[engine] = network(torch.from_numpy(cut_crops(canvas, network.window)[None]))
     reference, fast = rows["reference"], rows["fast"]
@@ -244,8 +244,8 @@ def test_narrow_arithmetic_stays_near(precision: str) -> None:
     recipe = resolve_recipe("efficientnet-lite0-pool")
     state = load_weights(recipe).state
     canvas = torch.from_numpy(np.array(photo(3, 224, 224))[None, None])
-    exact = FeatureExtractor(recipe, state)(canvas)
-    narrow = FeatureExtractor(resolve_recipe(recipe.name, precision), state)(canvas)
+    exact = RecipeNetwork(recipe, state)(canvas)
+    narrow = RecipeNetwork(resolve_recipe(recipe.name, precision), state)(canvas)
     difference = float((narrow - exact).norm() / exact.norm())
     assert 1e-5 < difference < {"bf16": 0.05, "fp16": 0.01}[precision]
 

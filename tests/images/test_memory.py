@@ -1,15 +1,15 @@
 """The memory that an extraction announces."""
 
 from pipeline.images.extract import Parallelism
-from pipeline.images.feature_extractor import FeatureExtractor
 from pipeline.images.memory import expected_memory
+from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
 
 
 def test_memory_grows_with_what_is_in_the_network_at_once() -> None:
     recipe = resolve_recipe("efficientnet-lite0-pool")
-    network = FeatureExtractor(recipe, load_weights(recipe).state)
+    network = RecipeNetwork(recipe, load_weights(recipe).state)
     one = expected_memory(network, Parallelism(batch_size=8, mappers=1, readers=1))
     two = expected_memory(network, Parallelism(batch_size=8, mappers=2, readers=1))
     large = expected_memory(network, Parallelism(batch_size=16, mappers=1, readers=1))

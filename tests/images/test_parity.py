@@ -22,7 +22,7 @@ from torchvision.models.vgg import VGG, make_layers
 from torchvision.transforms import v2
 
 from pipeline.images.backbones import BACKBONES
-from pipeline.images.feature_extractor import ENGINES, FeatureExtractor
+from pipeline.images.network import ENGINES, RecipeNetwork
 from pipeline.images.random_weights import seeded_state
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import load_weights
@@ -36,7 +36,7 @@ IMAGENET = v2.Compose([TO_FLOAT, v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.2
 SIZES = [(640, 427), (333, 500), (301, 300), (120, 91), (257, 700)]
 
 
-def ours(recipe: Recipe, network: FeatureExtractor, images: Sequence[Image.Image]) -> Tensor:
+def ours(recipe: Recipe, network: RecipeNetwork, images: Sequence[Image.Image]) -> Tensor:
     windows = [cut_crops(resize_image(image, recipe.resize), network.window) for image in images]
     return network(torch.from_numpy(np.stack(windows)))
 
@@ -44,7 +44,7 @@ def ours(recipe: Recipe, network: FeatureExtractor, images: Sequence[Image.Image
 def both(recipe: Recipe, state: dict[str, Tensor], images: Sequence[Image.Image]) -> Tensor:
     """Return the reference engine's features, which the fast one's must be near to."""
     reference, fast = (
-        ours(recipe, FeatureExtractor(recipe, state, engine=engine), images)
+        ours(recipe, RecipeNetwork(recipe, state, engine=engine), images)
         for engine in ENGINES[::-1]
     )
     assert relative(fast, reference) < 1e-5
@@ -245,11 +245,11 @@ def test_before_the_relu_is_the_same_layer(
 ) -> None:
     after = RECIPES["vgg19-squash-fc7"]
     before = replace(after, activation="none")
-    network = FeatureExtractor(before, narrow_vgg_state)
+    network = RecipeNetwork(before, narrow_vgg_state)
     values = ours(before, network, photos)
     assert float(values.min()) < 0
     assert torch.equal(ours(before, network, photos), values), "nothing is overwritten in place"
-    rectified = ours(after, FeatureExtractor(after, narrow_vgg_state), photos)
+    rectified = ours(after, RecipeNetwork(after, narrow_vgg_state), photos)
     assert torch.equal(values.clamp(min=0), rectified)
 
 
@@ -259,10 +259,10 @@ def test_ten_crops_together_are_ten_single_ones(
     photos: list[Image.Image], narrow_vgg_state: dict[str, Tensor]
 ) -> None:
     ten_crops, single = RECIPES["vgg19-order-fc7-10crop"], RECIPES["vgg19-kiros-fc7"]
-    alone = FeatureExtractor(replace(single, norm="none"), narrow_vgg_state)
+    alone = RecipeNetwork(replace(single, norm="none"), narrow_vgg_state)
     windows = cut_crops(resize_image(photos[1], ten_crops.resize), ten_crops.crop)
     rows = torch.stack([alone(torch.from_numpy(one[None, None]))[0] for one in windows])
-    network = FeatureExtractor(ten_crops, narrow_vgg_state)
+    network = RecipeNetwork(ten_crops, narrow_vgg_state)
     found = network(torch.from_numpy(windows[None]))[0]
     assert relative(found, F.normalize(rows.mean(0), dim=0)) < 1e-6
     mirrored = photos[0].transpose(Image.Transpose.FLIP_LEFT_RIGHT)
@@ -358,7 +358,7 @@ def test_googlenet_of_another_training(photos: list[Image.Image], tmp_path: Path
     without = {k: v for k, v in net.state_dict().items() if not k.startswith(("aux", "fc"))}
     torch.save(without, tmp_path / "headless.pth")
     found = [
-        ours(recipe, FeatureExtractor(recipe, load_weights(recipe, str(path)).state), photos)
+        ours(recipe, RecipeNetwork(recipe, load_weights(recipe, str(path)).state), photos)
         for path in (tmp_path / "shuffle.pth", tmp_path / "headless.pth")
     ]
     # torchvision takes the ImageNet normalisation and converts it inside the network.
@@ -389,7 +389,7 @@ def test_efficientnet_lite0_with_its_real_weights(photos: list[Image.Image]) -> 
 @torch.inference_mode()
 def test_cells_are_stored_from_the_top_left() -> None:
     recipe = RECIPES["efficientnet-lite0-grid"]
-    network = FeatureExtractor(recipe, load_weights(recipe).state)
+    network = RecipeNetwork(recipe, load_weights(recipe).state)
     grey = np.full((224, 224, 3), 127, np.uint8)
     plain = ours(recipe, network, [Image.fromarray(grey)])[0]
     noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3))
@@ -418,7 +418,7 @@ def test_colours_become_numbers(
 ) -> None:
     # Only the normalisation is asked, so any network does.
     lite = RECIPES["efficientnet-lite0-pool"]
-    network = FeatureExtractor(
+    network = RecipeNetwork(
         replace(lite, normalise=RECIPES[name].normalise), load_weights(lite).state
     )
     values = network.normalised(torch.tensor(colour, dtype=torch.uint8).expand(1, 8, 9, 3))

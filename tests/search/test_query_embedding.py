@@ -18,7 +18,7 @@ from pipeline.heads.data.pairs import join_pairs
 from pipeline.heads.errors import HeadError
 from pipeline.heads.trained_head import TrainedHead, embed_split, load_head
 from pipeline.images.extract import Parallelism, extract_features, feature_header
-from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import WeightsError, load_weights
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.embeddings import Embeddings, read_embeddings, write_embeddings
@@ -63,7 +63,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     weights = load_weights(recipe)
     header = feature_header(recipe, weights, "made")
     with ShardBuild(folder / "images", header, [e.id for e in ENTRIES]) as build:
-        network = FeatureExtractor(recipe, weights.state)
+        network = RecipeNetwork(recipe, weights.state)
         extract_features(build, [folder / file for file in FILES], network, Parallelism(2, 1, 1))
     encode(folder, "bow", vocabulary="all")
     train(folder, "head")

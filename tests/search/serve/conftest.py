@@ -14,7 +14,7 @@ from pipeline.heads.data.feature_spec import Inputs
 from pipeline.heads.data.pairs import join_pairs
 from pipeline.heads.trained_head import TrainedHead, embed_split, load_head
 from pipeline.images.extract import Parallelism, extract_features, feature_header
-from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.embeddings import write_embeddings
@@ -73,7 +73,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
     weights = load_weights(recipe)
     header = feature_header(recipe, weights, "made")
     with ShardBuild(folder / "images", header, list(by_id)) as build:
-        network = FeatureExtractor(recipe, weights.state)
+        network = RecipeNetwork(recipe, weights.state)
         extract_features(build, list(by_id.values()), network, Parallelism(4, 1, 1))
     captions = {i: t for e in entries for i, t in zip(e.caption_ids, e.captions, strict=True)}
     texts = list(captions.values())

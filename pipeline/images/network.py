@@ -44,7 +44,7 @@ class _Tapped(nn.Module):
         return self.tap(self.net, x, self.recipe)
 
 
-class FeatureExtractor:
+class RecipeNetwork:
     """A recipe's network on a device; it may be called from several threads at once.
 
     Attributes
