@@ -1,8 +1,8 @@
 """What every head offers, and how settings given as data become a head's own settings."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Container, Mapping
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -64,11 +64,31 @@ class Head(Protocol):
 
 
 Settings = TypeVar("Settings")
-Value = TypeVar("Value", int, float, bool)
+Value = TypeVar("Value", int, float, bool, tuple[int, ...])
+
+_RENAMED = {
+    "unit": ("l2_normalise",),
+    "image_input": ("image_scaling",),
+    "state": ("hidden_size",),
+    "heads": ("attention_heads",),
+    "warm_up": ("mean_hinge_epochs",),
+    "decay": ("lr_decay", "rmsprop_alpha"),
+    "decay_every": ("lr_decay_every",),
+    "half_from": ("lr_milestones",),
+    "tenth_from": ("lr_milestones",),
+    "text_to_image": ("text_to_image_weight",),
+    "structure": ("structure_weight",),
+    "top": ("top_k",),
+    "sum": ("sum_of_hinges",),
+    "hardest": ("max_of_hinges",),
+    "sampled": ("sampled_contrast",),
+    "contrastive": ("info_nce",),
+}
+"""Settings and values of settings that were called otherwise before: old name -> new names."""
 
 
 def setting(default: Value, at_least: float = 0.0, below: float = math.inf) -> Value:
-    """Declare a field of a settings dataclass with the range of its values."""
+    """Declare a number of a settings dataclass, or some ascending ones, with their range."""
     value: Value = field(default=default, metadata={"at_least": at_least, "below": below})
     return value
 
@@ -85,7 +105,7 @@ def settings_from(kind: type[Settings], values: Mapping[str, Any], head: str) ->
     Parameters
     ----------
     kind : a dataclass whose fields are declared with `setting` and `choice`.
-    values : what differs from the defaults.
+    values : what differs from the defaults, as JSON or YAML has it: a list for a tuple.
     head : the head's name, for the message.
 
     Raises
@@ -94,33 +114,54 @@ def settings_from(kind: type[Settings], values: Mapping[str, Any], head: str) ->
         Unknown names (the known ones are listed), values of another type or out of range.
     """
     declared = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
-    known: dict[str, Any] = {name: f.default for name, f in declared.items()}
-    unknown = [name for name in values if name not in known]
-    if unknown:
+    if unknown := [name for name in values if name not in declared]:
         raise HeadError(
-            f"head {head!r} has no setting {', '.join(map(repr, unknown))}; it has "
-            + ", ".join(f"{name} ({default})" for name, default in known.items())
+            f"head {head!r} has no setting {', '.join(map(repr, unknown))}"
+            + "".join(_renamed(name, declared) for name in unknown)
+            + "; it has "
+            + ", ".join(f"{name} ({f.default})" for name, f in declared.items())
         )
-    for name, value in values.items():
-        about = declared[name].metadata
-        if "choices" in about:
-            if value not in about["choices"]:
-                raise HeadError(
-                    f"head {head!r}: setting {name} is {value!r}, expected one of "
-                    + ", ".join(about["choices"])
-                )
-            continue
-        wanted = type(known[name])
-        fits = isinstance(value, int | float) if wanted is float else isinstance(value, wanted)
-        if not fits or (isinstance(value, bool) and wanted is not bool):
+    return kind(**{name: _checked(declared[name], value, head) for name, value in values.items()})
+
+
+def _checked(declared: Field[Any], value: Any, head: str) -> Any:
+    """Return the value of a setting in the setting's own type."""
+    default, about = declared.default, declared.metadata
+    wrong = f"head {head!r}: setting {declared.name} is {value!r}, expected"
+    if "choices" in about:
+        if value not in about["choices"]:
             raise HeadError(
-                f"head {head!r}: setting {name} is {value!r}, expected {wanted.__name__} such as "
-                f"{known[name]!r} (YAML takes 1e-4 for text; write 1.0e-4 or 0.0001)"
+                f"{wrong} one of {', '.join(about['choices'])}{_renamed(value, about['choices'])}"
             )
-        if not about["at_least"] <= value < about["below"]:
+        return value
+    if isinstance(default, tuple):
+        fits = isinstance(value, list | tuple) and len(value) == len(default)
+        numbers = value if fits else ()
+        if not (fits and all(map(_is_int, value)) and list(value) == sorted(value)):
+            raise HeadError(f"{wrong} {len(default)} ascending whole numbers: {list(default)!r}")
+    else:
+        numbers = (value,)
+        fits = isinstance(value, int | float) if isinstance(default, float) else _is_int(value)
+        if isinstance(value, bool) or isinstance(default, bool):
+            fits = isinstance(value, bool) and isinstance(default, bool)
+        if not fits:
             raise HeadError(
-                f"head {head!r}: setting {name} is {value!r}, expected at least "
-                f"{about['at_least']:g}"
-                + (f" and below {about['below']:g}" if about["below"] < math.inf else "")
+                f"{wrong} {type(default).__name__} such as {default!r} (YAML takes 1e-4 for "
+                "text; write 1.0e-4 or 0.0001)"
             )
-    return kind(**{n: type(known[n])(v) for n, v in values.items()})
+    if not all(about["at_least"] <= number < about["below"] for number in numbers):
+        raise HeadError(
+            f"{wrong} at least {about['at_least']:g}"
+            + (f" and below {about['below']:g}" if about["below"] < math.inf else "")
+        )
+    made: Any = type(default)
+    return made(value)
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _renamed(name: object, known: Container[str]) -> str:
+    """Return what to write in place of an old name, as the end of a message; empty if not old."""
+    return "".join(f" ({name} is now {new})" for new in _RENAMED.get(str(name), ()) if new in known)

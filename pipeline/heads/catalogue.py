@@ -39,7 +39,7 @@ def network(settings: type[Any], design: Callable[[Any, Inputs], Design]) -> Hea
 HEADS = {
     "cca": HeadKind(CcaSettings, CcaHead),
     "ridge": HeadKind(RidgeSettings, RidgeHead),
-    "recurrent": network(joint_embedding.VseSettings, joint_embedding.design),
+    "vse": network(joint_embedding.VseSettings, joint_embedding.design),
     "relational": network(relational.RelationalSettings, relational.design),
     "scan": network(scan.ScanSettings, scan.design),
     "two-branch": network(two_branch.TwoBranchSettings, two_branch.design),
@@ -86,6 +86,8 @@ def with_epochs_at_most(
 
 def _kind(name: str) -> HeadKind:
     if name not in HEADS:
+        if name == "recurrent":
+            raise HeadError("head 'recurrent' is now called vse")
         near = difflib.get_close_matches(name, HEADS, n=3, cutoff=0.4) or list(HEADS)
         raise HeadError(f"no head is called {name!r}; did you mean {' or '.join(near)}?")
     return HEADS[name]

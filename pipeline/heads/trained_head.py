@@ -117,7 +117,7 @@ def load_head(folder: Path) -> TrainedHead:
             )
         del facts["similarity"]
         facts["inputs"] = Inputs.from_json(facts["inputs"])
-        head = make_head(facts["kind"], facts["settings"], facts["inputs"])
+        head = _made_again(described, facts)
         head.restore(load_file(path))
         return TrainedHead(head=head, **facts)
     except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
@@ -125,6 +125,14 @@ def load_head(folder: Path) -> TrainedHead:
             f"{described} or {path} is damaged or of an older version ({error}); run `pipeline "
             "train` again"
         ) from error
+
+
+def _made_again(described: Path, facts: Mapping[str, Any]) -> Head:
+    """Return the head that a file describes, without what it learnt."""
+    try:
+        return make_head(facts["kind"], facts["settings"], facts["inputs"])
+    except HeadError as error:
+        raise HeadError(f"{described}: {error}; run `pipeline train` again") from error
 
 
 def embed_split(

@@ -39,7 +39,7 @@ def fitted(kind: str, seed: int = 0, **settings: Any) -> tuple[Head, History]:
     [
         ("ridge", {}),
         ("two-branch", SMALL),
-        ("two-branch", {**SMALL, "text_to_image": 0.0, "structure": 0.0}),
+        ("two-branch", {**SMALL, "text_to_image_weight": 0.0, "structure_weight": 0.0}),
         ("two-branch", {**SMALL, "branches": "linear"}),
     ],
 )
@@ -81,7 +81,8 @@ def test_two_branches_are_those_of_the_paper() -> None:
     rates = [made.rate(epoch, []) for epoch in (0, 9, 10, 19, 20, 29)]
     assert rates == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
     s = settings
-    assert (s.margin, s.text_to_image, s.structure, s.top) == (0.1, 2.0, 0.2, 50)
+    weights = s.text_to_image_weight, s.structure_weight
+    assert (s.margin, *weights, s.top_k) == (0.1, 2.0, 0.2, 50)
     assert (s.batch_size, s.dropout, s.epochs) == (1500, 0.5, 30)
     linear = design(TwoBranchSettings(branches="linear"), inputs((4096,), (6000,))).build(None)
     assert [tuple(p.shape) for p in linear["caption"].parameters()] == [(512, 6000), (512,)]
@@ -126,6 +127,15 @@ def test_embeddings_do_not_depend_on_their_company() -> None:
         ("ridge", {"ridge": "1e-4"}, (12,), "YAML takes 1e-4 for text"),
         ("ridge", {"ridge": float("inf")}, (12,), "at least 0"),
         ("two-branch", {"branches": "cubic"}, (12,), "one of nonlinear, linear"),
+        ("relational", {"lr_milestones": 9}, (12,), "2 ascending whole numbers"),
+        ("relational", {"lr_milestones": [9, 4]}, (12,), "2 ascending whole numbers"),
+        ("relational", {"lr_milestones": [9, 15, 20]}, (12,), "2 ascending whole numbers"),
+        ("relational", {"lr_milestones": [0, 9]}, (12,), "at least 1"),
+        ("recurrent", {}, (12,), "'recurrent' is now called vse"),
+        ("vse", {"unit": "both"}, (12,), r"no setting 'unit' \(unit is now l2_normalise\)"),
+        ("vse", {"decay": 0.5}, (12,), r"\(decay is now lr_decay\); it has"),
+        ("word2visualvec", {"decay": 0.5}, (12,), r"\(decay is now rmsprop_alpha\); it has"),
+        ("vse", {"loss": "hardest"}, (12,), r"info_nce \(hardest is now max_of_hinges\)$"),
         ("two-branch", {}, (7, 7, 12), r"rows of shape \(7, 7, 12\)"),
     ],
 )
@@ -160,7 +170,7 @@ def test_ridge_prepares_images_alike_in_training_and_embedding(given: str) -> No
         moved = rows - centre
         return rows if given == "given" else moved / np.linalg.norm(moved, axis=1, keepdims=True)
 
-    head, _ = fitted("ridge", image_input=given)
+    head, _ = fitted("ridge", image_scaling=given)
     plain = make_head("ridge", {}, inputs())
     rows = ArrayRows(prepared(images).astype(np.float32))
     plain.fit(replace(train, images=rows), pairs(20, seed=1), Run(0))
@@ -196,6 +206,10 @@ def test_saved_and_loaded_heads_embed_the_same(
     with pytest.raises(HeadError, match="not the file"):
         load_head(tmp_path / "a")
     facts = json.loads((tmp_path / "b" / "head.json").read_text())
+    old = facts | {"kind": "recurrent", "settings": {"unit": "both"}}
+    (tmp_path / "b" / "head.json").write_text(json.dumps(old))
+    with pytest.raises(HeadError, match="is now called vse; run `pipeline train` again"):
+        load_head(tmp_path / "b")
     del facts["seed"]
     (tmp_path / "b" / "head.json").write_text(json.dumps(facts))
     with pytest.raises(HeadError, match="damaged"):

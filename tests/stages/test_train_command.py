@@ -119,7 +119,7 @@ def test_what_cannot_be_trained_is_refused(experiment: Path, pipeline: Call) -> 
 def test_features_that_a_head_cannot_take_are_refused(experiment: Path, pipeline: Call) -> None:
     for head, encoder, message in (
         ("word2visualvec", "mean", "predicts values of at least 0"),
-        ("recurrent", "mean", "reads captions word by word, but 'made' is 'mean'"),
+        ("vse", "mean", "reads captions word by word, but 'made' is 'mean'"),
         ("ridge", "sequence", "word numbers mean nothing as a vector"),
         ("scan", "sequence", "takes a grid or a list of regions"),
     ):

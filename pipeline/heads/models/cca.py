@@ -48,7 +48,7 @@ class CcaSettings:
     scaling : coordinates are scaled by a power of the "correlation" rho, or of the "eigenvalue"
         1 + rho of the generalised problem of both sides (Gong et al.).
     power : of the scaling; 0 scales nothing.
-    image_input : features as "given", or "rooted": the signed square root of each number, then
+    image_scaling : features as "given", or "rooted": the signed square root of each number, then
         unit length; no CCA paper's, see `pipeline.heads.layers.scaling.signed_roots`.
     """
 
@@ -58,7 +58,7 @@ class CcaSettings:
     caption_ridge: float = setting(0.0)
     scaling: str = choice("correlation", "eigenvalue")
     power: float = setting(1.0)
-    image_input: str = choice("given", "rooted")
+    image_scaling: str = choice("given", "rooted")
 
 
 class Projection(nn.Module):
@@ -182,7 +182,7 @@ class CcaHead:
         self._correlations = tensors["correlations"]
 
     def _prepared(self, images: Rows) -> Rows:
-        return UnitRows(images, signed_roots) if self.settings.image_input == "rooted" else images
+        return UnitRows(images, signed_roots) if self.settings.image_scaling == "rooted" else images
 
 
 def _network(image: tuple[Tensor, Tensor], caption: tuple[Tensor, Tensor]) -> nn.ModuleDict:

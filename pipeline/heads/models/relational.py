@@ -32,28 +32,30 @@ _POOLING_WEIGHT, _CROSS_ATTENTION_WEIGHT = 0.8, 0.15  # of the losses on nodes, 
 
 @dataclass(frozen=True)
 class RelationalSettings:
-    """Settings of section 3.4; `heads`, `dropout` and `pools` are not in the text.
+    """Settings of section 3.4; `attention_heads`, `dropout` and `pools` are not in the text.
 
     loss : on embeddings alone ("basic"), or also on pooled nodes ("pooling", section 2.5.1) or
         on nodes ("cross-attention", section 2.5.2).
     pooling : how the nodes of a side become one vector.
-    dim, heads : of the nodes after a layer, and of its attention.
+    dim, attention_heads : of the nodes after a layer, and of its attention.
     image_layers, caption_layers : transformer layers of each side.
     word_dim : of the word vectors.
     dropout : probability, after each sublayer and on word vectors.
     pools : P, nodes that each side is pooled to in the pooling loss.
     margin, node_margin : of the loss on embeddings, and of that on nodes.
-    warm_up : the first so many epochs take the mean hinge of all negatives on embeddings instead
-        of the loss; 0 as in the paper. See `pipeline.heads.losses.ranking.mean_of_hinges`.
+    mean_hinge_epochs : in the first of them, this number, the mean hinge of all negatives on
+        embeddings takes the place of the loss; 0 as in the paper. See
+        `pipeline.heads.losses.ranking.mean_of_hinges`.
     epochs, batch_size : an epoch is every pair once.
-    learning_rate : of Adam, halved from the epoch `half_from` and a tenth from the epoch
-        `tenth_from`; the first epoch is 1.
+    learning_rate : of Adam.
+    lr_milestones : epochs, the first being 1: from the first milestone on the learning rate is
+        halved, from the second on it is a tenth.
     """
 
     loss: str = choice("basic", "pooling", "cross-attention")
     pooling: str = choice("mean", "max")
     dim: int = setting(1024, at_least=1)
-    heads: int = setting(8, at_least=1)
+    attention_heads: int = setting(8, at_least=1)
     image_layers: int = setting(1, at_least=1)
     caption_layers: int = setting(2, at_least=1)
     word_dim: int = setting(300, at_least=1)
@@ -61,12 +63,11 @@ class RelationalSettings:
     pools: int = setting(4, at_least=1)
     margin: float = setting(0.2)
     node_margin: float = setting(0.2)
-    warm_up: int = setting(0)
+    mean_hinge_epochs: int = setting(0)
     epochs: int = setting(20, at_least=1)
     batch_size: int = setting(128, at_least=2)
     learning_rate: float = setting(2e-5)
-    half_from: int = setting(9, at_least=1)
-    tenth_from: int = setting(15, at_least=1)
+    lr_milestones: tuple[int, ...] = setting((9, 15), at_least=1)
 
 
 class Pools(nn.Module):
@@ -101,14 +102,16 @@ def design(settings: RelationalSettings, inputs: Inputs) -> Design:
     """
     cells, channels = require_grid("relational", inputs.images)
     sequence = require_sequence("relational", inputs.captions)
-    if settings.dim % settings.heads:
+    if settings.dim % settings.attention_heads:
         raise HeadError(
-            f"head 'relational': {settings.heads} heads cannot share a dim of {settings.dim}; "
-            "give a dim that the heads divide"
+            f"head 'relational': {settings.attention_heads} attention heads cannot share a dim of "
+            f"{settings.dim}; give a dim that attention_heads divides"
         )
 
     def stack(layers: int) -> Stack:
-        return Stack(settings.dim, settings.heads, layers, settings.dropout, settings.pooling)
+        return Stack(
+            settings.dim, settings.attention_heads, layers, settings.dropout, settings.pooling
+        )
 
     def build(words: Features | None) -> nn.ModuleDict:
         table = word_table(sequence.recipe["num_ids"], settings.word_dim, words, trained=True)
@@ -128,7 +131,7 @@ def design(settings: RelationalSettings, inputs: Inputs) -> Design:
         u, words = net["caption"].nodes(batch.captions)  # type: ignore[operator]
         image_of_caption, margin = batch.image_of_caption, settings.margin
         scores = cosine(pooled(v, cells, settings.pooling), pooled(u, words, settings.pooling))
-        if epoch < settings.warm_up:
+        if epoch < settings.mean_hinge_epochs:
             return mean_of_hinges(scores, image_of_caption, margin)
         if settings.loss == "pooling":
             pools = net["image_pools"](v, cells), net["caption_pools"](u, words)
@@ -157,7 +160,9 @@ def design(settings: RelationalSettings, inputs: Inputs) -> Design:
             image_of_caption, settings.batch_size, rng
         ),
         optimiser=lambda net: torch.optim.Adam(net.parameters(), settings.learning_rate),
-        rate=milestones({settings.half_from - 1: 0.5, settings.tenth_from - 1: 0.1}),
+        rate=milestones(
+            dict(zip((e - 1 for e in settings.lr_milestones), (0.5, 0.1), strict=True))
+        ),
         epochs=settings.epochs,
         require=require_two_images,
     )

@@ -5,7 +5,7 @@ caption is then looked up by the Euclidean distance of W s to the image features
 image embeddings unchanged. Their "Baseline + Weight" embeds the mean of the features of an
 image's captions instead of each; see `pipeline.heads.data.pairs.AveragedRows`. Deviations: both
 sides are centred, which is the same as a constant feature; a small ridge keeps collinear text
-features from blowing up; the image features may be brought to unit length first (`image_input`),
+features from blowing up; the image features may be brought to unit length first (`image_scaling`),
 since predictions shrink towards the mean image, and images near it, or short ones, are then close
 to every caption.
 """
@@ -31,12 +31,12 @@ class RidgeSettings:
     """Settings.
 
     ridge : weight of |W|^2, relative to the mean variance of the caption features.
-    image_input : features as "given", as in the paper; each made of "unit" length; or "centred":
+    image_scaling : features as "given", as in the paper; each made of "unit" length; or "centred":
         less the mean of the training images, then of unit length.
     """
 
     ridge: float = setting(1e-4)
-    image_input: str = choice("given", "unit", "centred")
+    image_scaling: str = choice("given", "unit", "centred")
 
 
 class RidgeHead:
@@ -65,7 +65,7 @@ class RidgeHead:
         run.progress(0, 1, 0)
         caption_dim, image_dim = self._weight.shape
         pairs = len(train.image_of_caption)
-        if self.settings.image_input == "centred":
+        if self.settings.image_scaling == "centred":
             self._image_centre = mean_and_scale(train.images)[0]
         train = replace(train, images=self._prepared(train.images))
         caption_sum, image_sum = np.zeros(caption_dim), np.zeros(image_dim)
@@ -90,7 +90,7 @@ class RidgeHead:
         return [{"epoch": 1, "mean_squared_error": squares / (pairs * image_dim)}]
 
     def embed_images(self, rows: Rows) -> Features:
-        """Return (images, e) float32: the image features, as `image_input` has them."""
+        """Return (images, e) float32: the image features, as `image_scaling` has them."""
         return np.concatenate(list(in_blocks(self._prepared(rows))))
 
     def embed_captions(self, rows: Rows) -> Features:
@@ -118,7 +118,7 @@ class RidgeHead:
         return predicted.astype(np.float32)
 
     def _prepared(self, images: Rows) -> Rows:
-        if self.settings.image_input == "given":
+        if self.settings.image_scaling == "given":
             return images
         return UnitRows(images, lambda rows: rows - self._image_centre)
 

@@ -36,10 +36,10 @@ class ScanSettings:
         `pipeline.retrieval.similarity.CROSS_ATTENTIONS`.
     dim, word_dim : of the common space, and of the word vectors.
     margin : of the hinges.
-    warm_up : the first so many epochs take the mean hinge of all negatives; 0 as published. See
-        `pipeline.heads.losses.ranking.mean_of_hinges`.
+    mean_hinge_epochs : number of epochs, the first ones, that take the mean hinge of all
+        negatives; 0 as published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
     epochs, batch_size : an epoch is every pair once.
-    learning_rate : of Adam, a tenth after every `decay_every` epochs.
+    learning_rate : of Adam, a tenth after every `lr_decay_every` epochs.
     clip : norm of all gradients together at most; 0 clips nothing.
     """
 
@@ -47,11 +47,11 @@ class ScanSettings:
     dim: int = setting(1024, at_least=1)
     word_dim: int = setting(300, at_least=1)
     margin: float = setting(0.2)
-    warm_up: int = setting(0)
+    mean_hinge_epochs: int = setting(0)
     epochs: int = setting(30, at_least=1)
     batch_size: int = setting(128, at_least=2)
     learning_rate: float = setting(2e-4)
-    decay_every: int = setting(15, at_least=1)
+    lr_decay_every: int = setting(15, at_least=1)
     clip: float = setting(2.0)
 
 
@@ -117,7 +117,7 @@ def design(settings: ScanSettings, inputs: Inputs) -> Design:
         longest = int((batch.captions != PADDING).sum(dim=1).max())
         captions = net["caption"](batch.captions)[:, : max(longest, 1)]
         scores = score(net["image"](batch.images), captions)
-        chosen = mean_of_hinges if epoch < settings.warm_up else max_of_hinges
+        chosen = mean_of_hinges if epoch < settings.mean_hinge_epochs else max_of_hinges
         return chosen(scores, batch.image_of_caption, settings.margin)
 
     return Design(
@@ -128,7 +128,7 @@ def design(settings: ScanSettings, inputs: Inputs) -> Design:
             image_of_caption, settings.batch_size, rng
         ),
         optimiser=lambda net: torch.optim.Adam(net.parameters(), settings.learning_rate),
-        rate=steps(settings.decay_every, 0.1),
+        rate=steps(settings.lr_decay_every, 0.1),
         epochs=settings.epochs,
         clip=overall(settings.clip) if settings.clip else None,
         require=require_two_images,

@@ -3,8 +3,8 @@
 Wang, Li & Lazebnik 2016. Each branch: linear, ReLU, dropout, linear, batch norm, L2; or, of the
 linear models of section 3.2, linear and L2. The defaults are the paper's for Fisher vectors and
 tf-idf; for mean word vectors it uses hidden 1024 and dim 256. Its six models are `branches`
-linear or nonlinear, with `text_to_image` 0 (one-directional) or 2, and `structure` 0 or 0.2.
-Deviations: all six take batches with siblings, the paper's only where there is structure to
+linear or nonlinear, with `text_to_image_weight` 0 (one-directional) or 2, and `structure_weight` 0
+or 0.2. Deviations: all six take batches with siblings, the paper's only where there is structure to
 preserve; the inputs are centred and scaled (one mean vector and one scale a side, of the
 training split), since batch norm comes only after the last layer and our features have other
 ranges than the paper's fc7 and Fisher vectors; for the reduction of the loss see
@@ -37,9 +37,9 @@ class TwoBranchSettings:
     dropout : probability, after the ReLU.
     epochs, batch_size : an epoch is every pair once; a batch counts pairs before siblings.
     learning_rate, momentum, weight_decay : of SGD.
-    decay_every, decay : the learning rate is multiplied by `decay` every so many epochs.
-    margin, top : m, and K, the violations that count for each positive pair.
-    text_to_image, structure : lambda_1 and lambda_3.
+    lr_decay_every, lr_decay : the learning rate is multiplied by `lr_decay` every so many epochs.
+    margin, top_k : m, and K, the violations that count for each positive pair.
+    text_to_image_weight, structure_weight : lambda_1 and lambda_3.
     """
 
     branches: str = choice("nonlinear", "linear")
@@ -51,12 +51,12 @@ class TwoBranchSettings:
     learning_rate: float = setting(0.1)
     momentum: float = setting(0.9, below=1)
     weight_decay: float = setting(5e-4)
-    decay_every: int = setting(10, at_least=1)
-    decay: float = setting(0.1)
+    lr_decay_every: int = setting(10, at_least=1)
+    lr_decay: float = setting(0.1)
     margin: float = setting(0.1)
-    top: int = setting(50, at_least=1)
-    text_to_image: float = setting(2.0)
-    structure: float = setting(0.2)
+    top_k: int = setting(50, at_least=1)
+    text_to_image_weight: float = setting(2.0)
+    structure_weight: float = setting(0.2)
 
 
 def design(settings: TwoBranchSettings, inputs: Inputs) -> Design:
@@ -82,9 +82,9 @@ def design(settings: TwoBranchSettings, inputs: Inputs) -> Design:
             net["caption"](batch.captions),
             batch.image_of_caption,
             s.margin,
-            s.top,
-            s.text_to_image,
-            s.structure,
+            s.top_k,
+            s.text_to_image_weight,
+            s.structure_weight,
         )
 
     def prepare(net: nn.ModuleDict, train: Pairs) -> None:
@@ -101,7 +101,7 @@ def design(settings: TwoBranchSettings, inputs: Inputs) -> Design:
         optimiser=lambda net: torch.optim.SGD(
             net.parameters(), s.learning_rate, s.momentum, weight_decay=s.weight_decay
         ),
-        rate=steps(s.decay_every, s.decay),
+        rate=steps(s.lr_decay_every, s.lr_decay),
         epochs=s.epochs,
         require=require_two_images,
         prepare=prepare,

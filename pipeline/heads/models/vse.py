@@ -14,10 +14,10 @@ Order-embeddings, Vendrov et al. 2016
     absolute: false, margin: 0.2`.
 VSE++, Faghri et al. 2018
     `similarity: cosine, unit: both, loss: hardest, margin: 0.2, learning_rate: 0.0002,
-    decay: 0.1, decay_every: 15, clip: 2, epochs: 30`, words from random; VSE0: `loss: sum`.
+    decay: 0.1, lr_decay_every: 15, clip: 2, epochs: 30`, words from random; VSE0: `loss: sum`.
 Kiros et al. 2014
     `cell: lstm, dim: 300, train_words: false, similarity: cosine, unit: both, loss: sampled,
-    margin: 0.2, optimiser: sgd, learning_rate: 1, decay: 0.9, decay_every: 1, batch_size: 40`
+    margin: 0.2, optimiser: sgd, learning_rate: 1, decay: 0.9, lr_decay_every: 1, batch_size: 40`
     (100 on Flickr30K) with word vectors given. The paper does not state decay and number of
     contrastive terms. Deviations: no peephole connections, torch's initial weights. The program
     published later: `cell: gru, dim: 1024, train_words: true, unit: captions, loss: sum,
@@ -71,21 +71,22 @@ class VseSettings:
     pooling : how the states become one vector: the "last", as in the papers, their "mean" or "max".
     word_dim : length of the word vectors. train_words : whether training changes them.
     dim : of the joint space.
-    image_input : features as "given", each made of "unit" length, or "standardised": less the
+    image_scaling : features as "given", each made of "unit" length, or "standardised": less the
         mean vector, over one scale, of the training images.
-    unit : which embeddings are scaled to unit length: "neither", "both", or the "captions" only;
-        then, where the similarity is cosine, training takes the inner product.
+    l2_normalise : which embeddings are scaled to unit length: "neither", "both", or the "captions"
+        only; then, where the similarity is cosine, training takes the inner product.
     absolute : whether both sides take absolute values after that.
     similarity : of training and of retrieval.
-    loss : hinges of each pair against the "sum" of all negatives in the batch, the "hardest", or
-        `negatives` "sampled" ones of either side; or "contrastive", no paper's of these: how well
-        a pair is picked out from all negatives, scores over `temperature`.
+    loss : of `pipeline.heads.losses.ranking`: "sum_of_hinges" against all negatives in the batch,
+        "max_of_hinges" against the hardest, "sampled_contrast" against `negatives` random ones of
+        either side, or "info_nce" of the scores over `temperature`.
     margin : of the hinges.
-    warm_up : of the hardest negatives: the first so many epochs take the mean hinge of all; 0 as
-        published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
+    mean_hinge_epochs : number of epochs, the first ones, that take the mean hinge of all negatives
+        instead of the hardest; 0 as published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
     epoch : all "captions" once, or all "images" once, each with a random caption.
     optimiser : "adam", or "sgd" without momentum.
-    decay, decay_every : the learning rate is multiplied by `decay` every so many epochs.
+    lr_decay, lr_decay_every : the learning rate is multiplied by `lr_decay` after every
+        `lr_decay_every` epochs.
     clip : norm of the gradient at most, of all weights together or of each tensor (`clip_each`);
         0 clips nothing.
     patience : training stops after more epochs than this without a better one.
@@ -98,21 +99,21 @@ class VseSettings:
     word_dim: int = setting(300, at_least=1)
     train_words: bool = setting(True)
     dim: int = setting(1024, at_least=1)
-    image_input: str = choice("given", "unit", "standardised")
-    unit: str = choice("neither", "both", "captions")
+    image_scaling: str = choice("given", "unit", "standardised")
+    l2_normalise: str = choice("neither", "both", "captions")
     absolute: bool = setting(False)
     similarity: str = choice("euclidean", "cosine", "order")
-    loss: str = choice("sum", "hardest", "sampled", "contrastive")
+    loss: str = choice("sum_of_hinges", "max_of_hinges", "sampled_contrast", "info_nce")
     negatives: int = setting(10, at_least=1)
     margin: float = setting(0.1)
     temperature: float = setting(0.05, at_least=0.001)
-    warm_up: int = setting(0)
+    mean_hinge_epochs: int = setting(0)
     epoch: str = choice("captions", "images")
     batch_size: int = setting(128, at_least=2)
     optimiser: str = choice("adam", "sgd")
     learning_rate: float = setting(0.001)
-    decay: float = setting(1.0)
-    decay_every: int = setting(1, at_least=1)
+    lr_decay: float = setting(1.0)
+    lr_decay_every: int = setting(1, at_least=1)
     clip: float = setting(0.0)
     clip_each: bool = setting(False)
     epochs: int = setting(50, at_least=1)
@@ -137,17 +138,17 @@ def design(settings: VseSettings, inputs: Inputs) -> Design:
         or the settings do not fit each other.
     """
     s = settings
-    image_dim = require_vectors("recurrent", inputs.images)
+    image_dim = require_vectors("vse", inputs.images)
     captions = _caption_tower(s, inputs.captions)
 
     def build(words: Features | None) -> nn.ModuleDict:
-        # Not standardised before `prepare`, which only image_input "standardised" asks for.
-        given = Standardised(image_dim, *[UnitLength()] * (s.image_input == "unit"))
+        # Not standardised before `prepare`, which only image_scaling "standardised" asks for.
+        given = Standardised(image_dim, *[UnitLength()] * (s.image_scaling == "unit"))
         image = _linear(image_dim, s.dim, bias=True)
         return nn.ModuleDict(
             {
-                "image": nn.Sequential(given, image, *_ending(s, s.unit == "both")),
-                "caption": nn.Sequential(captions(words), *_ending(s, s.unit != "neither")),
+                "image": nn.Sequential(given, image, *_ending(s, s.l2_normalise == "both")),
+                "caption": nn.Sequential(captions(words), *_ending(s, s.l2_normalise != "neither")),
             }
         )
 
@@ -159,21 +160,21 @@ def design(settings: VseSettings, inputs: Inputs) -> Design:
         loss=_loss(s),
         batches=lambda image_of_caption, rng: batches(image_of_caption, s.batch_size, rng),
         optimiser=partial(_optimiser, s),
-        rate=steps(s.decay_every, s.decay),
+        rate=steps(s.lr_decay_every, s.lr_decay),
         epochs=s.epochs,
         clip=clip(s.clip) if s.clip else None,
         patience=s.patience,
         require=require_two_images,
-        prepare=_standardise if s.image_input == "standardised" else None,
+        prepare=_standardise if s.image_scaling == "standardised" else None,
     )
 
 
 def _caption_tower(s: VseSettings, captions: Side) -> Callable[..., nn.Module]:
     """Return what makes the caption's tower, but for its ending, from word vectors or None."""
     if s.cell == "none" and all(part.kind != "sequence" for part in caption_parts(captions)):
-        dim = require_vectors("recurrent", captions)
+        dim = require_vectors("vse", captions)
         return lambda words: _linear(dim, s.dim, bias=False)
-    num_ids = int(require_sequence("recurrent", captions).recipe["num_ids"])
+    num_ids = int(require_sequence("vse", captions).recipe["num_ids"])
     if s.cell == "none":
         if s.word_dim != s.dim:
             raise HeadError(
@@ -210,20 +211,20 @@ def _linear(inputs: int, outputs: int, bias: bool) -> nn.Linear:
 
 
 def _loss(s: VseSettings) -> Loss:
-    inner_product = s.similarity == "cosine" and s.unit == "captions"
+    inner_product = s.similarity == "cosine" and s.l2_normalise == "captions"
     score = SCORES["dot" if inner_product else s.similarity]
 
     def loss(towers: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
         scores = score(towers["image"](batch.images), towers["caption"](batch.captions))
-        if s.loss == "sampled":
+        if s.loss == "sampled_contrast":
             return sampled_contrast(
                 scores, batch.image_of_caption, s.margin, s.negatives, generator
             )
-        if s.loss == "contrastive":
+        if s.loss == "info_nce":
             return info_nce(scores, batch.image_of_caption, s.temperature)
-        if s.loss == "sum":
+        if s.loss == "sum_of_hinges":
             return sum_of_hinges(scores, batch.image_of_caption, s.margin)
-        hinges = mean_of_hinges if epoch < s.warm_up else max_of_hinges
+        hinges = mean_of_hinges if epoch < s.mean_hinge_epochs else max_of_hinges
         return hinges(scores, batch.image_of_caption, s.margin)
 
     return loss

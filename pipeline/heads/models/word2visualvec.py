@@ -43,11 +43,11 @@ class Word2VisualVecSettings:
     layers : of the perceptron, its input counted as the first: 500-2048-2048 has three.
     hidden : outputs of each layer between the first and the last, which is as long as the visual
         feature.
-    word_dim, state : of the GRU's words, and of the GRU.
+    word_dim, hidden_size : of the GRU's words, and of the GRU.
     dropout : probability, on the GRU's words and after each hidden layer.
     epochs, batch_size : at most so many epochs of ceil(captions / batch_size) batches, each of
         distinct images with a random caption of each.
-    learning_rate, decay, epsilon : of RMSprop; `decay` of the mean square.
+    learning_rate, rmsprop_alpha, epsilon : of RMSprop; `rmsprop_alpha` smooths the mean square.
     clip : norm of each gradient tensor at most; 0 clips nothing.
     halve_after : the learning rate halves where it has been used so many epochs and the last
         brought no better one.
@@ -57,12 +57,12 @@ class Word2VisualVecSettings:
     layers: int = setting(3, at_least=2, below=5)
     hidden: int = setting(2048, at_least=1)
     word_dim: int = setting(500, at_least=1)
-    state: int = setting(1024, at_least=1)
+    hidden_size: int = setting(1024, at_least=1)
     dropout: float = setting(0.2, below=1)
     epochs: int = setting(100, at_least=1)
     batch_size: int = setting(100, at_least=1)
     learning_rate: float = setting(1e-4)
-    decay: float = setting(0.9, below=1)
+    rmsprop_alpha: float = setting(0.9, below=1)
     epsilon: float = setting(1e-6)
     clip: float = setting(5.0)
     halve_after: int = setting(3, at_least=1)
@@ -101,8 +101,8 @@ class SentenceVector(nn.Module):
         for part in parts:
             if part.kind == "sequence":
                 table = words_of(part.recipe["num_ids"], settings.word_dim, words)
-                self.encoders.append(LastState(table, settings.state, settings.dropout))
-                self.dim += settings.state
+                self.encoders.append(LastState(table, settings.hidden_size, settings.dropout))
+                self.dim += settings.hidden_size
             else:
                 self.encoders.append(nn.Identity())
                 self.dim += part.dim
@@ -157,7 +157,7 @@ def design(settings: Word2VisualVecSettings, inputs: Inputs) -> Design:
             image_of_caption, settings.batch_size, rng
         ),
         optimiser=lambda net: torch.optim.RMSprop(
-            net.parameters(), settings.learning_rate, settings.decay, settings.epsilon
+            net.parameters(), settings.learning_rate, settings.rmsprop_alpha, settings.epsilon
         ),
         rate=plateau(0.5, settings.halve_after),
         epochs=settings.epochs,

@@ -175,13 +175,15 @@ def test_pools_equal_a_loop_over_pools(rows: int) -> None:
 
 
 def test_heads_must_share_the_dimension() -> None:
-    with pytest.raises(HeadError, match="3 heads cannot share a dim of 16"):
-        make_head("relational", {"dim": 16, "heads": 3}, inputs_of_parts(GRID, SEQUENCE))
+    with pytest.raises(HeadError, match="3 attention heads cannot share a dim of 16"):
+        make_head("relational", {"dim": 16, "attention_heads": 3}, inputs_of_parts(GRID, SEQUENCE))
 
 
 @pytest.mark.parametrize("loss", ["basic", "pooling", "cross-attention"])
 def test_the_first_epochs_take_the_mean_hinge_of_all_negatives(loss: str) -> None:
-    settings = RelationalSettings(loss=loss, dim=8, heads=2, word_dim=4, warm_up=2)
+    settings = RelationalSettings(
+        loss=loss, dim=8, attention_heads=2, word_dim=4, mean_hinge_epochs=2
+    )
     plan = design(settings, inputs_of_parts(GRID, SEQUENCE))
     net = plan.build(None)
     pairs = grid_pairs(4)
@@ -217,14 +219,13 @@ def test_training_reaches_far_above_chance(loss: str, pooling: str) -> None:
         "loss": loss,
         "pooling": pooling,
         "dim": 32,
-        "heads": 4,
+        "attention_heads": 4,
         "word_dim": 16,
         "pools": 2,
         "batch_size": 32,
         "learning_rate": 2e-3,
         "epochs": 6,
-        "tenth_from": 6,
-        "half_from": 5,
+        "lr_milestones": [5, 6],
     }
     head = make_head("relational", settings, inputs_of_parts(GRID, SEQUENCE))
     validation = grid_pairs(30, seed=1)

@@ -221,7 +221,7 @@ def test_rooted_images_are_those_that_were_rooted_before() -> None:
     norms = np.linalg.norm(roots, axis=1, keepdims=True)
     unit = roots / np.where(norms > 0, norms, 1)
     given = {"image_ridge": 0.1, "caption_ridge": 0.1}
-    rooted, _ = fitted(pairs(images, captions, image_of_caption), image_input="rooted", **given)
+    rooted, _ = fitted(pairs(images, captions, image_of_caption), image_scaling="rooted", **given)
     plain, _ = fitted(pairs(unit, captions, image_of_caption), **given)
     np.testing.assert_allclose(
         rooted.embed_images(ArrayRows(images.astype(np.float32))),

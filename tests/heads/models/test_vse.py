@@ -33,7 +33,7 @@ COUNTS = Side((CONCEPTS,), {"name": "made", "encoder": "bow"}, "2", "none")
 QIAN: dict[str, Any] = {}
 ORDER: dict[str, Any] = {
     "similarity": "order",
-    "unit": "both",
+    "l2_normalise": "both",
     "absolute": True,
     "margin": 0.05,
     "epoch": "images",
@@ -42,22 +42,22 @@ ORDER: dict[str, Any] = {
 }
 VSEPP: dict[str, Any] = {
     "similarity": "cosine",
-    "unit": "both",
-    "loss": "hardest",
+    "l2_normalise": "both",
+    "loss": "max_of_hinges",
     "margin": 0.2,
-    "decay": 0.1,
-    "decay_every": 15,
+    "lr_decay": 0.1,
+    "lr_decay_every": 15,
     "clip": 2.0,
 }
 KIROS: dict[str, Any] = {
     "cell": "lstm",
     "similarity": "cosine",
-    "unit": "both",
-    "loss": "sampled",
+    "l2_normalise": "both",
+    "loss": "sampled_contrast",
     "margin": 0.2,
     "optimiser": "sgd",
     "learning_rate": 1.0,
-    "decay": 0.98,
+    "lr_decay": 0.98,
     "batch_size": 40,
 }
 SYSTEMS: dict[str, dict[str, Any]] = {
@@ -67,14 +67,14 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "order-embeddings": ORDER,
     "symmetric": {**ORDER, "similarity": "cosine", "absolute": False, "margin": 0.2},
     "vse++": VSEPP,
-    "vse++ warmed up": {**VSEPP, "warm_up": 1},
-    "contrastive": {**VSEPP, "loss": "contrastive"},
+    "vse++ warmed up": {**VSEPP, "mean_hinge_epochs": 1},
+    "info_nce": {**VSEPP, "loss": "info_nce"},
     "kiros lstm": KIROS,
-    "kiros program": {**VSEPP, "unit": "captions", "loss": "sum"},
+    "kiros program": {**VSEPP, "l2_normalise": "captions", "loss": "sum_of_hinges"},
     "kiros linear": {**KIROS, "cell": "none", "optimiser": "adam", "learning_rate": 0.01},
     "devise": {**KIROS, "cell": "none", "train_words": False},
-    "pooled states": {**VSEPP, "pooling": "mean", "image_input": "standardised"},
-    "largest states": {**VSEPP, "pooling": "max", "image_input": "unit"},
+    "pooled states": {**VSEPP, "pooling": "mean", "image_scaling": "standardised"},
+    "largest states": {**VSEPP, "pooling": "max", "image_scaling": "unit"},
 }
 
 
@@ -109,7 +109,7 @@ def small(settings: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_system_learns_what_can_be_learnt(name: str) -> None:
     words = np.random.default_rng(5).normal(0, 0.25, (FIRST + CONCEPTS, 32)).astype(np.float32)
-    head = make_head("recurrent", small(SYSTEMS[name]), Inputs(IMAGES, SEQUENCES))
+    head = make_head("vse", small(SYSTEMS[name]), Inputs(IMAGES, SEQUENCES))
     history = head.fit(pairs(150, 0), pairs(30, 1), Run(seed=0, words=words))
     assert history[-1]["loss"] < history[0]["loss"]
     assert rsum(head, pairs(50, 2)) > 240  # of 600; chance is about 64
@@ -117,7 +117,7 @@ def test_every_system_learns_what_can_be_learnt(name: str) -> None:
 
 def test_a_bag_of_words_given_as_counts_is_mapped_linearly() -> None:
     settings = small(SYSTEMS["kiros linear"])
-    head = make_head("recurrent", settings, Inputs(IMAGES, COUNTS))
+    head = make_head("vse", settings, Inputs(IMAGES, COUNTS))
     head.fit(pairs(150, 0, counts=True), pairs(30, 1, counts=True), Run(seed=0))
     assert rsum(head, pairs(50, 2, counts=True)) > 300
     assert head.tensors()["caption.0.weight"].shape == (32, CONCEPTS)
@@ -125,10 +125,10 @@ def test_a_bag_of_words_given_as_counts_is_mapped_linearly() -> None:
 
 def test_a_head_restored_from_tensors_embeds_the_same() -> None:
     words = np.full((FIRST + CONCEPTS, 32), np.nan, np.float32)
-    settings = small({"train_words": False, "image_input": "standardised", "epochs": 2})
-    head = make_head("recurrent", settings, Inputs(IMAGES, SEQUENCES))
+    settings = small({"train_words": False, "image_scaling": "standardised", "epochs": 2})
+    head = make_head("vse", settings, Inputs(IMAGES, SEQUENCES))
     head.fit(pairs(60, 0), pairs(30, 1), Run(seed=0, words=words))
-    again = make_head("recurrent", settings, Inputs(IMAGES, SEQUENCES))
+    again = make_head("vse", settings, Inputs(IMAGES, SEQUENCES))
     again.restore(head.tensors())
     test = pairs(20, 2)
     for embed in ("embed_images", "embed_captions"):
@@ -137,10 +137,10 @@ def test_a_head_restored_from_tensors_embeds_the_same() -> None:
 
 
 def test_a_training_that_goes_on_is_warm_already(tmp_path: Path) -> None:
-    settings = small({**VSEPP, "warm_up": 1})
+    settings = small({**VSEPP, "mean_hinge_epochs": 1})
 
     def fit(epochs: int, work: Path | None) -> dict[str, torch.Tensor]:
-        head = make_head("recurrent", {**settings, "epochs": epochs}, Inputs(IMAGES, SEQUENCES))
+        head = make_head("vse", {**settings, "epochs": epochs}, Inputs(IMAGES, SEQUENCES))
         head.fit(pairs(60, 0), pairs(30, 1), Run(seed=0, work=work))
         return head.tensors()
 
@@ -151,7 +151,7 @@ def test_a_training_that_goes_on_is_warm_already(tmp_path: Path) -> None:
 
 def built(words: Features | None = None, **settings: Any) -> tuple[Any, nn.ModuleDict]:
     torch.manual_seed(0)
-    kind = settings_from(VseSettings, small(settings), "recurrent")
+    kind = settings_from(VseSettings, small(settings), "vse")
     made = design(kind, Inputs(IMAGES, SEQUENCES))
     return made, made.build(words)
 
@@ -169,7 +169,7 @@ def batch() -> Batch:
 def test_unit_and_absolute_say_which_side_they_change() -> None:
     given = batch()
     for unit, absolute in (("neither", False), ("both", True), ("captions", False)):
-        _, towers = built(unit=unit, absolute=absolute)
+        _, towers = built(l2_normalise=unit, absolute=absolute)
         images, captions = towers["image"](given.images), towers["caption"](given.captions)
         for side, rows in (("images", images), ("captions", captions)):
             is_unit = bool((rows.norm(dim=1) - 1).abs().max() < 1e-5)
@@ -180,7 +180,7 @@ def test_unit_and_absolute_say_which_side_they_change() -> None:
 def test_image_vectors_as_they_are_weigh_in_training_only() -> None:
     """Kiros' program: long image vectors make larger hinges; cosine retrieval ignores lengths."""
     given = batch()
-    made, towers = built(similarity="cosine", unit="captions", margin=0.2)
+    made, towers = built(similarity="cosine", l2_normalise="captions", margin=0.2)
     scores = (towers["image"](given.images) @ towers["caption"](given.captions).T).tolist()
     image_of_caption = given.image_of_caption.tolist()
     naive = sum(
@@ -197,7 +197,7 @@ def test_image_vectors_as_they_are_weigh_in_training_only() -> None:
 
 def test_hardest_negatives_come_after_the_warm_up() -> None:
     given = batch()
-    made, towers = built(**VSEPP, warm_up=2)
+    made, towers = built(**VSEPP, mean_hinge_epochs=2)
     with torch.no_grad():
         scores = cosine(towers["image"](given.images), towers["caption"](given.captions))
     every = float(mean_of_hinges(scores, given.image_of_caption, 0.2))
@@ -208,7 +208,7 @@ def test_hardest_negatives_come_after_the_warm_up() -> None:
 
 def test_standardised_images_have_the_training_splits_statistics() -> None:
     train = pairs(40, 0)
-    made, towers = built(image_input="standardised")
+    made, towers = built(image_scaling="standardised")
     made.prepare(towers, train)
     x = torch.from_numpy(train.images.take(np.arange(40)))
     seen = towers["image"][0](x)  # type: ignore[index]
@@ -228,7 +228,7 @@ def test_what_cannot_be_is_refused_at_once(
     settings: dict[str, Any], captions: Side, message: str
 ) -> None:
     with pytest.raises(HeadError, match=message):
-        make_head("recurrent", small(settings), Inputs(IMAGES, captions))
+        make_head("vse", small(settings), Inputs(IMAGES, captions))
     grid = Side((7, 7, 8), {"name": "made-grid"}, "3", "none")
     with pytest.raises(HeadError, match="pools"):
-        make_head("recurrent", {}, Inputs(grid, SEQUENCES))
+        make_head("vse", {}, Inputs(grid, SEQUENCES))

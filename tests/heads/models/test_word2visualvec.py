@@ -34,7 +34,7 @@ from tests.heads.factories import (
     vector_pairs,
 )
 
-SMALL = {"hidden": 32, "word_dim": 8, "state": 16, "batch_size": 25, "learning_rate": 3e-3}
+SMALL = {"hidden": 32, "word_dim": 8, "hidden_size": 16, "batch_size": 25, "learning_rate": 3e-3}
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +82,7 @@ def test_the_last_state_is_that_after_the_last_word() -> None:
 
 @pytest.mark.parametrize("parts", [(COUNTS,), (SEQUENCE,), (COUNTS, SEQUENCE), (SEQUENCE, COUNTS)])
 def test_each_part_of_a_caption_goes_its_way(parts: tuple[dict[str, object], ...]) -> None:
-    settings = Word2VisualVecSettings(word_dim=4, state=6)
+    settings = Word2VisualVecSettings(word_dim=4, hidden_size=6)
     net = SentenceVector(
         caption_parts(inputs_of_parts((CHANNELS,), *parts).captions), settings, None
     ).eval()

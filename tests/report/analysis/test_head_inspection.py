@@ -31,10 +31,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     """40 scenes, a head of vectors and one of word numbers, their embeddings and tables."""
     folder = tmp_path_factory.mktemp("report")
     params = yaml.safe_load((PROJECT / "params.yaml").read_text())
-    tiny = {"dim": 16, "word_dim": 8, "epochs": 2, "similarity": "cosine", "unit": "both"}
+    tiny = {"dim": 16, "word_dim": 8, "epochs": 2, "similarity": "cosine", "l2_normalise": "both"}
     params["experiments"] = {
         RIDGE: {"images": IMAGES, "captions": CAPTIONS, "head": "ridge"},
-        WORDS: {"images": IMAGES, "captions": "sequence", "head": "recurrent", "settings": tiny},
+        WORDS: {"images": IMAGES, "captions": "sequence", "head": "vse", "settings": tiny},
     }
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     dataset = ("--dataset", "data/scenes")

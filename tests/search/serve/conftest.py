@@ -33,7 +33,8 @@ COLOURS = {
     "yellow": (240, 220, 20), "white": (250, 250, 250), "black": (5, 5, 5),
 }  # fmt: skip
 SETTINGS = {
-    "cell": "none", "dim": 16, "similarity": "cosine", "unit": "both", "epochs": 2, "batch_size": 5,
+    "cell": "none", "dim": 16, "similarity": "cosine", "l2_normalise": "both", "epochs": 2,
+    "batch_size": 5,
 }  # fmt: skip
 
 
@@ -84,9 +85,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
 
     sets = FeatureSet(folder / "images"), FeatureSet(folder / "captions")
     pairs, inputs = join_pairs(entries, *sets), Inputs.of(*sets)
-    head = make_head("recurrent", SETTINGS, inputs)
+    head = make_head("vse", SETTINGS, inputs)
     history = head.fit(pairs, pairs, Run(0))
-    facts = ("mine", "recurrent", SETTINGS, 0, "made", "train", "val", inputs, None)
+    facts = ("mine", "vse", SETTINGS, 0, "made", "train", "val", inputs, None)
     TrainedHead(*facts, history, "tests", head).save(folder / "head")
     space = embed_split(load_head(folder / "head"), entries, *sets, {"dataset": "made"})
     write_embeddings(folder / "e.h5", space)
