@@ -1,21 +1,11 @@
 """`pipeline evaluate`: an embedding file becomes a recall table."""
 
-import time
 from pathlib import Path
-from typing import Any
 
 import click
 
-from pipeline.files import write_json
-from pipeline.hashing import sha256_of_file
-from pipeline.report.data.provenance import PROVENANCE_FILE
-from pipeline.report.data.tables import markdown_table, write_recall
-from pipeline.retrieval.embeddings import read_embeddings
-from pipeline.retrieval.protocols import PROTOCOLS, resolve_protocol
-from pipeline.retrieval.protocols import evaluate as evaluate_by
-from pipeline.retrieval.ranks import Ranker, rank_both_ways
-from pipeline.retrieval.recall import recall_table
-from stages.console import OUTPUT, log_done, log_settings
+from pipeline.retrieval.protocols import PROTOCOLS
+from stages.console import CONSOLE, OUTPUT, log_settings
 
 
 @click.command()
@@ -44,9 +34,14 @@ def evaluate(
 
     \b
     Examples:
-      pipeline evaluate data/embeddings/qian2018-baseline.h5 --out data/reports/qian2018-baseline
-      pipeline evaluate coco.h5 --protocol coco-1k --out data/reports/coco-1k
+      pipeline evaluate data/embeddings/scenes/qian2018-baseline.h5 \\
+          --out data/evaluations/scenes/qian2018-baseline
+      pipeline evaluate coco.h5 --protocol coco-1k --out data/evaluations/coco/coco-1k
     """
+    # Here, so that --help needs neither numpy nor h5py.
+    from pipeline.retrieval.evaluate import evaluate as evaluate_file
+    from pipeline.retrieval.tables import markdown_table
+
     log_settings(
         "evaluate",
         embeddings=embeddings,
@@ -55,40 +50,12 @@ def evaluate(
         captions_per_image=captions_per_image or "all",
         device=device,
     )
-    number = captions_per_image or None
-    asked = resolve_protocol(protocol, number) if protocol is not None else None
-    rank = _ranker(device)
-    started = time.monotonic()
-    given = read_embeddings(embeddings)
-    how: dict[str, Any] = {}
-    if asked is None:
-        table = recall_table(given, number, rank)
-    else:
-        evaluation = evaluate_by(given, asked, rank)
-        table = evaluation.table
-        how = {**evaluation.provenance, "folds": list(evaluation.folds)}
-    write_recall(out, table)
-    write_json(
-        out / PROVENANCE_FILE,
-        {
-            "embeddings_sha256": sha256_of_file(embeddings),
-            "similarity": given.similarity,
-            "provenance": given.provenance,
-            **how,
-        },
+    evaluation = evaluate_file(
+        embeddings,
+        out,
+        protocol=protocol,
+        captions_per_image=captions_per_image or None,
+        device=device,
+        monitor=CONSOLE,
     )
-    log_done(
-        f"{out}: {table['num_images']} of {len(given.image_ids)} images and "
-        f"{table['num_captions']} of {len(given.caption_ids)} captions ranked by "
-        f"{given.similarity} in {time.monotonic() - started:.1f} s"
-    )
-    click.echo(markdown_table({embeddings.stem: table}), nl=False)
-
-
-def _ranker(device: str) -> Ranker:
-    if device == "cpu":
-        return rank_both_ways
-    # Here, since torch takes seconds to import and numpy does the work of a processor.
-    from pipeline.retrieval.on_device import rank_on
-
-    return rank_on(device)
+    click.echo(markdown_table({embeddings.stem: evaluation.table}), nl=False)

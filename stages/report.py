@@ -5,11 +5,13 @@ from pathlib import Path
 
 import click
 
-from pipeline.report.data.provenance import PROVENANCE_FILE, columns_of, read_provenance
-from pipeline.report.data.tables import (
+from pipeline.report.data.provenance import columns_of
+from pipeline.retrieval.tables import (
+    PROVENANCE_FILE,
     RECALL_FILE,
     TableError,
     markdown_table,
+    read_provenance,
     read_recall,
     write_joint_table,
 )

@@ -1,1 +1,6 @@
-"""Embedding files, exact ranks by id and Recall@K."""
+"""What lies near what: embedding files, similarities, exact ranks by id, Recall@K and search.
+
+Read `embeddings` for the file, `ranks` for the order and the tie rule, `recall` for the figures;
+`evaluate` is the job of `pipeline evaluate`. `search` finds the nearest rows, `approximate` among
+millions. Nothing here draws, and nothing but `torch_scores` and `on_device` needs torch.
+"""

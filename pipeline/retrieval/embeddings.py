@@ -66,7 +66,8 @@ class Embeddings:
         if self.image_embeddings.shape[-1] != self.caption_embeddings.shape[-1]:
             raise EmbeddingsError(
                 f"images have {self.image_embeddings.shape[-1]} dimensions and captions "
-                f"{self.caption_embeddings.shape[-1]}; both must lie in one space"
+                f"{self.caption_embeddings.shape[-1]}; both must lie in one space: embed both with "
+                "one head"
             )
         if len(self.caption_image_ids) != len(self.caption_ids):
             raise EmbeddingsError(
@@ -259,5 +260,5 @@ def _check_side(
     if len(bad):
         raise EmbeddingsError(
             f"{side}: {len(bad)} rows have NaN or infinite numbers, first "
-            f"{[ids[i] for i in bad[:5]]}; no rank is defined for them"
+            f"{[ids[i] for i in bad[:5]]}; no rank is defined for them, so leave them out"
         )

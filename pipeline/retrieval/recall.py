@@ -1,23 +1,125 @@
 """Recall@K, median and mean rank in both directions, as one flat table; what chance would give."""
 
-from collections import Counter, defaultdict
-from dataclasses import replace
+from collections import Counter
 from fractions import Fraction
 from math import comb
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.galleries import first_captions
 from pipeline.retrieval.ranks import Ranker, Ranks, rank_both_ways
 
 CUTOFFS = (1, 5, 10)
 DIRECTIONS = ("image_to_text", "text_to_image")
 MEASURES = (*(f"r{k}" for k in CUTOFFS), "median_rank", "mean_rank")
 
+Table = dict[str, float | int]
+"""Figures by the names that `recall_table` gives them."""
+
+
+def recall(
+    images: npt.ArrayLike,
+    captions: npt.ArrayLike,
+    image_of_caption: npt.ArrayLike,
+    *,
+    similarity: str = "cosine",
+    captions_per_image: int | None = 5,
+) -> Table:
+    """Evaluate retrieval in both directions over plain arrays, as `recall.json` has it.
+
+    Parameters
+    ----------
+    images : (n, d) finite numbers, a row an image; compared as float32, as in an embedding file.
+        (n, parts, d) where the similarity is one of sets: absent parts are zero vectors.
+    captions : (m, d) or (m, parts, d) likewise, with the same d.
+    image_of_caption : (m,) integers 0 to n - 1, the row of each caption's image. Every image has
+        a caption; they may have different numbers of captions, in any order.
+    similarity : a name in `pipeline.retrieval.similarity.SIMILARITIES`.
+    captions_per_image : the first so many captions of each image count, by their rows, both as
+        queries and in the gallery; None counts all.
+
+    Returns
+    -------
+    dict
+        See `recall_table`. Equal scores stand in the order of the rows.
+
+    Raises
+    ------
+    EmbeddingsError
+        An array has another shape or dtype, a number that is not finite, or rows that do not
+        exist; an image has no caption; the similarity is not known.
+
+    Examples
+    --------
+    >>> table = recall([[1, 0], [0, 1]], [[1, 0.1], [0.2, 1], [1, 0.3]], [0, 1, 1])
+    >>> table["image_to_text_r1"], round(table["text_to_image_r1"], 1)
+    (100.0, 66.7)
+    """
+    sides = _rows("images", images), _rows("captions", captions)
+    rows = _array("image_of_caption", image_of_caption)
+    if rows.shape != (len(sides[1]),) or rows.dtype.kind not in "iu":
+        raise EmbeddingsError(
+            f"image_of_caption is {rows.dtype} of shape {rows.shape}, expected integers of shape "
+            f"({len(sides[1])},): for each caption the row of its image; where images have ids, "
+            "look up their rows"
+        )
+    outside = np.flatnonzero((rows < 0) | (rows >= len(sides[0])))
+    if len(outside):
+        raise EmbeddingsError(
+            f"image_of_caption: {len(outside)} captions name rows that images does not have, first "
+            f"caption {outside[0]}, row {rows[outside[0]]}; rows count from 0 and there are "
+            f"{len(sides[0])}"
+        )
+    if captions_per_image is not None and captions_per_image < 1:
+        raise EmbeddingsError(
+            f"captions_per_image is {captions_per_image}; give at least 1, or None to count all"
+        )
+    image_ids, caption_ids = (_numbered(len(side)) for side in sides)
+    embeddings = Embeddings(
+        image_ids=image_ids,
+        image_embeddings=sides[0],
+        caption_ids=caption_ids,
+        caption_image_ids=tuple(image_ids[row] for row in rows),
+        caption_embeddings=sides[1],
+        similarity=similarity,
+        provenance={},
+    )
+    return recall_table(embeddings, captions_per_image)
+
+
+def _array(name: str, given: npt.ArrayLike) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(given)
+    # Rows of different lengths, and tensors on a GPU or with gradients.
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise EmbeddingsError(
+            f"{name} is no array ({error}); give a numpy array, or what numpy makes one of"
+        ) from error
+
+
+def _rows(side: str, given: npt.ArrayLike) -> npt.NDArray[np.float32]:
+    """Return rows as float32; `Embeddings` checks that they fit the similarity and are finite."""
+    rows = _array(side, given)
+    if rows.ndim < 2 or not rows.size or rows.dtype.kind not in "fiu":
+        raise EmbeddingsError(
+            f"{side} is {rows.dtype} of shape {rows.shape}, expected real numbers of shape "
+            "(rows, dim), at least one row; a single row is of shape (1, dim)"
+        )
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf, which is refused
+        return rows.astype(np.float32, copy=False)
+
+
+def _numbered(count: int) -> tuple[str, ...]:
+    """Return ids whose sorted order is that of the rows."""
+    return tuple(f"{row:0{len(str(count))}d}" for row in range(count))
+
 
 def recall_table(
     embeddings: Embeddings, captions_per_image: int | None = 5, rank: Ranker = rank_both_ways
-) -> dict[str, float | int]:
+) -> Table:
     """Evaluate retrieval in both directions (protocol of VSE++, SCAN and their successors).
 
     R@K is the percentage of queries whose rank, counted from 0, is below K; the median rank is
@@ -38,15 +140,15 @@ def recall_table(
         `median_rank` and `mean_rank` (from 1); `rsum`; `num_images`; `num_captions` that
         counted; `captions_per_image`, the most that counted for any image.
     """
-    counted = embeddings
-    if captions_per_image is not None:
-        counted = first_captions(embeddings, captions_per_image)
+    counted = (
+        embeddings if captions_per_image is None else first_captions(embeddings, captions_per_image)
+    )
     return table_of_ranks(counted, rank(counted))
 
 
-def table_of_ranks(counted: Embeddings, ranks: tuple[Ranks, Ranks]) -> dict[str, float | int]:
+def table_of_ranks(counted: Embeddings, ranks: tuple[Ranks, Ranks]) -> Table:
     """Return the table of `recall_table` from the ranks of `rank_both_ways`; all captions count."""
-    table: dict[str, float | int] = {}
+    table: Table = {}
     for direction, found in zip(DIRECTIONS, ranks, strict=True):
         table |= {f"{direction}_{name}": value for name, value in measures(found).items()}
     table["rsum"] = sum(table[f"{d}_r{k}"] for d in DIRECTIONS for k in CUTOFFS)
@@ -56,9 +158,9 @@ def table_of_ranks(counted: Embeddings, ranks: tuple[Ranks, Ranks]) -> dict[str,
     return table
 
 
-def measures(ranks: Ranks) -> dict[str, float | int]:
+def measures(ranks: Ranks) -> Table:
     """Return `r1`, `r5`, `r10`, `median_rank` and `mean_rank` of ranks counted from 0."""
-    values: dict[str, float | int] = {
+    values: Table = {
         f"r{k}": 100.0 * int(np.count_nonzero(ranks < k)) / len(ranks) for k in CUTOFFS
     }
     values["median_rank"] = int(np.floor(np.median(ranks))) + 1
@@ -92,42 +194,3 @@ def chance(captions: Embeddings) -> dict[str, float]:
         levels[f"{DIRECTIONS[0]}_r{k}"] = float(100 * (1 - missed / num_images))
         levels[f"{DIRECTIONS[1]}_r{k}"] = 100.0 * min(k, num_images) / num_images
     return levels
-
-
-def first_captions(embeddings: Embeddings, number: int) -> Embeddings:
-    """Keep the first `number` captions of every image, in the order of the rows.
-
-    First by caption number where all of an image's captions are called `<image id>#<number>`,
-    as this project names them; otherwise by their order in the file. Embeddings that have no
-    more are returned as they are, not copied.
-
-    Raises
-    ------
-    ValueError
-        `number` is below 1.
-    """
-    if number < 1:
-        raise ValueError(f"captions per image must be at least 1, {number} given")
-    of_image: dict[str, list[int]] = defaultdict(list)
-    for row, image_id in enumerate(embeddings.caption_image_ids):
-        of_image[image_id].append(row)
-    kept: list[int] = []
-    for image_id, rows in of_image.items():
-        numbers = [_number(embeddings.caption_ids[row], image_id) for row in rows]
-        if None not in numbers:
-            rows = [row for _, row in sorted(zip(numbers, rows, strict=True))]
-        kept += rows[:number]
-    if len(kept) == len(embeddings.caption_ids):
-        return embeddings
-    kept.sort()
-    return replace(
-        embeddings,
-        caption_ids=tuple(embeddings.caption_ids[row] for row in kept),
-        caption_image_ids=tuple(embeddings.caption_image_ids[row] for row in kept),
-        caption_embeddings=embeddings.caption_embeddings[kept],
-    )
-
-
-def _number(caption_id: str, image_id: str) -> int | None:
-    start, _, number = caption_id.rpartition("#")
-    return int(number) if start == image_id and number.isdecimal() else None

@@ -162,9 +162,9 @@ def _attend(context: Tensor, queries: Tensor, attention: CrossAttention) -> Tens
     # Not divided by their sum: a cosine does not depend on the length of what is attended to.
     weights = (attention.softmax * clipped).exp() * there[:, :, None, None]
     gram = context @ context.transpose(1, 2)
-    executor = torch.bmm(gram, weights.view(n, a, m * b)).view(n, a, m, b)
+    spread = torch.bmm(gram, weights.view(n, a, m * b)).view(n, a, m, b)
     shortest = FLOOR * weights.sum(1).clamp_min(1.0)
-    length = (weights * executor).sum(1).clamp_min(shortest.square()).sqrt()
+    length = (weights * spread).sum(1).clamp_min(shortest.square()).sqrt()
     relevance = (weights * cosines).sum(1) / length
     if attention.lse is None:
         scores = (relevance * asks).sum(2) / asks.sum(1).clamp_min(1)

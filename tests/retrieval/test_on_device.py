@@ -14,8 +14,9 @@ from pipeline.devices import DeviceError
 from pipeline.retrieval import on_device
 from pipeline.retrieval.blocks import HostBlock
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError, write_embeddings
+from pipeline.retrieval.evaluate import evaluate_protocol
 from pipeline.retrieval.on_device import DeviceBlock, rank_on
-from pipeline.retrieval.protocols import Protocol, evaluate
+from pipeline.retrieval.protocols import Protocol
 from pipeline.retrieval.ranks import rank_both_ways
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.retrieval.torch_scores import SCORES
@@ -144,7 +145,7 @@ def test_a_device_with_too_little_memory(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_protocols_take_the_device() -> None:
     e = made([5] * 8, "euclidean")
     folds = Protocol("small", images=4, folds=2)
-    assert evaluate(e, folds, rank_on("cpu")) == evaluate(e, folds)
+    assert evaluate_protocol(e, folds, rank_on("cpu")) == evaluate_protocol(e, folds)
 
 
 def test_the_command_writes_the_same_bytes(tmp_path: Path) -> None:

@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from pipeline.report.data.tables import (
+from pipeline.retrieval.bootstrap import RankedGallery, intervals
+from pipeline.retrieval.embeddings import Embeddings, write_embeddings
+from pipeline.retrieval.evaluate import evaluate_protocol
+from pipeline.retrieval.galleries import galleries
+from pipeline.retrieval.protocols import PROTOCOLS, Protocol, ProtocolError, resolve_protocol
+from pipeline.retrieval.recall import recall_table
+from pipeline.retrieval.tables import (
     COUNTS,
+    EXTRA_COLUMNS,
     METRICS,
     TableError,
     markdown_table,
@@ -16,18 +23,6 @@ from pipeline.report.data.tables import (
     write_joint_table,
     write_recall,
 )
-from pipeline.retrieval.bootstrap import RankedGallery, intervals
-from pipeline.retrieval.embeddings import Embeddings, write_embeddings
-from pipeline.retrieval.protocols import (
-    EXTRA_COLUMNS,
-    PROTOCOLS,
-    Protocol,
-    ProtocolError,
-    evaluate,
-    galleries,
-    resolve_protocol,
-)
-from pipeline.retrieval.recall import recall_table
 from stages.evaluate import evaluate as command
 
 
@@ -68,7 +63,7 @@ def of_images(e: Embeddings, images: tuple[str, ...]) -> Embeddings:
 
 def test_folds_are_consecutive_images_of_the_file_and_figures_their_mean() -> None:
     e = made([6, 5, 7, 5] * 10)
-    evaluation = evaluate(e, Protocol("small", images=8, folds=5))
+    evaluation = evaluate_protocol(e, Protocol("small", images=8, folds=5))
     folds = [recall_table(of_images(e, e.image_ids[k : k + 8])) for k in range(0, 40, 8)]
     for fold, expected in zip(evaluation.folds, folds, strict=True):
         assert fold | expected == fold
@@ -91,17 +86,17 @@ def test_median_of_two_folds_may_be_a_half() -> None:
         "cosine",
         {},
     )
-    table = evaluate(e, Protocol("two", images=2, folds=2, captions_per_image=1)).table
+    table = evaluate_protocol(e, Protocol("two", images=2, folds=2, captions_per_image=1)).table
     assert table["text_to_image_median_rank"] == 1.5
     assert table["text_to_image_r1"] == 50.0
 
 
 def test_first_images_and_all() -> None:
     e = made([5, 6, 5, 5, 8, 5])
-    first = evaluate(e, resolve_protocol("first-4")).table
+    first = evaluate_protocol(e, resolve_protocol("first-4")).table
     expected = recall_table(of_images(e, e.image_ids[:4]))
     assert first | expected == first
-    everything = evaluate(e, resolve_protocol("all", captions_per_image=None)).table
+    everything = evaluate_protocol(e, resolve_protocol("all", captions_per_image=None)).table
     expected = recall_table(e, captions_per_image=None)
     assert everything | expected == everything
     assert everything["num_captions"] == 34
@@ -112,10 +107,10 @@ def test_first_images_and_all() -> None:
 
 def test_uneven_captions_are_welcome_where_the_protocol_says_all() -> None:
     e = made([1, 9, 3, 2])
-    assert evaluate(e, PROTOCOLS["all"]).table["num_captions"] == 11
-    assert evaluate(e, resolve_protocol("first-3", None)).table["num_captions"] == 13
+    assert evaluate_protocol(e, PROTOCOLS["all"]).table["num_captions"] == 11
+    assert evaluate_protocol(e, resolve_protocol("first-3", None)).table["num_captions"] == 13
     with pytest.raises(ProtocolError, match=rf"5 captions an image, and 2 .*{e.image_ids[0]}"):
-        evaluate(e, resolve_protocol("first-3"))
+        evaluate_protocol(e, resolve_protocol("first-3"))
 
 
 @pytest.mark.parametrize(
@@ -129,12 +124,12 @@ def test_uneven_captions_are_welcome_where_the_protocol_says_all() -> None:
 )
 def test_too_few_images_are_refused(protocol: str, message: str) -> None:
     with pytest.raises(ProtocolError, match=message):
-        evaluate(made([5, 5, 5]), resolve_protocol(protocol))
+        evaluate_protocol(made([5, 5, 5]), resolve_protocol(protocol))
 
 
 def test_too_many_images_are_refused_with_the_remedy() -> None:
     with pytest.raises(ProtocolError, match=r"2 images, and there are 3; .* or first-2$"):
-        evaluate(made([5, 5, 5]), Protocol("pair", images=2))
+        evaluate_protocol(made([5, 5, 5]), Protocol("pair", images=2))
 
 
 @pytest.mark.parametrize("name", ["", "coco", "first-0", "first-", "first-1e3", "first--1", "ALL"])
@@ -217,18 +212,18 @@ def test_captions_of_one_image_are_drawn_together() -> None:
 
 
 def test_provenance_is_json_and_names_the_protocol() -> None:
-    evaluation = evaluate(made([5] * 4), Protocol("small", images=2, folds=2))
-    how = json.loads(json.dumps(evaluation.provenance))
+    evaluation = evaluate_protocol(made([5] * 4), Protocol("small", images=2, folds=2))
+    how = json.loads(json.dumps(evaluation.method))
     assert how["protocol"] == {
         "name": "small", "images": 2, "folds": 2, "rest": False, "captions_per_image": 5
     }  # fmt: skip
     assert how["intervals"]["resamples"] == 1000
-    assert not evaluate(made([5] * 4), PROTOCOLS["all"]).folds
+    assert not evaluate_protocol(made([5] * 4), PROTOCOLS["all"]).folds
 
 
 def test_tables_take_the_columns_of_a_protocol(tmp_path: Path) -> None:
     e = made([5] * 20)
-    with_extras = evaluate(e, Protocol("small", images=10, folds=2)).table
+    with_extras = evaluate_protocol(e, Protocol("small", images=10, folds=2)).table
     as_json, as_csv = write_recall(tmp_path / "a", with_extras)
     assert read_recall(as_json) == with_extras
     header = [name.strip('"') for name in as_csv.read_text().splitlines()[0].split(",")]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.galleries import first_captions
 from pipeline.retrieval.recall import (
     chance,
-    first_captions,
     mean_inverted_rank,
     measures,
     recall_table,

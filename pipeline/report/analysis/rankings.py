@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from pipeline.report.data.published import PublishedRow, published_rows
-from pipeline.report.data.tables import HEADINGS
 from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS
+from pipeline.retrieval.tables import HEADINGS
 
 _RECALLS = tuple(f"{d}_r{k}" for d in DIRECTIONS for k in CUTOFFS)
 

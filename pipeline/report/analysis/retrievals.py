@@ -6,13 +6,14 @@ from typing import Any
 
 from pipeline.report.analysis.breakdowns import chosen, worst
 from pipeline.report.analysis.spaces import Place, sentence_plane
-from pipeline.report.data.tables import TableError
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.galleries import galleries
 from pipeline.retrieval.geometry import Closeness, closeness
-from pipeline.retrieval.protocols import Protocol, galleries
+from pipeline.retrieval.protocols import Protocol
 from pipeline.retrieval.ranks import Ranks, image_rows, rank_both_ways
 from pipeline.retrieval.search import Gallery, SideName, nearest
+from pipeline.retrieval.tables import TableError
 
 SHOWN, FAILURES, TOP = 6, 6, 5
 """Queries of each direction that are shown, failures likewise, and answers to each."""

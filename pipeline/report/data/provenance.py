@@ -2,34 +2,10 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
-
-from pipeline.report.data.tables import TableError
-
-PROVENANCE_FILE = "provenance.json"
-"""Beside each recall table that `pipeline evaluate` writes."""
 
 Facts = Mapping[str, Any]
 """The JSON object of a `provenance.json` as `pipeline evaluate` writes it."""
-
-
-def read_provenance(path: Path) -> dict[str, Any]:
-    """Read a `provenance.json`.
-
-    Raises
-    ------
-    TableError
-        It is no JSON object with the embedding file's own provenance.
-    """
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(facts["provenance"], dict):
-            raise TypeError("'provenance' is no object")
-    except (ValueError, TypeError, KeyError) as error:
-        raise TableError(f"{path} is damaged ({error!r}); run `pipeline evaluate` again") from error
-    checked: dict[str, Any] = facts
-    return checked
 
 
 def members_of(facts: Facts) -> list[dict[str, Any]]:

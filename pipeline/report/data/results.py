@@ -19,16 +19,20 @@ from pipeline.heads.trained_head import HISTORY_FILE
 from pipeline.report.analysis.head_inspection import Insides, WordPlane
 from pipeline.report.analysis.retrievals import Retrieval, protocol_of, retrieve
 from pipeline.report.data.provenance import (
-    PROVENANCE_FILE,
     columns_of,
     dataset_of,
     lineage_of,
     members_of,
-    read_provenance,
 )
-from pipeline.report.data.tables import RECALL_FILE, TableError, read_recall
 from pipeline.retrieval.embeddings import read_embeddings
 from pipeline.retrieval.geometry import Closeness
+from pipeline.retrieval.tables import (
+    PROVENANCE_FILE,
+    RECALL_FILE,
+    TableError,
+    read_provenance,
+    read_recall,
+)
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ from pipeline.report.analysis.comparison import COLUMNS
 from pipeline.report.analysis.retrievals import SEED, TOP, Answer
 from pipeline.report.data.provenance import flattened
 from pipeline.report.data.results import Case, Dataset, Folders, collect
-from pipeline.report.data.tables import HEADINGS
 from pipeline.report.drawing.figures import Figure
 from pipeline.report.drawing.thumbnails import Thumbnails
 from pipeline.report.pages.sections import breakdown_of, group_of, grouped, own_figures
 from pipeline.report.pages.templating import environment
+from pipeline.retrieval.tables import HEADINGS
 
 FILES_FILE = "report.json"
 """Lists the report's files, so that a later one into the same folder removes what it replaces."""

@@ -10,7 +10,6 @@ from pipeline.report.analysis.rankings import Order, orders
 from pipeline.report.analysis.seeds import Executor, folded, spreads, system_of
 from pipeline.report.data.provenance import dataset_of
 from pipeline.report.data.results import Case
-from pipeline.report.data.tables import HEADINGS
 from pipeline.report.drawing.charts import Bar
 from pipeline.report.drawing.figures import (
     Figure,
@@ -23,6 +22,7 @@ from pipeline.report.drawing.figures import (
     words_figure,
 )
 from pipeline.retrieval.recall import DIRECTIONS
+from pipeline.retrieval.tables import HEADINGS
 
 
 @dataclass(frozen=True)

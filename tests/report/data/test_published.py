@@ -15,8 +15,8 @@ from pipeline.report.data.published import (
     published_for,
     published_rows,
 )
-from pipeline.report.data.tables import METRICS
 from pipeline.retrieval.recall import CUTOFFS
+from pipeline.retrieval.tables import METRICS
 from tests.project import SHARED
 
 PAPERS = SHARED / "papers"

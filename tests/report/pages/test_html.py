@@ -23,12 +23,13 @@ from pipeline.hashing import sha256_of_file
 from pipeline.report.analysis.retrievals import TOP
 from pipeline.report.data.provenance import columns_of, lineage_of
 from pipeline.report.data.results import Folders, collect
-from pipeline.report.data.tables import TableError, write_recall
 from pipeline.report.pages.html import write_html
 from pipeline.retrieval.embeddings import Embeddings, read_embeddings, write_embeddings
-from pipeline.retrieval.protocols import evaluate, resolve_protocol
+from pipeline.retrieval.evaluate import evaluate_protocol
+from pipeline.retrieval.protocols import resolve_protocol
 from pipeline.retrieval.ranks import rank_both_ways
 from pipeline.retrieval.recall import recall_table
+from pipeline.retrieval.tables import TableError, write_recall
 from stages.report import report
 
 EVIL = (
@@ -83,8 +84,8 @@ def _evaluated(folders: Folders, name: str, e: Embeddings, protocol: str | None 
     facts: dict[str, Any] = {}
     table = recall_table(e)
     if protocol is not None:
-        evaluation = evaluate(e, resolve_protocol(protocol, 2))
-        table, facts = evaluation.table, evaluation.provenance
+        evaluation = evaluate_protocol(e, resolve_protocol(protocol, 2))
+        table, facts = evaluation.table, evaluation.method
     out = folders.reports / name
     write_recall(out, table)
     origin = {"embeddings_sha256": sha256_of_file(file), "similarity": e.similarity}

@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline.errors import PipelineError
 from pipeline.files import write_json, write_text
-from pipeline.retrieval.protocols import EXTRA_COLUMNS
+from pipeline.retrieval import bootstrap
 from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS, MEASURES
 
 Recall = Mapping[str, float | int]
@@ -20,11 +20,20 @@ Recall = Mapping[str, float | int]
 Row = Mapping[str, float | int | str]
 """A recall table with text beside it, such as "dataset", "text encoder" or "weights"."""
 
-RECALL_FILE = "recall.json"
-"""An experiment's table, in a folder of its own."""
+RECALL_FILE, PROVENANCE_FILE = "recall.json", "provenance.json"
+"""An experiment's table in a folder of its own, and beside it what the table is about."""
 
 METRICS = (*(f"{d}_{m}" for d in DIRECTIONS for m in MEASURES), "rsum")
 COUNTS = ("num_images", "num_captions", "captions_per_image")
+EXTRA_COLUMNS = (
+    *(f"{d}_mean_inverted_rank" for d in DIRECTIONS),
+    *(f"{d}_r{k}_chance" for d in DIRECTIONS for k in CUTOFFS),
+    *(f"{d}_{m}_{end}" for d in DIRECTIONS for m in bootstrap.MEASURES for end in ("low", "high")),
+    "rsum_low",
+    "rsum_high",
+    "num_folds",
+)
+"""What a protocol adds to the columns of a recall table, all or none."""
 _WHOLE = (*COUNTS, "num_folds")
 
 # In Markdown the first column of a direction carries the query, and so may the others.
@@ -81,6 +90,24 @@ def read_recall(path: Path) -> dict[str, float | int]:
         raise TableError(f"{path}: expected a JSON object, found {type(value).__name__}")
     _check_recall(str(path), value)
     return value
+
+
+def read_provenance(path: Path) -> dict[str, Any]:
+    """Read a `provenance.json`.
+
+    Raises
+    ------
+    TableError
+        It is no JSON object with the embedding file's own provenance.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(value["provenance"], dict):
+            raise TypeError("'provenance' is no object")
+    except (ValueError, TypeError, KeyError) as error:
+        raise TableError(f"{path} is damaged ({error!r}); run `pipeline evaluate` again") from error
+    checked: dict[str, Any] = value
+    return checked
 
 
 def write_joint_table(folder: Path, experiments: Mapping[str, Row]) -> tuple[Path, Path, Path]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.report.data.tables import (
+from pipeline.retrieval.tables import (
     COUNTS,
     METRICS,
     TableError,

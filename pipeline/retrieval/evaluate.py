@@ -1,0 +1,168 @@
+"""The job of `pipeline evaluate`: an embedding file becomes a recall table with its provenance."""
+
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.files import require_folder, write_json
+from pipeline.hashing import sha256_of_file
+from pipeline.progress import QUIET, Monitor
+from pipeline.retrieval import bootstrap
+from pipeline.retrieval.bootstrap import RankedGallery, intervals
+from pipeline.retrieval.embeddings import Embeddings, read_embeddings
+from pipeline.retrieval.galleries import galleries
+from pipeline.retrieval.protocols import Protocol, resolve_protocol
+from pipeline.retrieval.ranks import Ranker, image_rows, rank_both_ways
+from pipeline.retrieval.recall import (
+    DIRECTIONS,
+    Table,
+    chance,
+    mean_inverted_rank,
+    recall_table,
+    table_of_ranks,
+)
+from pipeline.retrieval.tables import PROVENANCE_FILE, write_recall
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A recall table and how its figures were taken.
+
+    Attributes
+    ----------
+    table : the columns of `pipeline.retrieval.recall.recall_table`; with a protocol then
+        `pipeline.retrieval.tables.EXTRA_COLUMNS`, and `num_images` and `num_captions` count all
+        folds.
+    folds : the same columns up to the chance levels, of each fold; () with one gallery.
+    method : the protocol and the intervals' parameters, as JSON values; {} without a protocol.
+    """
+
+    table: Table
+    folds: tuple[Table, ...] = ()
+    method: dict[str, Any] = field(default_factory=dict)
+
+
+def evaluate(
+    embeddings: str | Path,
+    out: str | Path,
+    *,
+    protocol: str | None = None,
+    captions_per_image: int | None = 5,
+    device: str = "cpu",
+    monitor: Monitor = QUIET,
+) -> Evaluation:
+    """Rank an embedding file both ways and write `recall.json`, `recall.csv`, `provenance.json`.
+
+    Parameters
+    ----------
+    embeddings : the file, ours or anybody's; docs/evaluation.md has the layout.
+    out : folder of the three files.
+    protocol : a name that `pipeline.retrieval.protocols.resolve_protocol` knows. It checks what
+        the file holds, and adds mean inverted rank, chance levels and 95 % intervals. None ranks
+        everything in one gallery, without these.
+    captions_per_image : the first so many captions of an image count; None counts all.
+    device : a torch device, such as "cuda". "cpu" needs no torch.
+    monitor : is told the counts and the seconds in one line.
+
+    Raises
+    ------
+    EmbeddingsError
+        The file is missing or damaged, or a similarity is not finite.
+    ProtocolError
+        There is no such protocol, or the file cannot meet it.
+    DeviceError
+        See `pipeline.retrieval.on_device.rank_on`.
+    OutputError
+        The folder cannot be written to.
+    """
+    file, folder = Path(embeddings), Path(out)
+    asked = None if protocol is None else resolve_protocol(protocol, captions_per_image)
+    require_folder(folder)
+    rank = _ranker(device)
+    started = time.monotonic()
+    space = read_embeddings(file)
+    if asked is None:
+        evaluation = Evaluation(recall_table(space, captions_per_image, rank))
+    else:
+        evaluation = evaluate_protocol(space, asked, rank)
+    table = evaluation.table
+    write_recall(folder, table)
+    provenance = {
+        "embeddings_sha256": sha256_of_file(file),
+        "similarity": space.similarity,
+        "provenance": space.provenance,
+        **evaluation.method,
+    }
+    if asked is not None:
+        provenance["folds"] = list(evaluation.folds)
+    write_json(folder / PROVENANCE_FILE, provenance)
+    monitor.log(
+        f"{folder}: {table['num_images']} of {len(space.image_ids)} images and "
+        f"{table['num_captions']} of {len(space.caption_ids)} captions ranked by "
+        f"{space.similarity} in {time.monotonic() - started:.1f} s"
+    )
+    return evaluation
+
+
+def evaluate_protocol(
+    embeddings: Embeddings, protocol: Protocol, rank: Ranker = rank_both_ways
+) -> Evaluation:
+    """Rank both ways under a protocol, with chance levels and confidence intervals.
+
+    The figures of folds are means, the median and mean rank too (as vsepp and SCAN do), and so
+    is `rsum`. `<direction>_r<K>_chance` is what a random order would give, `..._low` and
+    `..._high` the bounds of `pipeline.retrieval.bootstrap.intervals`. `rank` is what ranks each
+    gallery; `pipeline.retrieval.on_device.rank_on` gives one for a GPU.
+
+    Raises
+    ------
+    ProtocolError
+        The images or captions are not as many as the protocol says.
+    EmbeddingsError
+        See `rank_both_ways`.
+    """
+    tables: list[Table] = []
+    ranked: list[RankedGallery] = []
+    for gallery in galleries(embeddings, protocol):
+        ranks = rank(gallery)
+        table = table_of_ranks(gallery, ranks)
+        for direction, found in zip(DIRECTIONS, ranks, strict=True):
+            table[f"{direction}_mean_inverted_rank"] = mean_inverted_rank(found)
+        table |= {f"{name}_chance": level for name, level in chance(gallery).items()}
+        tables.append(table)
+        ranked.append(RankedGallery(*ranks, image_rows(gallery)))
+    table = tables[0] if len(tables) == 1 else _mean(tables)
+    table |= {**intervals(ranked), "num_folds": len(tables)}
+    return Evaluation(
+        table,
+        tuple(tables) if len(tables) > 1 else (),
+        {
+            "protocol": asdict(protocol),
+            "intervals": {
+                "method": "percentile bootstrap over images with their captions",
+                "resamples": bootstrap.RESAMPLES,
+                "seed": bootstrap.SEED,
+                "level": bootstrap.LEVEL,
+            },
+        },
+    )
+
+
+def _mean(tables: list[Table]) -> Table:
+    """Return the mean of every figure, the sum of the images and captions."""
+    mean: Table = {name: float(np.mean([t[name] for t in tables])) for name in tables[0]}
+    for name, total in (("num_images", sum), ("num_captions", sum), ("captions_per_image", max)):
+        mean[name] = total(int(t[name]) for t in tables)
+    return mean
+
+
+def _ranker(device: str) -> Ranker:
+    if device == "cpu":
+        return rank_both_ways
+    # Here, since torch takes seconds to import and numpy does the work of a processor.
+    from pipeline.retrieval.on_device import rank_on
+
+    return rank_on(device)
