@@ -4,24 +4,23 @@ from pathlib import Path
 
 import click
 
-from pipeline.hashing import sha256_of_file
-from pipeline.retrieval.embeddings import read_embeddings, write_embeddings
-from pipeline.retrieval.ensemble import average
 from stages.console import OUTPUT, log_done, log_settings
-from stages.params import DATA, load_params
+from stages.experiment import layout_of
+from stages.params import load_params
 
 
 @click.command()
 @click.option("--name", required=True, help="Name of an ensemble in params.yaml.")
+@click.option("--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]")
 @click.option(
     "--embeddings",
     type=click.Path(path_type=Path),
-    default=DATA / "embeddings",
-    show_default=True,
-    help="Folder of the members' embedding files.",
+    help="Folder of the members' embedding files.  [default: data/embeddings/DATASET]",
 )
-@click.option("--out", type=OUTPUT, help="Embedding file.  [default: EMBEDDINGS/NAME.h5]")
-def ensemble(name: str, embeddings: Path, out: Path | None) -> None:
+@click.option(
+    "--out", type=OUTPUT, help="Embedding file.  [default: data/ensembles/DATASET/NAME.h5]"
+)
+def ensemble(name: str, dataset: Path | None, embeddings: Path | None, out: Path | None) -> None:
     """Average the similarities of several trained experiments.
 
     The members' embeddings, at norm 1, are put side by side; the dot product of such rows is the
@@ -31,17 +30,19 @@ def ensemble(name: str, embeddings: Path, out: Path | None) -> None:
     Example:
       pipeline ensemble --name ours
     """
-    members = load_params().ensemble(name)
-    out = out or embeddings / f"{name}.h5"
-    log_settings("ensemble", name=name, members=",".join(members), out=out)
-    paths = {member: embeddings / f"{member}.h5" for member in members}
-    joined = average([read_embeddings(path) for path in paths.values()], list(members.values()))
-    joined.provenance["experiment"] = name
-    joined.provenance["members"] = {
-        member: {"embeddings_sha256": sha256_of_file(path)} for member, path in paths.items()
-    }
-    write_embeddings(out, joined)
+    params = load_params()
+    weights = params.ensemble(name)
+    layout = layout_of(params, dataset)
+    files = {member: layout.embeddings(member) for member in weights}
+    if embeddings is not None:
+        files = {member: embeddings / file.name for member, file in files.items()}
+    out = out or layout.ensemble(name)
+    log_settings("ensemble", name=name, members=",".join(weights), dataset=layout.dataset, out=out)
+    # Here: the job imports numpy and h5py.
+    from pipeline.retrieval.ensemble import ensemble as average
+
+    joined = average(files, out, name=name, weights=weights)
     log_done(
         f"{out}: {len(joined.image_ids)} images and {len(joined.caption_ids)} captions in "
-        f"{joined.image_embeddings.shape[1]} dimensions, the mean of {len(members)} cosines"
+        f"{joined.image_embeddings.shape[1]} dimensions, the mean of {len(weights)} cosines"
     )

@@ -6,10 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
-from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.data.rows import float32_bytes, is_in_memory
-from stages.console import log_done
-from stages.params import DATA, Experiment, Params
+from pipeline.experiments.layout import DATA, Layout
+from stages.params import Params
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -37,30 +35,6 @@ def experiment_options(command: Command) -> Command:
     return command
 
 
-def inputs_of(
-    plan: Experiment,
-    params: Params,
-    dataset: Path | None,
-    images: Path | None,
-    captions: Path | None,
-) -> tuple[Path, Path, Path]:
-    """Return the folders of the dataset, its image features and its caption features.
-
-    What is not given follows from params.yaml and the layout of data/README.md.
-    """
-    dataset = dataset or DATA / params.dataset
-    return (
-        dataset,
-        images or DATA / "features" / dataset.name / plan.images,
-        captions or DATA / "text" / dataset.name / plan.captions,
-    )
-
-
-def log_sizes(split: str, pairs: Pairs) -> None:
-    """Say how many rows a split has, how large they are and where they are read from."""
-    sides = []
-    for name, rows in (("images", pairs.images), ("captions", pairs.captions)):
-        where = "in memory" if is_in_memory(rows) else "read as needed"
-        size = float32_bytes(rows) / 1e6
-        sides.append(f"{len(rows)} {name} {rows.row_shape} {size:.1f} MB {where}")
-    log_done(f"{split}: {', '.join(sides)}")
+def layout_of(params: Params, dataset: Path | None) -> Layout:
+    """Return where the files of a dataset lie; None: the dataset that params.yaml names."""
+    return Layout.of(params.dataset) if dataset is None else Layout(dataset, DATA)

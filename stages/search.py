@@ -13,8 +13,8 @@ from pipeline.retrieval.search import SearchError
 from pipeline.search.query_embedding import read_sentences
 from pipeline.search.searcher import SIDES, Hit, Searcher, Sources, default_of
 from stages.console import log_done, log_settings, printable
-from stages.experiment import inputs_of
-from stages.params import DATA, load_params
+from stages.experiment import layout_of
+from stages.params import load_params
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -38,12 +38,12 @@ def source_options(command: Command) -> Command:
         click.option(
             "--head",
             type=_PATH,
-            help="Folder of the trained head.  [default: data/heads/EXPERIMENT]",
+            help="Folder of the trained head.  [default: data/heads/DATASET/EXPERIMENT]",
         ),
         click.option(
             "--embeddings",
             type=_PATH,
-            help="Embedding file.  [default: data/embeddings/EXPERIMENT.h5]",
+            help="Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.h5]",
         ),
         click.option("--experiment", required=True, help="Name of an experiment in params.yaml."),
     ):
@@ -59,19 +59,20 @@ def sources_of(
     encoder: Path | None,
     weights: str | None,
 ) -> Sources:
-    """Return where an experiment's embeddings lie, by its options, params.yaml and data/README.md.
+    """Return where an experiment's embeddings lie, by its options, params.yaml and the layout.
 
     Raises
     ------
     ParamsError
     """
     params = load_params()
-    dataset, _, captions = inputs_of(params.experiment(experiment), params, dataset, None, None)
+    captions = params.experiment(experiment).captions
+    layout = layout_of(params, dataset)
     return Sources(
-        embeddings or DATA / "embeddings" / f"{experiment}.h5",
-        head or DATA / "heads" / experiment,
-        dataset,
-        encoder or captions.with_name(f"{captions.name}.encoder"),
+        embeddings or layout.embeddings(experiment),
+        head or layout.head(experiment),
+        layout.dataset,
+        encoder or layout.encoder(captions),
         weights,
     )
 

@@ -12,12 +12,13 @@ from tests.project import PROJECT
 DVC: dict[str, Any] = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
 PARAMS: dict[str, Any] = yaml.safe_load((PROJECT / "params.yaml").read_text())
 
-# The version, errors, messages, progress, where the work is done and the reading of params.yaml
-# change no result.
+# The version, errors, messages, progress, where the work is done, where files lie and the reading
+# of params.yaml change no result.
 WITHOUT_EFFECT = {
     "pipeline/__init__.py",
     *(f"pipeline/cluster/{path.name}" for path in (PROJECT / "pipeline/cluster").glob("*.py")),
     "pipeline/errors.py",
+    "pipeline/experiments/layout.py",
     "pipeline/progress.py",
     "pipeline/summary.py",
     "stages/cluster.py",

@@ -1,155 +1,189 @@
-"""Features through a trained module, and how well the embeddings of a split retrieve."""
+"""The job of `pipeline embed`: a trained head turns features of a split into an embedding file."""
 
 import os
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
-from torch import nn
 
+from pipeline.cluster.place import place_of_work
+from pipeline.datasets.manifest import MANIFEST_FILE, ImageEntry, read_manifest
 from pipeline.devices import one_core_each
+from pipeline.hashing import sha256_of_file
 from pipeline.heads.base import Head
-from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.data.rows import Features, RowNumbers, Rows, in_blocks
+from pipeline.heads.chunks import CAPTIONS, IMAGES, embed_chunk, split_into_chunks
+from pipeline.heads.data.feature_spec import require_averageable
+from pipeline.heads.data.pairs import AveragedRows, Pairs, join_pairs, with_features
+from pipeline.heads.data.rows import Features, Rows
 from pipeline.heads.errors import HeadError
-from pipeline.progress import FORWARD, READ, Progress, Stopwatch, no_progress
-from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.recall import recall_table
-from pipeline.shards.plan import Span
-
-# Enough for full matrix products, few enough for a long caption's activations.
-_ROWS = 512
-
-FIGURES = (
-    "image_to_text_r1",
-    "text_to_image_r1",
-    "image_to_text_r10",
-    "text_to_image_r10",
-    "rsum",
-)
+from pipeline.heads.trained_head import TrainedHead, load_head
+from pipeline.heads.workers import EmbeddingJob, embed_on_workers
+from pipeline.progress import QUIET, Monitor, Progress, Stopwatch, no_progress
+from pipeline.retrieval.embeddings import Embeddings, write_embeddings
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.summary import write_summary
 
 
-def require_fitted(net: nn.ModuleDict | None) -> nn.ModuleDict:
-    """Return a head's modules.
+def embed(
+    dataset: str | Path,
+    out: str | Path,
+    *,
+    head: str | Path,
+    images: str | Path,
+    captions: str | Path,
+    split: str = "test",
+    experiment: str | None = None,
+    average_captions: bool = False,
+    leave_out_failed: bool = False,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    resources: Mapping[str, float] | None = None,
+    summary: str | Path | None = None,
+    monitor: Monitor = QUIET,
+) -> Embeddings:
+    """Embed the images and captions of a split with a trained head, and write them as one file.
 
-    Raises
-    ------
-    HeadError
-        There are none yet.
-    """
-    if net is None:
-        raise HeadError("this head has not learnt anything yet; fit it or load a trained one")
-    return net
-
-
-@torch.inference_mode()
-def embed(module: nn.Module, rows: Rows, device: torch.device) -> Features:
-    """Return the embeddings (n, ...) float32 of all rows, each by itself.
+    The bytes of the file do not depend on where the work is done. What workers have embedded
+    lies in a work folder beside `out` until the file is written; the same call goes on from it.
 
     Parameters
     ----------
-    module : in evaluation mode, on `device`; from (n, *row_shape) float32 to (n, ...) float32.
-    rows : at least one.
-    """
-    chunks = [
-        module(torch.from_numpy(block).to(device)).cpu().numpy() for block in in_blocks(rows, _ROWS)
-    ]
-    return np.concatenate(chunks)
+    dataset : folder of a prepared dataset.
+    out : the embedding file; see `pipeline.retrieval.embeddings`.
+    head : folder of the trained head.
+    images, captions : folders of the features that the head was fitted on.
+    split : the split of the dataset that is embedded.
+    experiment : refuse the head of any other experiment; None: take whatever head there is.
+    average_captions : embed the mean of the features of an image's captions in place of each;
+        see `pipeline.heads.data.pairs.AveragedRows`. Rows and ids stay the same.
+    leave_out_failed : leave out images whose features failed; otherwise they are refused.
+    workers : processes of this machine that do the work; None: this process.
+    scheduler : address of the Dask scheduler whose workers do the work; None: no such workers.
+    resources : what a task needs of a scheduler's worker, such as {"GPU": 1}.
+    summary : JSON file of counts, rates and seconds.
+    monitor : gets log lines, and progress in rows.
 
-
-def retrieval_figures(
-    net: nn.ModuleDict, similarity: str, pairs: Pairs, device: torch.device
-) -> dict[str, float]:
-    """Return R@1 and R@10 in both directions and rsum of a split, in percent.
+    Returns
+    -------
+    Embeddings
+        What the file holds. Images without a caption are left out.
 
     Raises
     ------
+    WrongUsage
+        Both `workers` and `scheduler` are given, or `resources` without a `scheduler`.
     HeadError
-        An embedding is not finite.
+        The head is missing, damaged or another experiment's, or was fitted on other features;
+        or token ids were to be averaged.
+    MissingRows, FailedRows
+        An image or caption has no features.
+    ShardError
+        Workers do not see the files, or another process is writing the same output.
     """
-    images = embed(net["image"], pairs.images, device)
-    captions = embed(net["caption"], pairs.captions, device)
-    if not (np.isfinite(images).all() and np.isfinite(captions).all()):
+    out, head_folder = Path(out), Path(head)
+    place = place_of_work(workers, scheduler, resources)
+    started = time.monotonic()
+    watch = Stopwatch()
+    manifest = read_manifest(Path(dataset))
+    entries = manifest.select(split)
+    trained = load_head(head_folder)
+    if experiment is not None and trained.experiment != experiment:
         raise HeadError(
-            "training diverged: an embedding of the validation split is not finite; lower the "
-            "learning rate, or check the features for outliers"
+            f"{head_folder} holds the head of experiment {trained.experiment!r}, not of "
+            f"{experiment!r}; give the right --head or --experiment"
         )
-    table = recall_table(
-        Embeddings(
-            pairs.image_ids,
-            images,
-            pairs.caption_ids,
-            pairs.caption_image_ids,
-            captions,
-            similarity,
-            {},
-        )
+    image_set, caption_set = FeatureSet(Path(images)), FeatureSet(Path(captions))
+    kept = with_features(entries, image_set) if leave_out_failed else entries
+
+    def embed_pairs(pairs: Pairs) -> tuple[Features, Features]:
+        with monitor.progress(trained.experiment, "row") as progress:
+            if not place.elsewhere:
+                return embed_here(trained.head, pairs.images, pairs.captions, progress, watch)
+            job = EmbeddingJob(
+                head=head_folder,
+                images=image_set.folder,
+                captions=caption_set.folder,
+                image_ids=pairs.image_ids,
+                caption_ids=pairs.caption_ids,
+                image_of_caption=tuple(pairs.image_of_caption.tolist()),
+                average_captions=average_captions,
+            )
+            with place.executor(monitor) as executor:
+                return embed_on_workers(job, out, executor, progress, watch)
+
+    source = {
+        "dataset": manifest.name,
+        "split": split,
+        "manifest_sha256": sha256_of_file(Path(dataset) / MANIFEST_FILE),
+    }
+    embeddings = embed_split(
+        trained, kept, image_set, caption_set, source, average_captions, embed_pairs
     )
-    return {name: float(table[name]) for name in FIGURES}
+    write_embeddings(out, embeddings)
+    if failed := len(entries) - len(kept):
+        monitor.log(f"{failed} images without features are left out")
+    if without_caption := len(kept) - len(embeddings.image_ids):
+        monitor.log(f"{without_caption} images without a caption are left out")
+    if summary is not None:
+        rows = len(embeddings.image_ids) + len(embeddings.caption_ids)
+        metadata = {"rows": rows, "images": len(embeddings.image_ids)}
+        seconds = time.monotonic() - started
+        write_summary(Path(summary), "embed", out, metadata, rows, seconds, watch, place.name())
+    return embeddings
 
 
-PART_ROWS = 1024
-IMAGES, CAPTIONS = "images", "captions"
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some rows of one side: `IMAGES` or `CAPTIONS`, and a number from 0."""
-
-    side: str
-    number: int
-    span: Span
-
-    def __str__(self) -> str:
-        return f"{self.side}-{self.number:05d}"
-
-
-class PartRows:
-    """The rows of a span of other rows."""
-
-    def __init__(self, rows: Rows, span: Span, watch: Stopwatch) -> None:
-        """Take the rows; the time that reading them takes is noted."""
-        self._rows, self._span, self._watch = rows, span, watch
-        self.row_shape: tuple[int, ...] = rows.row_shape
-
-    def __len__(self) -> int:
-        return len(self._span)
-
-    def take(self, rows: RowNumbers) -> Features:
-        """Return (n, *row_shape) float32 of row numbers (n,); see `Rows.take`."""
-        with self._watch.timing(READ):
-            return self._rows.take(rows + self._span.start)
-
-    def digest(self) -> str:
-        """Return a text that differs where the features or the span do."""
-        return f"{self._rows.digest()} {self._span.start} {self._span.stop}"
-
-
-def parts_of(images: int, captions: int) -> list[Part]:
-    """Return all parts of so many images and captions."""
-    return [
-        Part(side, number, span)
-        for side, rows in ((IMAGES, images), (CAPTIONS, captions))
-        for number, span in enumerate(Span(0, rows).batches(PART_ROWS))
-    ]
-
-
-def embed_part(head: Head, rows: Rows, part: Part, watch: Stopwatch) -> Features:
-    """Return the embeddings of one part, (n, dim) or (n, parts, dim) float32.
+def embed_split(
+    trained: TrainedHead,
+    entries: Sequence[ImageEntry],
+    images: FeatureSet,
+    captions: FeatureSet,
+    provenance: Mapping[str, Any],
+    average_captions: bool = False,
+    embed_pairs: Callable[[Pairs], tuple[Features, Features]] | None = None,
+) -> Embeddings:
+    """Embed images and their captions with a trained head; no file is written.
 
     Parameters
     ----------
-    head : fitted. rows : of the part's side. watch : gets the seconds by stage.
+    trained : the head.
+    entries : the images, in the order of the result.
+    images, captions : features of the recipes that the head was fitted on.
+    provenance : more to keep with the embeddings, such as dataset and split.
+    average_captions : see `embed`.
+    embed_pairs : returns the embeddings of both sides of some pairs; None: this process embeds.
+
+    Raises
+    ------
+    HeadError
+        Features of other recipes or weights, or averages of token ids are asked for.
+    MissingRows, FailedRows
+        An image or caption has no features.
     """
-    embed = head.embed_images if part.side == IMAGES else head.embed_captions
-    spent = Stopwatch()
-    with spent.timing(FORWARD):
-        embedded = embed(PartRows(rows, part.span, spent))
-    read = spent.seconds.get(READ, 0.0)
-    watch.add(READ, read)
-    watch.add(FORWARD, spent.seconds[FORWARD] - read)
-    return embedded
+    trained.inputs.images.require(images, "image")
+    trained.inputs.captions.require(captions, "caption")
+    if average_captions:
+        require_averageable(trained.inputs.captions)
+    pairs = join_pairs(entries, images, captions)
+    if average_captions:
+        averaged = AveragedRows(pairs.captions, pairs.image_of_caption)
+        pairs = replace(pairs, captions=averaged)
+    if embed_pairs is None:
+        image_rows, caption_rows = embed_here(trained.head, pairs.images, pairs.captions)
+    else:
+        image_rows, caption_rows = embed_pairs(pairs)
+    return Embeddings(
+        pairs.image_ids,
+        image_rows,
+        pairs.caption_ids,
+        pairs.caption_image_ids,
+        caption_rows,
+        trained.head.similarity,
+        {**trained.provenance, "average_captions": average_captions, **provenance},
+    )
 
 
 def embed_here(
@@ -159,16 +193,28 @@ def embed_here(
     progress: Progress = no_progress,
     watch: Stopwatch | None = None,
 ) -> tuple[Features, Features]:
-    """Return the embeddings of images and captions, made in this process, a part on each core."""
+    """Embed images and captions in this process, with a chunk at a time on each core.
+
+    Parameters
+    ----------
+    head : fitted.
+    images, captions : features of both sides.
+    progress : called with rows done, rows in all, and 0.
+    watch : the seconds of reading and of computing are added to it.
+
+    Returns
+    -------
+    images, captions : (n, dim) or (n, parts, dim) float32 of each side.
+    """
     watch = watch or Stopwatch()
     sides = {IMAGES: images, CAPTIONS: captions}
-    parts = parts_of(len(images), len(captions))
+    chunks = split_into_chunks(len(images), len(captions))
     total, done = len(images) + len(captions), 0
     found: dict[str, list[Features]] = {IMAGES: [], CAPTIONS: []}
     with one_core_each(), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        embedded = pool.map(lambda part: embed_part(head, sides[part.side], part, watch), parts)
-        for part, rows in zip(parts, embedded, strict=True):
-            found[part.side].append(rows)
+        embedded = pool.map(lambda c: embed_chunk(head, sides[c.side], c, watch), chunks)
+        for chunk, rows in zip(chunks, embedded, strict=True):
+            found[chunk.side].append(rows)
             done += len(rows)
             progress(done, total, 0)
     return np.concatenate(found[IMAGES]), np.concatenate(found[CAPTIONS])

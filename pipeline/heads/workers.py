@@ -1,7 +1,7 @@
-"""One part of an embedding file as a task: what a worker is told, and what it does.
+"""Embedding on workers: what they are asked for, what each of them does, and what comes back.
 
-Workers leave their parts in a work folder beside the output, each named after the SHA-256 of its
-bytes: a part that is there and is what its name says needs no more work.
+Workers leave embedded chunks in a work folder beside the output, each in a file named after the
+SHA-256 of its bytes. A chunk whose file is there and matches its name needs no more work.
 """
 
 import io
@@ -23,9 +23,9 @@ from pipeline.devices import one_core_each
 from pipeline.files import OutputError, appearing_whole
 from pipeline.hashing import sha256_of_file, sha256_of_json
 from pipeline.heads.base import Head
+from pipeline.heads.chunks import CAPTIONS, IMAGES, RowChunk, embed_chunk, split_into_chunks
 from pipeline.heads.data.pairs import AveragedRows
 from pipeline.heads.data.rows import FeatureRows, Features, Rows
-from pipeline.heads.embed import CAPTIONS, IMAGES, Part, embed_part, parts_of
 from pipeline.heads.errors import HeadError
 from pipeline.heads.trained_head import TENSORS_FILE, load_head
 from pipeline.progress import WRITE, Progress, Stopwatch, no_progress
@@ -41,14 +41,15 @@ _loading = Lock()
 
 @dataclass(frozen=True)
 class EmbeddingJob:
-    """What workers embed.
+    """What workers embed, with what.
 
     Attributes
     ----------
     head : folder of the trained head.
     images, captions : folders of the features; workers must see all three under the same paths.
-    image_ids, caption_ids : rows in order. owner : the image row of each caption.
-    average_captions : see `pipeline.heads.trained_head.embed_split`.
+    image_ids, caption_ids : ids of the rows, in order.
+    image_of_caption : the image row of each caption.
+    average_captions : see `pipeline.heads.embed.embed`.
     """
 
     head: Path
@@ -60,7 +61,7 @@ class EmbeddingJob:
     average_captions: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the order as JSON values, with what tells other features and heads apart."""
+        """Return the job as JSON values, which differ where the head or a feature does."""
         sides = {IMAGES: (self.images, self.image_ids), CAPTIONS: (self.captions, self.caption_ids)}
         return {
             "head": str(self.head.absolute()),
@@ -71,56 +72,61 @@ class EmbeddingJob:
                 for side, (folder, ids) in sides.items()
             },
             "ids": {side: list(ids) for side, (_, ids) in sides.items()},
-            "owner": [int(row) for row in self.image_of_caption],
+            "image_of_caption": list(self.image_of_caption),
             "average_captions": self.average_captions,
         }
 
 
 @dataclass(frozen=True)
-class MadePart:
-    """What a worker says of a part that it has made: its file and the seconds by stage."""
+class EmbeddedChunk:
+    """What a worker reports of a chunk: the file with its embeddings, and the seconds by stage."""
 
-    part: Part
+    chunk: RowChunk
     file: str
     seconds: dict[str, float]
 
 
 def embed_on_workers(
-    order: EmbeddingJob,
+    job: EmbeddingJob,
     out: Path,
     executor: Executor,
     progress: Progress = no_progress,
     watch: Stopwatch | None = None,
 ) -> tuple[Features, Features]:
-    """Return the embeddings of images and captions, made by workers, as `embed_here` gives them.
+    """Have workers embed images and captions; same result as `pipeline.heads.embed.embed_here`.
 
     Parameters
     ----------
-    order : what is embedded.
-    out : the embedding file that they are for; the work folder lies beside it.
-    executor : where the work goes.
-    progress, watch : see `embed_here`.
+    job : what is embedded.
+    out : the embedding file that the rows are for; the work folder lies beside it.
+    executor : runs the tasks on workers.
+    progress : called with rows done, rows in all, and 0.
+    watch : the seconds of all workers are added to it.
+
+    Returns
+    -------
+    images, captions : (n, dim) or (n, parts, dim) float32 of each side.
 
     Raises
     ------
     NotShared
         A worker does not see the head, the features or the work folder.
     HeadError
-        A part cannot be embedded.
+        A chunk cannot be embedded.
     ShardError
         Another process is writing the same output, or the disk is full.
     """
     watch = watch or Stopwatch()
-    values = order.to_json()
-    parts = parts_of(len(order.image_ids), len(order.caption_ids))
-    total = len(order.image_ids) + len(order.caption_ids)
+    values = job.to_json()
+    chunks = split_into_chunks(len(job.image_ids), len(job.caption_ids))
+    total = len(job.image_ids) + len(job.caption_ids)
     with _work_folder(out.absolute(), sha256_of_json(values)[:16]) as work:
-        made = {part: found for part in parts if (found := _found(work, part))}
-        done = sum(len(part.span) for part in made)
+        files = {chunk: found for chunk in chunks if (found := _sound_file(work, chunk))}
+        done = sum(len(chunk.span) for chunk in files)
         progress(done, total, 0)
-        ticket = issue(work, values)
-        jobs = [(ticket, part) for part in parts if part not in made]
-        with closing(executor(make_part, jobs, _deaf, ticket.withdraw)) as results:
+        ref = issue(work, values)
+        tasks = [(ref, chunk) for chunk in chunks if chunk not in files]
+        with closing(executor(make_chunk, tasks, _ignore_messages, ref.withdraw)) as results:
             for result in results:
                 watch.add_all(result.seconds)
                 path = work / result.file
@@ -130,65 +136,67 @@ def embed_on_workers(
                         "another file; the output must lie in a folder that all machines share "
                         "under the same path"
                     )
-                made[result.part] = path
-                done += len(result.part.span)
+                files[result.chunk] = path
+                done += len(result.chunk.span)
                 progress(done, total, 0)
-        loaded = {part: np.load(made[part], allow_pickle=False) for part in parts}
+        loaded = {chunk: np.load(files[chunk], allow_pickle=False) for chunk in chunks}
         shutil.rmtree(work, ignore_errors=True)
     images, captions = (
-        np.concatenate([rows for part, rows in loaded.items() if part.side == side])
+        np.concatenate([rows for chunk, rows in loaded.items() if chunk.side == side])
         for side in (IMAGES, CAPTIONS)
     )
     return images, captions
 
 
-def make_part(ticket: JobRef, part: Part, tell: Callable[[Any], None]) -> MadePart:
-    """Embed one part, on a worker, and leave it in the work folder.
+def make_chunk(ref: JobRef, chunk: RowChunk, send: Callable[[Any], None]) -> EmbeddedChunk:
+    """Embed one chunk, on a worker, and leave it in the work folder.
 
     Raises
     ------
     NotShared
-        This machine does not see the order, the head or the features, or sees others.
+        This machine does not see the job, the head or the features, or sees others.
     RunEnded
-        The order was withdrawn.
+        The job was withdrawn.
     """
     with _loading:
-        head, sides = _loaded(ticket)
+        head, sides = _loaded(ref)
     watch = Stopwatch()
     with one_core_each():
-        rows = embed_part(head, sides[part.side], part, watch)
+        rows = embed_chunk(head, sides[chunk.side], chunk, watch)
     with watch.timing(WRITE):
         stream = io.BytesIO()
         np.save(stream, rows, allow_pickle=False)
         data = stream.getvalue()
-        path = ticket.path.parent / f"{part}-{sha256(data).hexdigest()}.npy"
-        if not ticket.valid:
-            raise RunEnded(f"{ticket.path} was withdrawn: the run that wrote it has ended")
+        path = ref.path.parent / f"{chunk}-{sha256(data).hexdigest()}.npy"
+        if not ref.valid:
+            raise RunEnded(f"{ref.path} was withdrawn: the run that wrote it has ended")
         with explained(path, len(data)), appearing_whole(path) as unfinished:
             unfinished.write_bytes(data)
-    return MadePart(part, path.name, watch.seconds)
+    return EmbeddedChunk(chunk, path.name, watch.seconds)
 
 
 @lru_cache(maxsize=1)
-def _loaded(ticket: JobRef) -> tuple[Head, dict[str, Rows]]:
+def _loaded(ref: JobRef) -> tuple[Head, dict[str, Rows]]:
+    """Return a job's head and the rows of both sides, read once in a process."""
     torch.set_num_threads(1)
-    order = ticket.read()
-    folders = {side: Path(folder) for side, folder in order["folders"].items()}
-    trained = load_head(Path(order["head"]))
+    job = ref.read()
+    trained = load_head(job["head"])
     rows: dict[str, Rows] = {}
-    for side, folder in folders.items():
-        rows[side] = FeatureRows(FeatureSet(folder), order["ids"][side])
-        if rows[side].digest() != order["digests"][side]:
+    for side, folder in job["folders"].items():
+        rows[side] = FeatureRows(FeatureSet(Path(folder)), job["ids"][side])
+        if rows[side].digest() != job["digests"][side]:
             raise NotShared(f"a worker sees other features in {folder} than the command")
-    if trained.tensors_sha256 != order["tensors_sha256"]:
-        raise HeadError(f"a worker sees another head in {order['head']} than the command")
-    if order["average_captions"]:
-        rows[CAPTIONS] = AveragedRows(rows[CAPTIONS], np.array(order["owner"], np.int64))
+    if trained.tensors_sha256 != job["tensors_sha256"]:
+        raise HeadError(f"a worker sees another head in {job['head']} than the command")
+    if job["average_captions"]:
+        image_of_caption = np.array(job["image_of_caption"], np.int64)
+        rows[CAPTIONS] = AveragedRows(rows[CAPTIONS], image_of_caption)
     return trained.head, rows
 
 
 @contextmanager
 def _work_folder(out: Path, fingerprint: str) -> Iterator[Path]:
+    """Give the folder of a job's chunks, as the only writer of `out`; other jobs' are removed."""
     if not out.name:
         raise OutputError(f"{out} cannot be an embedding file; give the name of a file")
     parent = out.parent / WORK_FOLDER
@@ -204,9 +212,9 @@ def _work_folder(out: Path, fingerprint: str) -> Iterator[Path]:
         yield work
 
 
-def _found(work: Path, part: Part) -> Path | None:
-    """Return the file of a part that is there and sound; damaged ones are removed."""
-    for path in sorted(work.glob(f"{part}-*.npy")):
+def _sound_file(work: Path, chunk: RowChunk) -> Path | None:
+    """Return the file of a chunk if there is an undamaged one; damaged ones are removed."""
+    for path in sorted(work.glob(f"{chunk}-*.npy")):
         if sha256_of_file(path) == _sha256_in(path):
             return path
         path.unlink()
@@ -217,5 +225,5 @@ def _sha256_in(path: Path) -> str:
     return path.stem.rpartition("-")[2]
 
 
-def _deaf(message: object) -> None:
-    """Take no notice: parts are short."""
+def _ignore_messages(message: object) -> None:
+    """Take no notice: a chunk is done too soon to report progress."""

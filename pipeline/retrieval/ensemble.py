@@ -1,14 +1,64 @@
 """Several heads as one: embeddings whose dot product is the mean of the heads' cosines."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.hashing import sha256_of_file
+from pipeline.retrieval.embeddings import (
+    Embeddings,
+    EmbeddingsError,
+    read_embeddings,
+    write_embeddings,
+)
 from pipeline.retrieval.similarity import unit_rows
 
 _Rows = npt.NDArray[np.float32]
+
+
+def ensemble(
+    members: Mapping[str, str | Path],
+    out: str | Path,
+    *,
+    name: str | None = None,
+    weights: Mapping[str, float] | None = None,
+) -> Embeddings:
+    """Average the cosines of several embedding files, and write the result as one such file.
+
+    Parameters
+    ----------
+    members : embedding files of the same images and captions, by the members' names.
+    out : the embedding file of the ensemble.
+    name : of the ensemble, for its provenance; None: the file's name without its suffix.
+    weights : of each member, above 0; None weighs all equally.
+
+    Returns
+    -------
+    Embeddings
+        See `average`.
+
+    Raises
+    ------
+    EmbeddingsError
+        A file is missing or damaged, a member has no weight, or `average` refuses the members.
+    """
+    out = Path(out)
+    if weights is not None and weights.keys() != members.keys():
+        raise EmbeddingsError(
+            f"weights are given for {', '.join(weights)}, but the members are "
+            f"{', '.join(members)}; give each member a weight"
+        )
+    paths = {member: Path(path) for member, path in members.items()}
+    embeddings = [read_embeddings(path) for path in paths.values()]
+    joined = average(embeddings, None if weights is None else [weights[m] for m in members])
+    members_json = {m: {"embeddings_sha256": sha256_of_file(path)} for m, path in paths.items()}
+    provenance = {"experiment": name or out.stem, "members": members_json}
+    joined = replace(joined, provenance={**joined.provenance, **provenance})
+    write_embeddings(out, joined)
+    return joined
 
 
 def average(members: Sequence[Embeddings], weights: Sequence[float] | None = None) -> Embeddings:
@@ -19,7 +69,7 @@ def average(members: Sequence[Embeddings], weights: Sequence[float] | None = Non
     Parameters
     ----------
     members : two or more of the same images and captions, rows in any order, similarity "cosine".
-    weights : one a member, above 0; None weighs them equally.
+    weights : of each member, above 0; None weighs all equally.
 
     Returns
     -------
@@ -75,14 +125,14 @@ def _positions(
     wanted: Sequence[str], found: Sequence[str], side: str, number: int
 ) -> npt.NDArray[np.int64]:
     """Return the row in `found` of each id in `wanted`."""
-    row_of = {one: row for row, one in enumerate(found)}
+    row_of = {name: row for row, name in enumerate(found)}
     if row_of.keys() != set(wanted):
         other = sorted(row_of.keys() ^ set(wanted))
         raise EmbeddingsError(
             f"member {number} has {len(found)} {side} and member 1 has {len(wanted)}; "
             f"{len(other)} ids are not in both, first {other[:5]}: embed the same split"
         )
-    return np.array([row_of[one] for one in wanted], np.int64)
+    return np.array([row_of[name] for name in wanted], np.int64)
 
 
 def _scaled(rows: _Rows, length: float) -> _Rows:

@@ -15,9 +15,10 @@ from pipeline.heads.catalogue import HEADS, make_head
 from pipeline.heads.data.feature_spec import Inputs, Side
 from pipeline.heads.data.pairs import AveragedRows
 from pipeline.heads.data.rows import ArrayRows
+from pipeline.heads.embed import embed_split
 from pipeline.heads.errors import HeadError
 from pipeline.heads.models.two_branch import TwoBranchSettings, design
-from pipeline.heads.trained_head import TrainedHead, embed_split, load_head
+from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.retrieval.recall import recall_table
 from pipeline.shards.feature_set import FeatureSet
 from tests.heads.factories import all_of, entries_of, inputs, pairs, rsum, write_features
@@ -216,6 +217,24 @@ def test_saved_and_loaded_heads_embed_the_same(
         load_head(tmp_path / "b")
     with pytest.raises(HeadError, match="pipeline train"):
         load_head(tmp_path / "c")
+
+
+def test_a_trained_head_embeds_plain_arrays() -> None:
+    head, history = fitted("two-branch", **SMALL)
+    trained = trained_head(head, history, "two-branch", SMALL)
+    test = pairs(9, seed=4)
+    images, captions = all_of(test.images), all_of(test.captions)
+    found = trained.embed_images(images.astype(np.float64).tolist())
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, head.embed_images(test.images))
+    found = trained.embed_captions(captions)
+    np.testing.assert_array_equal(found, head.embed_captions(test.captions))
+    for wrong in (images[0], images[:0], captions):
+        with pytest.raises(HeadError, match="image features of shape"):
+            trained.embed_images(wrong)
+    with pytest.raises(HeadError, match="NaN"):
+        trained.embed_captions(np.full_like(captions, np.nan))
+    assert trained.chosen["best"] == 1
 
 
 def test_a_split_is_embedded_from_the_heads_own_features(tmp_path: Path) -> None:

@@ -1,12 +1,19 @@
 """An ensemble's scores are the weighted means of its members' cosines."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
-from pipeline.retrieval.ensemble import average
+from pipeline.hashing import sha256_of_file
+from pipeline.retrieval.embeddings import (
+    Embeddings,
+    EmbeddingsError,
+    read_embeddings,
+    write_embeddings,
+)
+from pipeline.retrieval.ensemble import average, ensemble
 from pipeline.retrieval.similarity import SIMILARITIES
 
 IMAGES = ("a", "b", "c")
@@ -47,6 +54,28 @@ def test_cosines_are_averaged_whatever_the_order_of_rows() -> None:
     assert [one["seed"] for one in joined.provenance["ensemble"]] == [0, 1, 2]
     equal = average([one, two])
     np.testing.assert_allclose(cosines(equal), (cosines(one) + cosines(two)) / 2, atol=1e-6)
+
+
+def test_files_become_one_that_names_its_members(tmp_path: Path) -> None:
+    files = {name: tmp_path / f"{name}.h5" for name in ("one", "two")}
+    members = [member(4, 0), shuffled(member(7, 1))]
+    for path, embeddings in zip(files.values(), members, strict=True):
+        write_embeddings(path, embeddings)
+    joined = ensemble(files, str(tmp_path / "both.h5"), weights={"two": 3, "one": 1})
+    found = read_embeddings(tmp_path / "both.h5")
+    expected = average(members, [1, 3])
+    np.testing.assert_array_equal(found.image_embeddings, expected.image_embeddings)
+    np.testing.assert_array_equal(found.caption_embeddings, expected.caption_embeddings)
+    assert found.provenance == joined.provenance
+    assert found.provenance["experiment"] == "both"
+    assert found.provenance["members"] == {
+        name: {"embeddings_sha256": sha256_of_file(path)} for name, path in files.items()
+    }
+    with pytest.raises(EmbeddingsError, match="weights are given for one, but the members are one"):
+        ensemble(files, tmp_path / "none.h5", weights={"one": 1})
+    with pytest.raises(EmbeddingsError, match="no such embedding file"):
+        ensemble({**files, "three": tmp_path / "three.h5"}, tmp_path / "none.h5")
+    assert not (tmp_path / "none.h5").exists()
 
 
 def test_a_zero_row_has_cosine_zero_in_its_member() -> None:

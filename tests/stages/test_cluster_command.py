@@ -90,10 +90,10 @@ def test_embeddings_by_workers(
     monkeypatch: pytest.MonkeyPatch,
     average: bool,
 ) -> None:
-    from pipeline.heads import embed as parts
+    from pipeline.heads import chunks
     from tests.stages.test_train_command import configure
 
-    monkeypatch.setattr(parts, "PART_ROWS", 7)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 7)
     if average:
         configure(head="ridge", settings={}, average_captions=True)
     assert pipeline("train", "--experiment", NAME).status == 0
@@ -107,18 +107,17 @@ def test_embeddings_by_workers(
     assert found["seconds_of_work"].keys() == {"read", "forward", "write"}
 
 
-def test_embedding_goes_on_with_the_parts_that_are_there(
+def test_embedding_goes_on_with_the_chunks_that_are_there(
     experiment: Path, pipeline: Call, one_by_one: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline.heads import embed as parts
-    from pipeline.heads import workers as part_task
+    from pipeline.heads import chunks, workers
 
-    monkeypatch.setattr(parts, "PART_ROWS", 50)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 50)
     assert pipeline("train", "--experiment", NAME).status == 0
     embed = ("embed", "--experiment", NAME, "--split", "train")
     assert pipeline(*embed, "--out", "one.h5").status == 0
     made: list[str] = []
-    once = part_task.embed_part
+    once = workers.embed_chunk
 
     def counted(*given: object) -> object:
         made.append(str(given[2]))
@@ -126,13 +125,13 @@ def test_embedding_goes_on_with_the_parts_that_are_there(
             raise KeyboardInterrupt
         return once(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(part_task, "embed_part", counted)
+    monkeypatch.setattr(workers, "embed_chunk", counted)
     assert pipeline(*embed, "--out", "two.h5", "--workers", 2).status == 1
     damaged, sound = sorted(Path(".work").glob("two.h5-*/*.npy"))
     damaged.write_bytes(damaged.read_bytes()[:-1])
     assert pipeline(*embed, "--out", "two.h5", "--workers", 2).status == 0
-    assert len([part for part in made[3:] if sound.name.startswith(part)]) == 0
-    assert len([part for part in made[3:] if damaged.name.startswith(part)]) == 1
+    assert len([chunk for chunk in made[3:] if sound.name.startswith(chunk)]) == 0
+    assert len([chunk for chunk in made[3:] if damaged.name.startswith(chunk)]) == 1
     assert Path("two.h5").read_bytes() == Path("one.h5").read_bytes()
 
 

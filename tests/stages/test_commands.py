@@ -42,7 +42,9 @@ def test_from_scenes_to_the_joint_table(project: Path, pipeline: Call) -> None:
     for name in names:
         assert pipeline("train", "--experiment", name).status == 0
         assert pipeline("embed", "--experiment", name).status == 0
-        ended = pipeline("evaluate", f"data/embeddings/{name}.h5", "--out", f"data/reports/{name}")
+        ended = pipeline(
+            "evaluate", f"data/embeddings/scenes/{name}.h5", "--out", f"data/reports/{name}"
+        )
         assert ended.status == 0
         assert name in ended.stdout
         recall = json.loads(Path(f"data/reports/{name}/recall.json").read_text())
@@ -58,7 +60,8 @@ def test_from_scenes_to_the_joint_table(project: Path, pipeline: Call) -> None:
     for name in names:
         pipeline("train", "--experiment", name)
         pipeline("embed", "--experiment", name)
-        pipeline("evaluate", f"data/embeddings/{name}.h5", "--out", f"data/reports/{name}")
+        embeddings = f"data/embeddings/scenes/{name}.h5"
+        pipeline("evaluate", embeddings, "--out", f"data/reports/{name}")
     pipeline("report")
     assert {p: p.read_bytes() for p in before} == before, "the same commands, the same bytes"
 
@@ -66,7 +69,7 @@ def test_from_scenes_to_the_joint_table(project: Path, pipeline: Call) -> None:
     ended = pipeline("embed", "--experiment", names[0], "--images", "data/features/half")
     assert ended.status == 1
     assert "give the features that it was fitted on" in ended.stderr
-    ended = pipeline("embed", "--experiment", names[0], "--head", f"data/heads/{names[1]}")
+    ended = pipeline("embed", "--experiment", names[0], "--head", f"data/heads/scenes/{names[1]}")
     assert ended.status == 1
     assert f"not of '{names[0]}'" in ended.stderr
 
@@ -229,7 +232,7 @@ def test_images_without_features_are_refused_or_left_out_and_counted(
         ended = pipeline(command, "--experiment", "qian2018-baseline", "--leave-out-failed")
         assert ended.status == 0, ended.stderr
         assert "images without features are left out" in ended.stderr
-    with h5py.File("data/embeddings/qian2018-baseline.h5") as file:
+    with h5py.File("data/embeddings/scenes/qian2018-baseline.h5") as file:
         assert len(file["images/id"]) == 9
 
 

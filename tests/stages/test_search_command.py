@@ -86,7 +86,7 @@ def test_a_sentence_finds_images(within: Path, pipeline: Call) -> None:
 def test_a_caption_of_the_file_is_embedded_as_it_was(
     name: str, within: Path, pipeline: Call, tmp_path: Path
 ) -> None:
-    stored = read_embeddings(Path(f"data/embeddings/{name}.h5"))
+    stored = read_embeddings(Path(f"data/embeddings/scenes/{name}.h5"))
     captions = {
         one: text
         for entry in read_manifest(Path("data/scenes")).entries
@@ -116,7 +116,7 @@ def test_several_queries_are_told_apart(within: Path, pipeline: Call, tmp_path: 
 
 
 def test_an_id_and_its_file_find_the_same_sentences(within: Path, pipeline: Call) -> None:
-    stored = read_embeddings(Path(f"data/embeddings/{NAME}.h5"))
+    stored = read_embeddings(Path(f"data/embeddings/scenes/{NAME}.h5"))
     one = stored.image_ids[3]
     by_id = found(pipeline("search", "--image", one, "--experiment", NAME))
     by_file = found(
@@ -137,7 +137,7 @@ def test_an_id_and_its_file_find_the_same_sentences(within: Path, pipeline: Call
 
 
 def test_composition_is_that_of_the_paper(within: Path, pipeline: Call, tmp_path: Path) -> None:
-    stored = read_embeddings(Path(f"data/embeddings/{NAME}.h5"))
+    stored = read_embeddings(Path(f"data/embeddings/scenes/{NAME}.h5"))
     one = stored.image_ids[0]
     command = ("search", "--image", one, "--minus", "red", "--plus", "blue", "--experiment", NAME)
     answer = json.loads(pipeline(*command, "--top", 9, "--json").stdout)
@@ -193,7 +193,7 @@ def test_control_characters_of_data_are_escaped(
         (("--image", "ONE", "--minus", "qzzyx", "--experiment", NAME), "first ['qzzyx']"),
         (("--image", "ONE", "--plus", "red", "--experiment", RIDGE), "euclidean"),
         (("--image", "ONE", "--of", "images", "--around-mean", 9, "--experiment", RIDGE), "cosine"),
-        ((SENTENCE, "--experiment", NAME, "--head", f"data/heads/{RIDGE}"), "differs in"),
+        ((SENTENCE, "--experiment", NAME, "--head", f"data/heads/scenes/{RIDGE}"), "differs in"),
         ((SENTENCE, "--experiment", NAME, "--encoder", "data/text/scenes/tfidf.encoder"), "hash"),
         ((SENTENCE, "--experiment", NAME, "--encoder", "nowhere"), "no fitted encoder"),
         ((SENTENCE, "--experiment", NAME, "--embeddings", "nowhere.h5"), "nowhere.h5 is not there"),
@@ -209,7 +209,7 @@ def test_mistakes_end_in_one_paragraph(
     pipeline: Call,
     tmp_path: Path,
 ) -> None:
-    one = read_embeddings(Path(f"data/embeddings/{NAME}.h5")).image_ids[0]
+    one = read_embeddings(Path(f"data/embeddings/scenes/{NAME}.h5")).image_ids[0]
     (tmp_path / "texts").write_text("a fish\n\na square\n")
     real = {"ONE": one, "FILE": f"data/scenes/images/{one}.png", "TEXTS": tmp_path / "texts"}
     ended = pipeline("search", *(real.get(str(a), a) for a in arguments))
@@ -243,7 +243,7 @@ def test_what_does_not_belong_together_is_refused_or_said(
     shutil.copytree(made, tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy")
     command = ("search", SENTENCE, "--experiment", NAME)
-    embeddings = Path(f"data/embeddings/{NAME}.h5")
+    embeddings = Path(f"data/embeddings/scenes/{NAME}.h5")
     with h5py.File(embeddings, "r+") as file:
         facts = json.loads(file.attrs["provenance"])
         file.attrs["provenance"] = json.dumps({**facts, "manifest_sha256": "other"})
@@ -256,7 +256,7 @@ def test_what_does_not_belong_together_is_refused_or_said(
     assert pipeline(*command).status == 0
     params = yaml.safe_load(Path("params.yaml").read_text())
     Path("params.yaml").write_text(yaml.safe_dump({**params, "max_epochs": 1}))
-    shutil.rmtree(f"data/heads/{NAME}")
+    shutil.rmtree(f"data/heads/scenes/{NAME}")
     assert pipeline("train", "--experiment", NAME).status == 0
     refused = pipeline(*command).stderr
     assert "differs in settings, tensors_sha256 (" in refused

@@ -101,7 +101,7 @@ def test_captions_are_averaged_where_the_experiment_says_so(
     ended = pipeline("embed", "--experiment", NAME)
     assert ended.status == 0
     assert "average_captions=True" in ended.stderr
-    made = read_embeddings(Path("data/embeddings") / f"{NAME}.h5")
+    made = read_embeddings(Path(f"data/embeddings/scenes/{NAME}.h5"))
     rows = made.caption_embeddings.reshape(len(made.image_ids), -1, 12)
     assert rows.shape[1] == 5
     assert (rows == rows[:, :1]).all()
@@ -181,9 +181,9 @@ def test_another_process_embeds_as_the_one_that_trained(
     trained: list[TrainedHead] = []
     save = TrainedHead.save
 
-    def saved(self: TrainedHead, folder: Path) -> None:
-        trained.append(self)
-        save(self, folder)
+    def saved(self: TrainedHead, folder: Path) -> TrainedHead:
+        trained.append(save(self, folder))
+        return trained[-1]
 
     monkeypatch.setattr(TrainedHead, "save", saved)
     assert pipeline("train", "--experiment", NAME).status == 0
@@ -193,7 +193,7 @@ def test_another_process_embeds_as_the_one_that_trained(
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)},
         check=True,
     )
-    found = read_embeddings(Path("data/embeddings") / f"{NAME}.h5")
+    found = read_embeddings(Path(f"data/embeddings/scenes/{NAME}.h5"))
     entries = read_manifest(Path("data/scenes")).select("test")
     images, captions = (FeatureSet(Path("data", s, "scenes", NAME)) for s in ("features", "text"))
     test = join_pairs(entries, images, captions)

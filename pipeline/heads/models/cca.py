@@ -24,10 +24,10 @@ from pipeline.heads.base import History, Run, choice, setting
 from pipeline.heads.data.feature_spec import Inputs, require_vectors
 from pipeline.heads.data.pairs import Pairs
 from pipeline.heads.data.rows import Doubles, Features, Rows
-from pipeline.heads.embed import embed, require_fitted, retrieval_figures
 from pipeline.heads.errors import HeadError
 from pipeline.heads.layers.scaling import UnitRows, signed_roots
 from pipeline.heads.models.canonical_correlation import canonical_directions, moments_of
+from pipeline.heads.training.validation import embed_rows, require_fitted, retrieval_figures
 
 CANDIDATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 """Ridges among which the validation split chooses."""
@@ -163,11 +163,11 @@ class CcaHead:
 
     def embed_images(self, rows: Rows) -> Features:
         """Return (images, dim) float32 unit vectors; zeros for an image at the mean."""
-        return embed(require_fitted(self._net)["image"], self._prepared(rows), _CPU)
+        return embed_rows(require_fitted(self._net)["image"], self._prepared(rows), _CPU)
 
     def embed_captions(self, rows: Rows) -> Features:
         """Return (captions, dim) float32 unit vectors; zeros for a caption at the mean."""
-        return embed(require_fitted(self._net)["caption"], rows, _CPU)
+        return embed_rows(require_fitted(self._net)["caption"], rows, _CPU)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return `mean` and scaled `weight` of both sides and the correlations, float64."""

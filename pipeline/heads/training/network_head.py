@@ -6,9 +6,9 @@ from torch import Tensor, nn
 from pipeline.heads.base import History, Run
 from pipeline.heads.data.pairs import Pairs
 from pipeline.heads.data.rows import Features, Rows
-from pipeline.heads.embed import embed, require_fitted
 from pipeline.heads.training.task import Design
 from pipeline.heads.training.trainer import train as run_training
+from pipeline.heads.training.validation import embed_rows, require_fitted
 
 
 class NetworkHead:
@@ -42,11 +42,11 @@ class NetworkHead:
 
     def embed_images(self, rows: Rows) -> Features:
         """Return what the module "image" makes of each row."""
-        return embed(require_fitted(self._net)["image"], rows, self._device)
+        return embed_rows(require_fitted(self._net)["image"], rows, self._device)
 
     def embed_captions(self, rows: Rows) -> Features:
         """Return what the module "caption" makes of each row."""
-        return embed(require_fitted(self._net)["caption"], rows, self._device)
+        return embed_rows(require_fitted(self._net)["caption"], rows, self._device)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return weights, statistics and buffers of all modules."""

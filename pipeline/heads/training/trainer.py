@@ -14,10 +14,10 @@ from pipeline.hashing import sha256_of_json
 from pipeline.heads.base import History, Run
 from pipeline.heads.data.loader import BatchLoader
 from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.embed import retrieval_figures
 from pipeline.heads.errors import HeadError
 from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.heads.training.task import Design
+from pipeline.heads.training.validation import retrieval_figures
 
 
 def train(

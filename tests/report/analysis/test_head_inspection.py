@@ -44,7 +44,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Folders:
         ("text", "--encoder", "mean", *dataset, "--out", f"data/text/scenes/{CAPTIONS}"),
         ("text", "--encoder", "sequence", *dataset, "--out", "data/text/scenes/sequence"),
         *((step, "--experiment", name) for name in (RIDGE, WORDS) for step in ("train", "embed")),
-        *(("evaluate", f"data/embeddings/{name}.h5", "--out", f"data/reports/{name}")
+        *(("evaluate", f"data/embeddings/scenes/{name}.h5", "--out", f"data/reports/{name}")
           for name in (RIDGE, WORDS)),
     ]  # fmt: skip
     with pytest.MonkeyPatch.context() as patched:
@@ -55,7 +55,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Folders:
                 main()
             assert not ended.value.code
     data = folder / "data"
-    return Folders(data / "reports", data / "embeddings", data / "heads", data, data / "text")
+    return Folders(
+        data / "reports",
+        data / "embeddings/scenes",
+        data / "heads/scenes",
+        data,
+        data / "text",
+    )
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -133,7 +139,7 @@ def test_both_directions_are_drawn_by_epoch(made: Folders, tmp_path: Path) -> No
     [
         ("text/scenes/sequence.encoder", "No plane of words and images"),
         ("text/scenes/sequence", "no folder of"),
-        ("heads/gru-tiny/head.json", "holds no trained head"),
+        ("heads/scenes/gru-tiny/head.json", "holds no trained head"),
     ],
 )
 def test_what_cannot_be_asked_is_said(made: Folders, tmp_path: Path, gone: str, told: str) -> None:
@@ -141,7 +147,13 @@ def test_what_cannot_be_asked_is_said(made: Folders, tmp_path: Path, gone: str, 
     shutil.copytree(made.datasets, data)
     path = data / gone
     shutil.rmtree(path) if path.is_dir() else path.unlink()
-    folders = Folders(data / "reports", data / "embeddings", data / "heads", data, data / "text")
+    folders = Folders(
+        data / "reports",
+        data / "embeddings/scenes",
+        data / "heads/scenes",
+        data,
+        data / "text",
+    )
     gaps = _write(folders, tmp_path / "html")
     assert any(gap.startswith(f"{WORDS}: ") and told in gap for gap in gaps)
     assert all(gap.startswith(WORDS) for gap in gaps if "changed" not in gap)

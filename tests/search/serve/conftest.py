@@ -12,7 +12,8 @@ from pipeline.heads.base import Run
 from pipeline.heads.catalogue import make_head
 from pipeline.heads.data.feature_spec import Inputs
 from pipeline.heads.data.pairs import join_pairs
-from pipeline.heads.trained_head import TrainedHead, embed_split, load_head
+from pipeline.heads.embed import embed_split
+from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.images.extract import Parallelism, extract_features, feature_header
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import load_weights

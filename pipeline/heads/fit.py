@@ -1,0 +1,174 @@
+"""The job of `pipeline train`: an experiment's head is fitted on features and saved."""
+
+import shutil
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pipeline.datasets.manifest import read_manifest
+from pipeline.devices import usable_device
+from pipeline.files import created_by, require_folder
+from pipeline.heads.base import Head, History, Run
+from pipeline.heads.catalogue import make_head, with_epochs_at_most
+from pipeline.heads.data.feature_spec import Inputs
+from pipeline.heads.data.pairs import Pairs, join_pairs, with_features
+from pipeline.heads.data.rows import Rows, float32_bytes, is_in_memory
+from pipeline.heads.data.word_vectors import KnownWords, known_words
+from pipeline.heads.trained_head import TrainedHead
+from pipeline.progress import QUIET, Monitor
+from pipeline.shards.build.feature_build import WORK_FOLDER
+from pipeline.shards.build.locking import only_writer
+from pipeline.shards.feature_set import FeatureSet
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A head, what differs from its defaults, and the word vectors that it starts from."""
+
+    name: str
+    head: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    word_vectors: str | None = None
+
+
+def fit(
+    dataset: str | Path,
+    out: str | Path,
+    *,
+    experiment: Experiment,
+    images: str | Path,
+    captions: str | Path,
+    encoder: str | Path | None = None,
+    train_split: str = "train",
+    validation_split: str = "val",
+    seed: int = 0,
+    max_epochs: int | None = None,
+    workers: int = 0,
+    device: str = "cpu",
+    leave_out_failed: bool = False,
+    monitor: Monitor = QUIET,
+) -> TrainedHead:
+    """Fit an experiment's head on the training split and save it.
+
+    The validation split chooses the epoch. The state after each epoch is kept in a work folder
+    beside `out` until the head is saved; the same call goes on from there and gives the same
+    bytes, and the number of epochs may be raised in between.
+
+    Parameters
+    ----------
+    dataset : folder of a prepared dataset.
+    out : folder of the head.
+    experiment : the head, its settings and its word vectors.
+    images, captions : folders of the features of both sides.
+    encoder : folder of the captions' fitted encoder, which knows the words of an experiment with
+        word vectors; None: the one that `pipeline text` leaves beside the captions.
+    train_split, validation_split : splits of the dataset.
+    seed : of everything random.
+    max_epochs : train no longer than this, whatever the experiment says; None: as it says.
+    workers : processes that read batches ahead; the head does not depend on their number.
+    device : a torch device, such as "cuda".
+    leave_out_failed : leave out images whose features failed; otherwise they are refused.
+    monitor : gets log lines, and progress in epochs.
+
+    Returns
+    -------
+    TrainedHead
+        As it was saved, on `device`.
+
+    Raises
+    ------
+    DatasetError
+        The dataset is missing or damaged, or has no such split.
+    HeadError
+        Settings are unknown or out of range, the head cannot take these features, or the
+        training diverged.
+    MissingRows, FailedRows
+        An image or caption has no features.
+    EncoderError, VocabularyError, VectorsError
+        The encoder or the word vectors cannot be read.
+    ShardError
+        Features are damaged, or another process is writing the same output.
+    KeyboardInterrupt
+        Somebody asked to stop; `monitor` is told how many epochs are kept.
+    """
+    out, captions = Path(out), Path(captions)
+    require_folder(out)
+    usable_device(device)
+    settings = with_epochs_at_most(experiment.head, experiment.settings, max_epochs)
+    manifest = read_manifest(Path(dataset))
+    splits = manifest.select(train_split), manifest.select(validation_split)
+    image_set, caption_set = FeatureSet(Path(images)), FeatureSet(captions)
+    inputs = Inputs.of(image_set, caption_set)
+    head = make_head(experiment.head, settings, inputs)
+    if leave_out_failed:
+        asked = sum(map(len, splits))
+        splits = with_features(splits[0], image_set), with_features(splits[1], image_set)
+        monitor.log(f"{asked - sum(map(len, splits))} images without features are left out")
+    known: KnownWords | None = None
+    if experiment.word_vectors is not None:
+        folder = Path(encoder or captions.with_name(f"{captions.name}.encoder"))
+        known = known_words(inputs.captions, folder, experiment.word_vectors)
+        monitor.log(
+            f"{len(known.missing)} of {len(known.rows)} token ids have no vector in "
+            f"{experiment.word_vectors}, first {', '.join(known.missing[:5])}"
+        )
+    pairs, validation = (join_pairs(entries, image_set, caption_set) for entries in splits)
+    monitor.log(f"{train_split}: {_sizes(pairs)}")
+    monitor.log(f"{validation_split}: {_sizes(validation)}")
+    # As for shards: `..`, `.` and links are resolved once and for all.
+    resolved = out.resolve()
+    work = resolved.parent / WORK_FOLDER / f"train-{resolved.name}"
+    work.mkdir(parents=True, exist_ok=True)
+    with only_writer(work.with_name(f"{work.name}.lock"), out):
+        words = None if known is None else known.rows
+        run = Run(seed, work=work, workers=workers, device=device, words=words)
+        history = _fit(head, pairs, validation, run, experiment.name, monitor)
+        trained = TrainedHead(
+            experiment=experiment.name,
+            kind=experiment.head,
+            settings=settings,
+            seed=seed,
+            dataset=manifest.name,
+            train_split=train_split,
+            validation_split=validation_split,
+            inputs=inputs,
+            word_vectors=None if known is None else known.origin,
+            history=history,
+            created_by=created_by("torch", "numpy", "safetensors"),
+            head=head,
+        ).save(out)
+        shutil.rmtree(work, ignore_errors=True)
+    return trained
+
+
+def _fit(
+    head: Head, pairs: Pairs, validation: Pairs, run: Run, name: str, monitor: Monitor
+) -> History:
+    """Fit a head with progress by epoch; whoever interrupts it is told what is kept."""
+    epochs: list[int] = []
+    with monitor.progress(name, "epoch") as show:
+
+        def progress(done: int, total: int, failed: int) -> None:
+            if done and not epochs:
+                monitor.log(f"{run.work} has the state after epoch {done} of {total}; it goes on")
+            epochs.append(done)
+            show(done, total, failed)
+
+        try:
+            return head.fit(pairs, validation, replace(run, progress=progress))
+        except KeyboardInterrupt:
+            kept = f"{epochs[-1] if epochs else 0} epochs are kept in {run.work}"
+            monitor.log(f"interrupted: {kept}; the same command goes on from there")
+            raise
+
+
+def _sizes(pairs: Pairs) -> str:
+    return ", ".join(
+        f"{len(rows)} {side} {_size(rows)}"
+        for side, rows in (("images", pairs.images), ("captions", pairs.captions))
+    )
+
+
+def _size(rows: Rows) -> str:
+    where = "in memory" if is_in_memory(rows) else "read as needed"
+    return f"{rows.row_shape} {float32_bytes(rows) / 1e6:.1f} MB {where}"
