@@ -48,6 +48,6 @@ def serve(
     with Server(answering, port, log_done) as server:
         click.echo(server.url)
         try:
-            server.serve_forever()
+            server.run()
         except KeyboardInterrupt:
             log_done("ended")

@@ -9,7 +9,7 @@ from pipeline.report.pages.templating import environment
 from pipeline.search.serve.answering import MAX_CHARACTERS, Answer, Answering, Query
 
 MAX_BODY = 20 * 2**20
-"""Bytes of an upload."""
+"""Bytes of an upload, form and all."""
 
 
 class Pages:

@@ -98,21 +98,15 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
 
 
 @pytest.fixture(scope="session")
-def served(sources: Sources) -> Iterator[Server]:
-    """A server that answers while the tests run, and lists what it tells in `told`."""
-    told: list[str] = []
-    answering = Answering(Searcher(sources, told.append), TOP, told.append)
-    assert told == []
-    with Server(answering, 0, told.append) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+def site(sources: Sources) -> Iterator[Site]:
+    """A server that answers while the tests run, as a client sees it."""
+    log: list[str] = []
+    answering = Answering(Searcher(sources, log.append), TOP, log.append)
+    assert log == []
+    with Server(answering, 0, log.append) as server:
+        thread = threading.Thread(target=server.run)
         thread.start()
-        yield server
-        server.shutdown()
+        yield Site(server.url, sources, answering, log)
+        server.stop()
         thread.join()
-    assert not [line for line in told if "Traceback" in line]
-
-
-@pytest.fixture
-def site(served: Server, sources: Sources) -> Site:
-    """The server as a client sees it."""
-    return Site(served, sources)
+    assert not [line for line in log if "Traceback" in line]

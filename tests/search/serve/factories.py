@@ -2,6 +2,8 @@
 
 import http.client
 import socket
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from io import BytesIO
@@ -10,7 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from PIL import Image
 
 from pipeline.search.searcher import Sources
-from pipeline.search.serve.server import Server
+from pipeline.search.serve.answering import Answering
 
 STRANGE = 'folder/ä & "b" <i> %2e + #1'
 OUTSIDE, HUGE = "outside", "huge"
@@ -19,7 +21,7 @@ TOP = 4
 
 @dataclass(frozen=True)
 class Got:
-    """A response."""
+    """A response; the names of its headers are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -28,7 +30,7 @@ class Got:
     @property
     def page(self) -> "Page":
         """The body as HTML."""
-        assert self.headers["Content-Type"] == "text/html; charset=utf-8"
+        assert self.headers["content-type"] == "text/html; charset=utf-8"
         return Page(self.body.decode())
 
 
@@ -56,21 +58,43 @@ class Page(HTMLParser):
             self.fault += data.strip()
 
 
+@dataclass(frozen=True)
 class Site:
-    """Asks a server, each time by a connection of its own."""
+    """A server that runs, asked each time by a connection of its own.
 
-    def __init__(self, server: Server, sources: Sources) -> None:
-        self.server, self.sources = server, sources
-        self.host, self.port = str(server.server_address[0]), int(server.server_address[1])
+    Attributes
+    ----------
+    url : of the page.
+    sources, answering : of what is served.
+    log : the lines that the server has logged.
+    """
+
+    url: str
+    sources: Sources
+    answering: Answering
+    log: list[str]
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        parts = urlsplit(self.url)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        return parts.hostname, parts.port
+
+    @property
+    def head(self) -> str:
+        """The first lines of an upload."""
+        return f"POST /upload HTTP/1.1\r\nHost: {':'.join(map(str, self.address))}\r\n"
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Got:
         """Send a request; underscores in the names of headers are hyphens."""
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
+        connection = http.client.HTTPConnection(*self.address, timeout=30)
         try:
             named = {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request(method, path, body, named)
             response = connection.getresponse()
-            return Got(response.status, dict(response.getheaders()), response.read())
+            return Got(response.status, _lower(response.getheaders()), response.read())
         finally:
             connection.close()
 
@@ -78,20 +102,47 @@ class Site:
         """Get a page."""
         return self.ask("GET", path + (f"?{urlencode(fields)}" if fields else ""))
 
-    def upload(self, body: bytes, **fields: str) -> Got:
+    def upload(self, file: bytes, /, **fields: str) -> Got:
         """Upload a file as the page's script does."""
-        origin = self.server.url.rstrip("/")
-        return self.ask("POST", f"/upload?{urlencode(fields)}", body, Origin=origin)
+        return self.send(form({"file": file, **fields}), Origin=self.url.rstrip("/"))
 
-    def raw(self, data: bytes, wait: bool = False) -> Got:
-        """Send bytes as they are, then, unless told to wait, the end of all sending."""
-        with socket.create_connection((self.host, self.port), timeout=30) as connection:
+    def send(self, body: bytes, **headers: str) -> Got:
+        """Send the body of a form."""
+        return self.ask("POST", "/upload", body, **{"Content_Type": FORM, **headers})
+
+    def wait_for(self, line: str) -> None:
+        """Wait until a line has been logged, which may come after the answer."""
+        end = time.monotonic() + 30
+        while line not in self.log:
+            assert time.monotonic() < end, self.log
+            time.sleep(0.02)
+
+    def raw(self, data: bytes) -> Got:
+        """Send bytes as they are."""
+        with socket.create_connection(self.address, timeout=30) as connection:
             connection.sendall(data)
-            if not wait:
-                connection.shutdown(socket.SHUT_WR)
             response = http.client.HTTPResponse(connection)
             response.begin()
-            return Got(response.status, dict(response.getheaders()), response.read())
+            return Got(response.status, _lower(response.getheaders()), response.read())
+
+
+def _lower(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers}
+
+
+FORM = "multipart/form-data; boundary=frontier"
+
+
+def form(parts: Mapping[str, str | bytes] | Sequence[tuple[str, str | bytes]]) -> bytes:
+    """Return the body of a form of the type `FORM`; bytes are files."""
+    lines = []
+    for name, value in parts.items() if isinstance(parts, Mapping) else parts:
+        disposition = f'Content-Disposition: form-data; name="{name}"'
+        if isinstance(value, bytes):
+            disposition += '; filename="a picture.png"\r\nContent-Type: image/png'
+        data = value if isinstance(value, bytes) else value.encode()
+        lines += [b"--frontier", disposition.encode(), b"", data]
+    return b"\r\n".join([*lines, b"--frontier--", b""])
 
 
 def png(width: int, height: int, mode: str = "RGB") -> bytes:

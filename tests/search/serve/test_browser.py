@@ -6,9 +6,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pipeline.search.serve.server import Server
 from tests.search.serve.browser import Tab, find_browser, open_tab
-from tests.search.serve.factories import HUGE, OUTSIDE, STRANGE, TOP, png
+from tests.search.serve.factories import HUGE, OUTSIDE, STRANGE, TOP, Site, png
 
 PICTURES = "document.querySelectorAll('.hits li').length"
 FAULT = "document.querySelector('.fault')?.textContent"
@@ -24,19 +23,19 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_elsewhere(tab: Tab, served: Server) -> Iterator[None]:
+def nothing_elsewhere(tab: Tab, site: Site) -> Iterator[None]:
     """Nothing is asked of anybody else, and the console holds only refusals that were meant."""
     tab.requests.clear()
     tab.complaints.clear()
     tab.size(1200, 900, dark=False)
     yield
     for url in tab.requests:
-        assert url.startswith((served.url, f"blob:{served.url}", "data:,")), url
+        assert url.startswith((site.url, f"blob:{site.url}", "data:,")), url
     assert not [text for text in tab.complaints if "responded with a status of 4" not in text]
 
 
-def test_a_sentence_finds_pictures_that_are_shown(tab: Tab, served: Server) -> None:
-    tab.go(served.url)
+def test_a_sentence_finds_pictures_that_are_shown(tab: Tab, site: Site) -> None:
+    tab.go(site.url)
     tab.type("#q", "a red dog")
     tab.click("form[role=search] button")
     tab.loaded()
@@ -51,13 +50,13 @@ def test_a_sentence_finds_pictures_that_are_shown(tab: Tab, served: Server) -> N
 
 
 def test_an_upload_is_answered_and_a_wrong_file_refused(
-    tab: Tab, served: Server, tmp_path: Path
+    tab: Tab, site: Site, tmp_path: Path
 ) -> None:
     right, wrong, huge = tmp_path / "right.png", tmp_path / "wrong.png", tmp_path / "huge.png"
     right.write_bytes(png(60, 40))
     wrong.write_text("no picture")
     huge.write_bytes(png(8000, 6250, "L"))
-    tab.go(served.url)
+    tab.go(site.url)
     tab.choose("#file", right)
     tab.click("#upload button")
     tab.wait("document.querySelector('.preview')?.complete")
@@ -79,8 +78,8 @@ def test_an_upload_is_answered_and_a_wrong_file_refused(
     assert len(tab.requests) == requests
 
 
-def test_markup_in_captions_and_ids_is_shown_as_text(tab: Tab, served: Server) -> None:
-    tab.go(f"{served.url}?q=script+onerror+red+dog&of=sentences")
+def test_markup_in_captions_and_ids_is_shown_as_text(tab: Tab, site: Site) -> None:
+    tab.go(f"{site.url}?q=script+onerror+red+dog&of=sentences")
     text = tab.run("document.body.innerText")
     assert '<script>alert("a red dog")</script>' in text
     assert "<img src=x onerror=alert(1)> & 'red'" in text
@@ -95,18 +94,18 @@ def test_markup_in_captions_and_ids_is_shown_as_text(tab: Tab, served: Server) -
     tab.complaints.clear()
 
 
-def test_paths_that_leave_the_root_show_nothing(tab: Tab, served: Server) -> None:
+def test_paths_that_leave_the_root_show_nothing(tab: Tab, site: Site) -> None:
     for path in (
         "image?id=../secret.png", "image?id=..%2f..%2fetc%2fpasswd", "image/..%2f..%2fetc/passwd",
         f"image?id={OUTSIDE}", f"image?id={HUGE}",
     ):  # fmt: skip
-        tab.go(f"{served.url}{path}")
+        tab.go(f"{site.url}{path}")
         assert tab.run("document.images.length") == 0
-        assert tab.statuses[f"{served.url}{path}"] in (404, 413, 415)
+        assert tab.statuses[f"{site.url}{path}"] in (404, 413, 415)
 
 
-def test_ten_queries_at_once(tab: Tab, served: Server) -> None:
-    tab.go(served.url)
+def test_ten_queries_at_once(tab: Tab, site: Site) -> None:
+    tab.go(site.url)
     ask = "fetch(`/?q=a+${word}+dog`).then(got => got.text())"
     words = "'red green blue grey yellow white black a dog thing'.split(' ')"
     at_once = tab.run(f"Promise.all({words}.map(word => {ask}))")
@@ -118,21 +117,21 @@ def test_ten_queries_at_once(tab: Tab, served: Server) -> None:
 
 @pytest.mark.parametrize(("width", "dark"), [(1200, True), (390, False), (320, True)])
 def test_it_fits_a_phone_and_follows_the_reader_s_colours(
-    width: int, dark: bool, tab: Tab, served: Server
+    width: int, dark: bool, tab: Tab, site: Site
 ) -> None:
     tab.size(width, 800, dark)
     for path in ("", "?q=red+dog", "?q=red+dog&of=sentences", "?image=red", "?q=qzzyx"):
-        tab.go(f"{served.url}{path}")
+        tab.go(f"{site.url}{path}")
         assert tab.run("document.documentElement.scrollWidth <= innerWidth"), path
     background = tab.run("getComputedStyle(document.body).backgroundColor")
     assert (background == "rgb(255, 255, 255)") is not dark
 
 
-def test_another_site_cannot_ask(tab: Tab, served: Server) -> None:
+def test_another_site_cannot_ask(tab: Tab, site: Site) -> None:
     tab.go("data:text/html,<p>elsewhere")
-    tab.run(f"fetch('{served.url}upload', {{method: 'POST', body: 'x', mode: 'no-cors'}})"
+    tab.run(f"fetch('{site.url}upload', {{method: 'POST', body: 'x', mode: 'no-cors'}})"
             ".catch(() => null)")  # fmt: skip
     tab.wait("true")
-    assert tab.run(f"fetch('{served.url}').then(() => true, () => false)") is False
+    assert tab.run(f"fetch('{site.url}').then(() => true, () => false)") is False
     tab.requests[:] = [url for url in tab.requests if not url.startswith("data:text/html")]
     tab.complaints.clear()

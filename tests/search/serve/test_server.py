@@ -1,5 +1,7 @@
 """The page by HTTP: the answers of the search, text as text, and nothing that was not asked for."""
 
+import gc
+import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,15 +13,22 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from PIL import Image, ImageFile
+from starlette.testclient import TestClient
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.retrieval.composition import compose
 from pipeline.retrieval.search import SearchError
 from pipeline.search.searcher import Searcher
 from pipeline.search.serve.answering import Answering
+from pipeline.search.serve.app import HEADERS, make_app
 from pipeline.search.serve.pages import MAX_BODY
-from pipeline.search.serve.server import HEADERS, ServeError, Server
-from tests.search.serve.factories import HUGE, OUTSIDE, STRANGE, TOP, Site, png
+from pipeline.search.serve.server import ServeError, Server
+from tests.search.serve.factories import FORM, HUGE, OUTSIDE, STRANGE, TOP, Site, form, png
+
+# Starlette leaves the unfinished file of a form without its end to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*SpooledTemporaryFile")
+
+SAFE = {name.lower(): value for name, value in HEADERS.items()}
 
 
 @pytest.fixture
@@ -36,7 +45,7 @@ def file_of(site: Site, one: str) -> bytes:
 def test_the_page_has_its_forms_and_asks_for_nothing_elsewhere(site: Site) -> None:
     got = site.get()
     assert got.status == 200
-    assert HEADERS.items() <= got.headers.items()
+    assert SAFE.items() <= got.headers.items()
     assert "Python" not in str(got.headers)
     addresses = [v for _, tag in got.page.tags for k, v in tag.items() if k in ("src", "href")]
     assert sorted(addresses) == ["/", "/script.js", "/style.css", "data:,"]
@@ -44,7 +53,7 @@ def test_the_page_has_its_forms_and_asks_for_nothing_elsewhere(site: Site) -> No
     for path, kind in (("/style.css", "text/css"), ("/script.js", "text/javascript")):
         got = site.get(path)
         assert got.status == 200
-        assert got.headers["Content-Type"].startswith(kind)
+        assert got.headers["content-type"].startswith(kind)
         assert b"http" not in got.body
         assert b"{%" not in got.body
 
@@ -149,7 +158,7 @@ def test_an_address_that_is_no_form_is_refused(query: str, site: Site) -> None:
 def test_pictures_are_small_copies_by_id(site: Site) -> None:
     for one in ("red", STRANGE):
         got = site.get("/image", id=one)
-        assert (got.status, got.headers["Content-Type"]) == (200, "image/jpeg")
+        assert (got.status, got.headers["content-type"]) == (200, "image/jpeg")
         with Image.open(BytesIO(got.body)) as image:
             assert image.size == (320, 48)
         assert site.get("/image", id=one).body == got.body
@@ -226,70 +235,125 @@ def test_an_upload_that_is_too_long_is_refused_before_it_is_read(site: Site) -> 
     got = site.upload(b"x" * (MAX_BODY + 1))
     assert got.status == 413
     assert f"the limit is {MAX_BODY}" in got.page.fault
-    head = f"POST /upload HTTP/1.1\r\nHost: {site.host}:{site.port}\r\nContent-Length: "
-    assert site.raw(f"{head}{10**17}\r\n\r\n".encode(), wait=True).status == 413
+    got = site.raw(f"{site.head}Content-Length: {10**17}\r\n\r\n".encode())
+    assert (got.status, f"{10**17} bytes" in got.page.fault) == (413, True)
+
+
+def test_an_upload_at_the_limit_stays_in_memory(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rollover(file: object) -> None:
+        raise AssertionError("written to the disk")
+
+    monkeypatch.setattr("tempfile.SpooledTemporaryFile.rollover", rollover)
+    data = png(40, 30)
+    data += bytes(MAX_BODY - len(form({"file": data})))
+    assert len(form({"file": data})) == MAX_BODY
+    assert site.upload(data).status == 200
 
 
 @pytest.mark.parametrize(
     ("headers", "status", "expected"),
     [
-        ("Content-Length: 1000\r\n\r\nhalf", 400, "ended after 4 of 1000 bytes"),
-        ("\r\n", 411, "states its length"),
-        ("Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\n\r\n", 411, "states its length"),
-        ("Content-Length: 4\r\nContent-Length: 5\r\n\r\nhalf", 411, "states its length once"),
-        ("Content-Length: -4\r\n\r\nhalf", 400, "no number"),
-        ("Content-Length: 4_0\r\n\r\nhalf", 400, "no number"),
+        ("", 411, "states its length"),
+        ("Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\n", 411, "states its length"),
+        ("Content-Type: image/png\r\nContent-Length: 4\r\n\r\nhalf", 415, "is a form"),
+        ("Content-Length: 4\r\n\r\nhalf", 415, "is a form"),
     ],
 )
 def test_a_damaged_upload_is_refused(headers: str, status: int, expected: str, site: Site) -> None:
-    head = f"POST /upload HTTP/1.1\r\nHost: {site.host}:{site.port}\r\n"
-    got = site.raw(f"{head}{headers}".encode())
+    got = site.raw(f"{site.head}{headers}\r\n".encode())
     assert got.status == status
     assert expected in got.page.fault
 
 
+@pytest.mark.parametrize(
+    "lengths",
+    ["Content-Length: 4\r\nContent-Length: 5", "Content-Length: -4", "Content-Length: 4_0"],
+)
+def test_a_length_that_is_no_number_is_refused(lengths: str, site: Site) -> None:
+    assert site.raw(f"{site.head}{lengths}\r\n\r\nhalf".encode()).status == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"no form", "no whole form"),
+        (form({"file": "text"}), "has no file"),
+        (form({"of": "images"}), "has no file"),
+        (form([("file", png(4, 3)), ("file", png(3, 4))]), "Too many files"),
+        (form([("file", png(4, 3)), ("of", "images"), ("of", "images")]), "a field twice"),
+        (form([("file", png(4, 3)), *((f"a{k}", "") for k in range(20))]), "Too many fields"),
+        (form({"file": png(4, 3), "other": "1"}), "no field 'other'"),
+        (form({"file": png(4, 3), "q": "red"}), "with one picture"),
+        (form({"file": png(4, 3), "minus": "x" * 1001}), "the limit is 1000"),
+        (form({"file": png(4, 3), "minus": "x" * 2**21}), "Part exceeded maximum size"),
+    ],
+)
+def test_a_wrong_form_is_a_paragraph(body: bytes, expected: str, site: Site) -> None:
+    got = site.send(body)
+    assert (got.status, expected in got.page.fault) == (400, True), got.page.fault
+    assert not got.page.hits
+
+
+def test_a_form_without_its_end_is_refused(site: Site) -> None:
+    got = site.send(form({"file": png(40, 30)})[:-20])
+    assert (got.status, got.page.fault) == (400, "The upload has no file.")
+    gc.collect()
+
+
 def test_an_upload_that_stands_still_is_ended(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.search.serve.server._Handler.timeout", 0.2)
-    head = f"POST /upload HTTP/1.1\r\nHost: {site.host}:{site.port}\r\nContent-Length: 99\r\n\r\nha"
-    assert site.raw(head.encode(), wait=True).status == 408
+    monkeypatch.setattr("pipeline.search.serve.app.SECONDS_OF_SILENCE", 0.2)
+    got = site.raw(f"{site.head}Content-Type: {FORM}\r\nContent-Length: 99\r\n\r\n--front".encode())
+    assert (got.status, "stood still for 0.2 seconds" in got.page.fault) == (408, True)
+
+
+def test_an_upload_that_ends_early_is_logged(site: Site) -> None:
+    data = f"{site.head}Content-Type: {FORM}\r\nContent-Length: 99\r\n\r\n--front".encode()
+    with socket.create_connection(site.address, timeout=30) as connection:
+        connection.sendall(data)
+    site.wait_for("POST /upload: 400, The upload ended before its stated length.")
 
 
 def test_foreign_names_and_pages_are_refused(site: Site) -> None:
-    port, picture = site.port, png(40, 30)
+    port, upload = site.address[1], form({"file": png(40, 30)})
     for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}", ""):
         assert site.ask("GET", "/", Host=host).status == 403
-        assert site.ask("POST", "/upload", picture, Host=host).status == 403
+        assert site.send(upload, Host=host).status == 403
     for origin in ("http://evil.example", "null", f"https://127.0.0.1:{port}", "http://127.0.0.1"):
-        assert site.ask("POST", "/upload", picture, Origin=origin).status == 403
+        assert site.send(upload, Origin=origin).status == 403
         assert site.ask("GET", "/", Origin=origin).status == 403
     for host in (f"127.0.0.1:{port}", f"localhost:{port}"):
         assert site.ask("GET", "/", Host=host).status == 200
-        assert (
-            site.ask("POST", "/upload", picture, Host=host, Origin=f"http://{host}").status == 200
-        )
+        assert site.send(upload, Host=host, Origin=f"http://{host}").status == 200
     assert site.raw(b"GET / HTTP/1.0\r\n\r\n").status == 403
     twice = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nHost: evil.example\r\n\r\n"
-    assert site.raw(twice.encode()).status == 403
+    assert site.raw(twice.encode()).status == 400
 
 
 def test_other_methods(site: Site) -> None:
     for path in ("/", "/?q=red", "/image?id=red", "/style.css"):
         got, head = site.ask("GET", path), site.ask("HEAD", path)
         assert (head.status, head.body) == (200, b"")
-        assert head.headers["Content-Length"] == str(len(got.body))
-        for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+        assert head.headers["content-length"] == str(len(got.body))
+        for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"):
             refused = site.ask(method, path)
-            assert (refused.status, refused.headers["Allow"]) == (405, "GET, HEAD")
-    assert site.ask("GET", "/upload").headers["Allow"] == "POST"
-    for data, status in (
-        (b"BREW / HTTP/1.1\r\n\r\n", 501),
-        (b"GET / and more HTTP/1.1\r\n\r\n", 400),
-        (b"GET /" + b"x" * 70000 + b" HTTP/1.1\r\n\r\n", 414),
-        (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", 431),
+            assert refused.status == 405
+            assert {*refused.headers["allow"].split(", ")} == {"GET", "HEAD"}
+            assert SAFE.items() <= refused.headers.items()
+    assert site.ask("GET", "/upload").headers["allow"] == "POST"
+
+
+def test_what_is_no_http_is_refused_by_the_server(site: Site) -> None:
+    for data in (
+        b"GET / and more HTTP/1.1\r\n\r\n",
+        b"GET /" + b"x" * 70000 + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 20000 + b"\r\n",
+        b"\x16\x03\x01\x02\x00\r\n\r\n",
     ):
-        refused = site.raw(data, wait=True)
-        assert refused.status == status
-        assert refused.headers["X-Content-Type-Options"] == "nosniff"
+        site.log.clear()
+        assert site.raw(data).status == 400
+        site.wait_for("Invalid HTTP request received.")
 
 
 def test_ten_at_once_are_answered_as_one_by_one(site: Site) -> None:
@@ -313,30 +377,34 @@ def test_a_fault_of_the_program_has_no_traceback_on_the_page(
     def fail(*arguments: object) -> None:
         raise ZeroDivisionError("a fault")
 
-    told: list[str] = []
-    monkeypatch.setattr(site.server, "tell", told.append)
-    monkeypatch.setattr(site.server.answering, "answer", fail)
-    got = site.get("/", q="red")
-    assert got.status == 500
-    assert "its terminal says how" in got.page.fault
-    assert b"ZeroDivision" not in got.body
-    assert "ZeroDivisionError: a fault" in told
+    monkeypatch.setattr(site.answering, "_picture", fail)
+    for ask in (lambda: site.get("/", image="red"), lambda: site.upload(png(40, 30))):
+        got = ask()
+        assert got.status == 500
+        assert "its terminal says how" in got.page.fault
+        assert b"ZeroDivision" not in got.body
+        assert SAFE.items() <= got.headers.items()
+        site.wait_for("ZeroDivisionError: a fault")
+        site.log.clear()
 
 
 def test_without_the_network_of_pictures_sentences_are_answered(site: Site) -> None:
-    told: list[str] = []
+    log: list[str] = []
     sources = replace(site.sources, weights="random:1")
-    answering = Answering(Searcher(sources, told.append), TOP, told.append)
-    assert told[0].startswith("no uploads: the recipe")
-    with Server(answering, 0, told.append) as server:
-        page = server.pages.page()
+    answering = Answering(Searcher(sources, log.append), TOP, log.append)
+    assert log[0].startswith("no uploads: the recipe")
+    app = make_app(answering, hosts=["testserver"], log=log.append)
+    with TestClient(app) as client:
+        page = client.get("/").text
+        refused = client.post("/upload", files={"file": png(40, 30)})
     assert "No pictures can be uploaded" in page
     assert 'type="file"' not in page
+    assert (refused.status_code, "The recipe" in refused.text) == (400, True)
 
 
 def test_a_port_that_is_taken_is_said(site: Site) -> None:
     with pytest.raises(ServeError, match="--port"):
-        Server(site.server.answering, site.port, lambda line: None)
+        Server(site.answering, site.address[1], lambda line: None)
 
 
 def test_what_does_not_belong_to_the_embeddings_is_refused(site: Site, tmp_path: Path) -> None:

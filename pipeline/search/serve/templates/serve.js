@@ -1,5 +1,5 @@
 "use strict";
-// Sends an upload as it is; the server answers with escaped HTML, which is put below the forms.
+// Sends the form of an upload; the answer is escaped HTML, which is put below the forms.
 const form = document.getElementById("upload");
 const results = document.getElementById("results");
 
@@ -30,8 +30,7 @@ async function send(event) {
   const button = form.querySelector("button");
   button.disabled = true;
   try {
-    const fields = new URLSearchParams(new FormData(form));
-    const answer = await fetch(`/upload?${fields}`, { method: "POST", body: file });
+    const answer = await fetch("/upload", { method: "POST", body: new FormData(form) });
     results.innerHTML = await answer.text();
     if (answer.ok) preview(file);
   } catch (error) {
