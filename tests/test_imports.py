@@ -22,7 +22,7 @@ LEVELS = (
     ("pipeline/summary.py", "pipeline/devices.py", "pipeline/recipes", "pipeline/datasets"),
     ("pipeline/shards",),
     ("pipeline/cluster",),
-    ("pipeline/images", "pipeline/text", "pipeline/retrieval"),
+    ("pipeline/images", "pipeline/text", "pipeline/retrieval", "pipeline/pages"),
     ("pipeline/heads",),
     ("pipeline/search", "pipeline/report"),
     ("pipeline/experiments",),

@@ -4,8 +4,8 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from html import escape
 
+from pipeline.pages.rendering import shown
 from pipeline.report.drawing.svg import COLOURS, LINE, WIDTH, Scale, document, line, text
-from pipeline.report.pages.escape import shown
 
 _LABEL_HEIGHT, _LETTER_WIDTH = 15, 8
 """About what a word over a picture takes, in pixels."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, isfinite, log10
 
-from pipeline.report.pages.escape import shown
+from pipeline.pages.rendering import shown
 
 WIDTH = 380
 """Of every chart, in CSS pixels at its natural size, where text is 12 pixels high."""

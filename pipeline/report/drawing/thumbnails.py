@@ -1,7 +1,6 @@
 """Small copies of a dataset's pictures, made anew from their pixels, for a report's pages."""
 
 import hashlib
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from PIL import Image, ImageOps
 from pipeline.files import appearing_whole
 from pipeline.hashing import canonical_json
 from pipeline.images.decode import read_image
+from pipeline.pages.rendering import jpeg_of
 
 SIDE = 224
 """Of the square that a small copy fits into, in pixels."""
@@ -89,18 +89,3 @@ class Thumbnails:
             for (dataset, image_id), one in self._made.items()
             if one.fault
         )
-
-
-def jpeg_of(image: Image.Image, quality: int) -> bytes:
-    """Return an image as JPEG without the metadata of the file that it came from.
-
-    Parameters
-    ----------
-    image : mode RGB; stays as it is.
-    quality : of Pillow's JPEG, 1-95.
-    """
-    bare = image.copy()
-    bare.info = {}  # a comment in the source would be written to the copy
-    stream = io.BytesIO()
-    bare.save(stream, format="JPEG", quality=quality)
-    return stream.getvalue()

@@ -17,6 +17,7 @@ from jinja2 import Environment
 from pipeline import __version__
 from pipeline.datasets.manifest import check_relative
 from pipeline.files import require_folder, write_json, write_text
+from pipeline.pages.rendering import environment
 from pipeline.report.analysis.comparison import COLUMNS
 from pipeline.report.analysis.retrievals import SEED, TOP, Answer
 from pipeline.report.data.provenance import flattened
@@ -24,7 +25,6 @@ from pipeline.report.data.results import Case, Dataset, Folders, collect
 from pipeline.report.drawing.figures import Figure
 from pipeline.report.drawing.thumbnails import Thumbnails
 from pipeline.report.pages.sections import breakdown_of, group_of, grouped, own_figures
-from pipeline.report.pages.templating import environment
 from pipeline.retrieval.tables import HEADINGS
 
 FILES_FILE = "report.json"

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from pipeline import __version__
-from pipeline.report.pages.templating import environment
+from pipeline.pages.rendering import environment
 from pipeline.search.serve.answering import MAX_CHARACTERS, Answer, Answering, Query
 
 MAX_BODY = 20 * 2**20
@@ -23,7 +23,7 @@ class Pages:
     def __init__(self, answering: Answering) -> None:
         """Load the templates."""
         self._answering = answering
-        self._templates = environment("pipeline.search.serve", "pipeline.report.pages")
+        self._templates = environment("pipeline.search.serve")
         self._templates.filters["query"] = lambda fields: urlencode(fields)
         self._templates.globals |= {
             "blank": Query(),

@@ -10,7 +10,7 @@ from PIL import Image
 
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.decode import MissingImage, UnreadableImage, decode, read_bytes
-from pipeline.report.drawing.thumbnails import jpeg_of
+from pipeline.pages.rendering import jpeg_of
 
 MAX_PIXELS = 40_000_000
 """Of a picture that is decoded here: 120 MB at 8 bits, one picture at a time."""

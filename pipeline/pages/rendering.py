@@ -1,0 +1,70 @@
+"""Data that nobody vouches for, made fit for a page: templates, text and pictures."""
+
+import io
+import re
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from PIL import Image
+
+# Control characters, line and paragraph separators, marks that turn the direction of writing,
+# half surrogate pairs, and the two numbers that are no characters of XML.
+_SPELLED_OUT = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+
+
+def environment(package: str) -> Environment:
+    """Return the environment of a package's templates.
+
+    Every text is escaped and goes through `shown`; a missing name is an error.
+
+    Parameters
+    ----------
+    package : with a folder `templates`; those of this package are found, too.
+    """
+    return Environment(
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("pipeline.pages")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_finalized,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def shown(text: str) -> str:
+    r"""Return `text` with control characters and reversals of direction spelled out.
+
+    They become `\x1b` or `\u202e`; all else stays as it is. Escaping for HTML and XML is the
+    templates' and `html.escape`'s; this is for what no escaping can express (most control
+    characters do not exist in HTML or XML) and for what would make a line read otherwise than it
+    stands.
+    """
+    return _SPELLED_OUT.sub(lambda found: _escape(ord(found[0])), text)
+
+
+def jpeg_of(image: Image.Image, quality: int) -> bytes:
+    """Return an image as JPEG without the metadata of the file that it came from.
+
+    Parameters
+    ----------
+    image : mode RGB; stays as it is.
+    quality : of Pillow's JPEG, 1-95.
+    """
+    bare = image.copy()
+    bare.info = {}  # a comment in the source would be written to the copy
+    stream = io.BytesIO()
+    bare.save(stream, format="JPEG", quality=quality)
+    return stream.getvalue()
+
+
+def _finalized(value: Any) -> Any:
+    """Return what an expression of a template gives, before it is escaped."""
+    markup = hasattr(value, "__html__")  # what a macro or a block gave, done already
+    return shown(value) if isinstance(value, str) and not markup else value
+
+
+def _escape(number: int) -> str:
+    return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
