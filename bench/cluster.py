@@ -4,7 +4,7 @@
 
 Rates count images from the first finished batch to published shards, so that start-up, which is
 printed by itself, is left out. The overhead is that of tasks that do nothing, as many as
-`--tasks`, and of shards of one row each, with the order, the check and the record of each.
+`--tasks`, and of shards of one row each, with the job, the check and the record of each.
 """
 
 import argparse
@@ -22,7 +22,8 @@ from pipeline.cluster.connect import local_workers
 from pipeline.images.extract import Parallelism, extract_features, feature_header
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import load_weights
-from pipeline.images.workers import OrderedWork, extract_on_workers
+from pipeline.images.workers import ExtractionSettings, extract_on_workers
+from pipeline.progress import no_progress
 from pipeline.recipes import resolve_recipe
 from pipeline.shards.build.distributed import build_on_workers
 from pipeline.shards.build.feature_build import ShardBuild
@@ -60,7 +61,7 @@ def throughput(arguments: argparse.Namespace, paths: list[Path], scratch: Path) 
     header = feature_header(recipe, weights, "bench")
     ids = [f"{number}-{path.name}" for number, path in enumerate(paths)]
     batch_size = 8
-    work = OrderedWork(recipe, WEIGHTS, "cpu", "fast", batch_size, 1, 1)
+    settings = ExtractionSettings(recipe, WEIGHTS, "cpu", "fast", batch_size, 1, 1)
     rates: dict[str, list[float]] = {"one process": [], "two workers": []}
     folders = []
     for number in range(arguments.rounds):
@@ -75,7 +76,7 @@ def throughput(arguments: argparse.Namespace, paths: list[Path], scratch: Path) 
                     extract_features(build, paths, network, Parallelism(batch_size, 2, 2), mark)
                 else:
                     with local_workers(2, print) as executor:
-                        extract_on_workers(build, paths, work, executor, mark)
+                        extract_on_workers(build, paths, settings, executor, mark)
             marks.append((time.perf_counter(), len(paths)))
             rates[way].append(rate(marks))
             first = marks[0][0] - started
@@ -106,9 +107,9 @@ def overhead(tasks: int, scratch: Path) -> None:
     )
     ids = [str(number) for number in range(tasks)]
     with local_workers(2, print) as executor:
-        list(executor(nothing, [(number,) for number in range(10)], ignore, finish))
+        list(executor(nothing, [(number,) for number in range(10)], no_progress, finish))
         started = time.perf_counter()
-        list(executor(nothing, [(number,) for number in range(tasks)], ignore, finish))
+        list(executor(nothing, [(number,) for number in range(tasks)], no_progress, finish))
         each = (time.perf_counter() - started) / tasks
         print(f"a task that does nothing: {1000 * each:.1f} ms")
         for name, way in (("two workers", executor), ("this process", serial)):
@@ -119,17 +120,17 @@ def overhead(tasks: int, scratch: Path) -> None:
             print(f"a shard of one row, {name}: {1000 * each:.1f} ms")
 
 
-def nothing(number: int, tell: Callable[[Any], None]) -> int:
+def nothing(number: int, on_progress: Callable[..., None]) -> int:
     """Do nothing."""
     return number
 
 
-def tiny_shard(ticket: Any, shard: int, tell: Callable[[Any], None]) -> Any:
+def tiny_shard(ref: Any, shard: int, on_progress: Callable[..., None]) -> Any:
     """Make a shard of zeros."""
-    return make_shard(ticket, shard, zeros, tell)
+    return make_shard(ref, shard, zeros, on_progress)
 
 
-def zeros(order: Any, spans: Any, watch: Any) -> Any:
+def zeros(job: Any, spans: Any, watch: Any) -> Any:
     """Yield rows of zeros."""
     for span in spans:
         rows = np.zeros((len(span), 4), np.float32)
@@ -138,16 +139,12 @@ def zeros(order: Any, spans: Any, watch: Any) -> Any:
 
 
 def serial(
-    task: Callable[..., Any], jobs: Any, told: Callable[[Any], None], stop: Callable[[], None]
+    task: Callable[..., Any], jobs: Any, on_progress: Callable[..., None], stop: Callable[[], None]
 ) -> Generator[Any, None, None]:
     """Run tasks in this process."""
     for job in jobs:
-        yield task(*job, told)
+        yield task(*job, on_progress)
     stop()
-
-
-def ignore(message: object) -> None:
-    """Hear nothing."""
 
 
 def finish() -> None:

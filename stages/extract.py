@@ -21,7 +21,7 @@ from pipeline.images.extract import (
 from pipeline.images.memory import expected_memory, resident_memory
 from pipeline.images.network import ENGINES, RecipeNetwork, device_for
 from pipeline.images.weights import load_weights
-from pipeline.images.workers import OrderedWork, extract_on_workers
+from pipeline.images.workers import ExtractionSettings, extract_on_workers
 from pipeline.progress import Stopwatch
 from pipeline.recipes import PRECISIONS, STORAGES, Recipe, resolve_recipe
 from pipeline.shards.build.feature_build import ShardBuild
@@ -199,7 +199,7 @@ def extract(
             if not build.pending():
                 index = build.publish()
             elif place.elsewhere:
-                todo = OrderedWork(
+                todo = ExtractionSettings(
                     recipe,
                     weights,
                     device,

@@ -23,7 +23,7 @@ from pipeline.shards.tools.importers.arrays import MatFeatures, NpyFeatures
 from pipeline.shards.tools.importers.bottom_up import NpzFolderFeatures, TsvFeatures
 from pipeline.shards.tools.importers.groups import GroupFeatures
 from pipeline.shards.tools.importers.id_files import read_ids
-from pipeline.shards.tools.importers.source import ForeignFeatures, import_features
+from pipeline.shards.tools.importers.source import ImportSource, import_features
 from pipeline.shards.tools.merge import merge
 from pipeline.shards.tools.verify import source_crc_of, verify
 from stages.console import FAILED, OUTPUT, log_done, log_settings, printable, progress_of
@@ -304,7 +304,7 @@ def card(path: Path, licence: str | None, dataset: Path | None) -> None:
 
 def _open_foreign(
     source: Path, form: str, ids: list[str], every: int, array: str | None
-) -> ForeignFeatures:
+) -> ImportSource:
     if form == "npy":
         return NpyFeatures(source, ids, every)
     name = array or _ARRAY[form]

@@ -10,7 +10,8 @@ import click
 from pipeline.cluster.place import place_of_work
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.progress import Stopwatch
-from pipeline.shards.build.feature_build import WORK_FOLDER, ShardBuild
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.build.locking import WORK_FOLDER
 from pipeline.summary import write_summary
 from pipeline.text.catalogue import ENCODERS, LEMMAS, EncoderPlan, plan_encoder
 from pipeline.text.encode import caption_header, changed_rows, encode_captions

@@ -18,19 +18,19 @@ _CONNECT_SECONDS = 10
 # Batch systems start jobs when they like; more than this, and somebody is waiting for nothing.
 FIRST_WORKER_SECONDS = 60.0
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @contextmanager
 def local_workers(
-    count: int, say: Say, gpus: Sequence[str] | None = None, memory_limit: int | None = None
+    count: int, log: Log, gpus: Sequence[str] | None = None, memory_limit: int | None = None
 ) -> Iterator[Workers]:
     """Start worker processes on this machine and end them afterwards.
 
     Parameters
     ----------
     count : of processes, with one task at a time each.
-    say : called with one line about what is started.
+    log : called with one line about the workers.
     gpus : names of CUDA devices as in CUDA_VISIBLE_DEVICES, one for each worker; None: none.
     memory_limit : bytes that a worker may hold; None: an equal share of the machine's memory.
 
@@ -75,19 +75,19 @@ def local_workers(
         Client(cluster, set_as_default=False) as client,
     ):
         client.wait_for_workers(count)
-        say(_described(client, f"{count} local worker{'s' * (count > 1)}"))
-        yield Workers(client, cluster.scheduler_address, {}, say)
+        log(_described(client, f"{count} local worker{'s' * (count > 1)}"))
+        yield Workers(client, cluster.scheduler_address, {}, log)
 
 
 @contextmanager
-def scheduler_workers(address: str, resources: Mapping[str, float], say: Say) -> Iterator[Workers]:
+def scheduler_workers(address: str, resources: Mapping[str, float], log: Log) -> Iterator[Workers]:
     """Connect to a scheduler; its workers stay when the context ends.
 
     Parameters
     ----------
     address : such as "tcp://host:8786".
     resources : what each task needs of its worker, such as {"GPU": 1}.
-    say : called with one line about what is there.
+    log : called with one line about the workers.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def scheduler_workers(address: str, resources: Mapping[str, float], say: Say) ->
     except (OSError, ValueError, TimeoutError) as error:
         raise unreachable(address, str(error).splitlines()[0] or "no answer") from error
     with client:
-        found = _workers_of(client, address, say)
+        found = _workers_of(client, address, log)
         able = [one for one in found.values() if offers(one, resources)]
         if not able:
             raise NoSuchWorker(
@@ -110,17 +110,17 @@ def scheduler_workers(address: str, resources: Mapping[str, float], say: Say) ->
                 f"worker {address} --nthreads 1 --resources {_wanted(resources)}`, or say with "
                 "--resource what a task needs"
             )
-        say(_described(client, f"{len(able)} of {len(found)} workers of {address}"))
-        yield Workers(client, address, resources, say)
+        log(_described(client, f"{len(able)} of {len(found)} workers of {address}"))
+        yield Workers(client, address, resources, log)
 
 
-def _workers_of(client: Client, address: str, say: Say) -> Mapping[str, dict]:
+def _workers_of(client: Client, address: str, log: Log) -> Mapping[str, dict]:
     deadline = time.monotonic() + FIRST_WORKER_SECONDS
-    said = False
+    logged = False
     while not (found := client.scheduler_info(n_workers=-1)["workers"]):
-        if not said:
-            say(f"{address} has no worker yet; waiting for the first")
-            said = True
+        if not logged:
+            log(f"{address} has no worker yet; waiting for the first")
+            logged = True
         if time.monotonic() > deadline:
             raise ClusterError(
                 f"the scheduler at {address} has no worker; start some with `dask worker "
@@ -139,7 +139,7 @@ def _described(client: Client, workers: str) -> str:
             there = b"Dask needs bokeh" not in page.read(200)
     except (OSError, ValueError):
         there = False
-    return f"work is spread over {workers}" + (f"; dashboard: {link}" if there else "")
+    return f"working on {workers}" + (f"; dashboard: {link}" if there else "")
 
 
 def _offered(workers: Mapping[str, dict]) -> str:

@@ -1,4 +1,4 @@
-"""Spreading tasks: a bounded number in flight, results as they come, failures put into words."""
+"""Tasks on Dask workers: a bounded number in flight, results as they come, failures explained."""
 
 import queue
 import socket
@@ -21,6 +21,7 @@ from pipeline.cluster.failures import (
 )
 from pipeline.cluster.malloc import keep_freed_memory
 from pipeline.errors import PipelineError
+from pipeline.shards.build.job_ref import OnProgress
 
 Result = TypeVar("Result")
 
@@ -30,20 +31,19 @@ _SECONDS_BETWEEN_WARNINGS = 60.0
 _SECONDS_OF_ABSENCE = 15.0
 # A worker that is paused so long will not go on: what it holds is no data that Dask can spill.
 _PAUSED_SECONDS = 30.0
-# How long running tasks get to put down what they have when no more is wanted of them.
+# How long running tasks get to write their finished rows when no more results are wanted.
 _LAST_SECONDS = 10.0
 
 
 class Workers:
-    """The workers of a scheduler, as a way to spread tasks; see
-    `pipeline.shards.build.distributed`."""
+    """The workers of a scheduler, as an `Executor` (see `pipeline.shards.build.distributed`)."""
 
     def __init__(
         self,
         client: Client,
         address: str,
         resources: Mapping[str, float],
-        say: Callable[[str], None],
+        log: Callable[[str], None],
     ) -> None:
         """Take a connected client.
 
@@ -51,9 +51,9 @@ class Workers:
         ----------
         client : connected. address : of its scheduler.
         resources : what each task needs of its worker.
-        say : called with one line where something takes long.
+        log : called with one line where something takes long.
         """
-        self._client, self._resources, self._say = client, dict(resources), say
+        self._client, self._resources, self._log = client, dict(resources), log
         self._address = address
         self._limits: list[int] = []
         self._slots = 1
@@ -65,10 +65,10 @@ class Workers:
         self,
         task: Callable[..., Result],
         jobs: Sequence[tuple[Any, ...]],
-        told: Callable[[Any], None],
+        on_progress: OnProgress,
         stop: Callable[[], None],
     ) -> Generator[Result, None, None]:
-        """Yield what `task(*job, tell)` returns for each job; see `Executor`.
+        """Yield the result of `task(*job, on_progress)` for each job; see `Executor`.
 
         Raises
         ------
@@ -95,7 +95,7 @@ class Workers:
                 except queue.Empty:
                     continue
                 if isinstance(arrived, tuple):
-                    told(arrived[1])
+                    on_progress(*arrived[1])
                 elif (finished := flying.pop(arrived, None)) is not None:
                     yield self._result(arrived, finished)
         finally:
@@ -117,7 +117,7 @@ class Workers:
         )
 
     def _result(self, future: Future, job: tuple[Any, ...]) -> Any:
-        """Return a finished task's result, or raise its failure in words."""
+        """Return a finished task's result, or raise an error that explains its failure."""
         if self._client.status != "running":
             raise scheduler_gone(self._address)
         try:
@@ -144,7 +144,7 @@ class Workers:
             ) from error
 
     def _check(self) -> None:
-        """See now and then that the scheduler is there and has workers that can work."""
+        """Check now and then that the scheduler answers and has workers that can work."""
         now = time.monotonic()
         if now - self._checked < _SECONDS_BETWEEN_CHECKS:
             return
@@ -173,7 +173,7 @@ class Workers:
             self._warned = now - _SECONDS_BETWEEN_WARNINGS + _SECONDS_OF_ABSENCE
         elif now - self._warned >= _SECONDS_BETWEEN_WARNINGS:
             self._warned = now
-            self._say(
+            self._log(
                 f"{self._address} has no worker for this at the moment; waiting for one (Ctrl-C "
                 "keeps what is done)"
             )
@@ -183,7 +183,7 @@ class Workers:
             self._memory_events.append(event[1])
 
     def _land(self, flying: Mapping[Future, object]) -> None:
-        """Let running tasks end, since they were told to stop, and cancel the others."""
+        """Wait for running tasks, which have been asked to stop, then cancel the others."""
         deadline = time.monotonic() + _LAST_SECONDS
         try:
             while (
@@ -199,10 +199,10 @@ class Workers:
 
 
 def run_on_worker(task: Callable[..., Result], job: tuple[Any, ...], topic: str) -> Result:
-    """Run a task on a worker, which this names in what goes wrong."""
+    """Run a task on a worker; errors name the worker's host."""
     keep_freed_memory()
     try:
-        return task(*job, partial(_tell, topic))
+        return task(*job, partial(_report, topic))
     except PipelineError as error:
         host = socket.gethostname()
         text = str(error)
@@ -215,7 +215,7 @@ def run_on_worker(task: Callable[..., Result], job: tuple[Any, ...], topic: str)
         why = str(error).splitlines()[0] if str(error) else "the system gave it no more"
         raise out_of_memory(
             [f"{worker.address} on {socket.gethostname()}"], limit, None, why
-        ) from (error)
+        ) from error
 
 
 def offers(worker: Mapping[str, Any], resources: Mapping[str, float]) -> bool:
@@ -231,8 +231,8 @@ def _slots(worker: Mapping[str, Any], resources: Mapping[str, float]) -> int:
     return min([int(worker.get("nthreads", 1)), *most])
 
 
-def _tell(topic: str, message: Any) -> None:
-    get_worker().log_event(topic, message)
+def _report(topic: str, *progress: Any) -> None:
+    get_worker().log_event(topic, progress)
 
 
 def _is_memory(error: BaseException) -> bool:

@@ -16,8 +16,7 @@ from pipeline.heads.data.rows import Rows, float32_bytes, is_in_memory
 from pipeline.heads.data.word_vectors import KnownWords, known_words
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.progress import QUIET, Monitor
-from pipeline.shards.build.feature_build import WORK_FOLDER
-from pipeline.shards.build.locking import only_writer
+from pipeline.shards.build.locking import WORK_FOLDER, only_writer
 from pipeline.shards.feature_set import FeatureSet
 
 

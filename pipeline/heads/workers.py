@@ -5,9 +5,8 @@ SHA-256 of its bytes. A chunk whose file is there and matches its name needs no 
 """
 
 import io
-import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,9 +29,13 @@ from pipeline.heads.errors import HeadError
 from pipeline.heads.trained_head import TENSORS_FILE, load_head
 from pipeline.progress import WRITE, Progress, Stopwatch, no_progress
 from pipeline.shards.build.distributed import Executor
-from pipeline.shards.build.feature_build import WORK_FOLDER
-from pipeline.shards.build.job import ORDERS, JobRef, NotShared, RunEnded, appears, issue
-from pipeline.shards.build.locking import only_writer
+from pipeline.shards.build.job_ref import JOB_FILES, JobRef, NotShared, OnProgress, appears, submit
+from pipeline.shards.build.locking import (
+    WORK_FOLDER,
+    only_writer,
+    remove_leftovers,
+    work_folders,
+)
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.write import explained
 
@@ -124,9 +127,9 @@ def embed_on_workers(
         files = {chunk: found for chunk in chunks if (found := _sound_file(work, chunk))}
         done = sum(len(chunk.span) for chunk in files)
         progress(done, total, 0)
-        ref = issue(work, values)
+        ref = submit(work, values)
         tasks = [(ref, chunk) for chunk in chunks if chunk not in files]
-        with closing(executor(make_chunk, tasks, _ignore_messages, ref.withdraw)) as results:
+        with closing(executor(make_chunk, tasks, no_progress, ref.cancel)) as results:
             for result in results:
                 watch.add_all(result.seconds)
                 path = work / result.file
@@ -148,7 +151,7 @@ def embed_on_workers(
     return images, captions
 
 
-def make_chunk(ref: JobRef, chunk: RowChunk, send: Callable[[Any], None]) -> EmbeddedChunk:
+def make_chunk(ref: JobRef, chunk: RowChunk, on_progress: OnProgress) -> EmbeddedChunk:
     """Embed one chunk, on a worker, and leave it in the work folder.
 
     Raises
@@ -156,7 +159,7 @@ def make_chunk(ref: JobRef, chunk: RowChunk, send: Callable[[Any], None]) -> Emb
     NotShared
         This machine does not see the job, the head or the features, or sees others.
     RunEnded
-        The job was withdrawn.
+        The job was cancelled.
     """
     with _loading:
         head, sides = _loaded(ref)
@@ -168,8 +171,7 @@ def make_chunk(ref: JobRef, chunk: RowChunk, send: Callable[[Any], None]) -> Emb
         np.save(stream, rows, allow_pickle=False)
         data = stream.getvalue()
         path = ref.path.parent / f"{chunk}-{sha256(data).hexdigest()}.npy"
-        if not ref.valid:
-            raise RunEnded(f"{ref.path} was withdrawn: the run that wrote it has ended")
+        ref.require_active()
         with explained(path, len(data)), appearing_whole(path) as unfinished:
             unfinished.write_bytes(data)
     return EmbeddedChunk(chunk, path.name, watch.seconds)
@@ -204,10 +206,9 @@ def _work_folder(out: Path, fingerprint: str) -> Iterator[Path]:
     work.mkdir(parents=True, exist_ok=True)
     with only_writer(parent / f"{out.name}.lock", out):
         # Of dead runs: the lock is held, so none of them goes on.
-        for leftover in (*work.glob("*.part"), *work.glob(ORDERS)):
-            leftover.unlink(missing_ok=True)
-        for other in parent.iterdir():
-            if other != work and re.fullmatch(re.escape(out.name) + "-[0-9a-f]{16}", other.name):
+        remove_leftovers(work, "*.part", JOB_FILES)
+        for other in work_folders(out):
+            if other != work:
                 shutil.rmtree(other)
         yield work
 
@@ -223,7 +224,3 @@ def _sound_file(work: Path, chunk: RowChunk) -> Path | None:
 
 def _sha256_in(path: Path) -> str:
     return path.stem.rpartition("-")[2]
-
-
-def _ignore_messages(message: object) -> None:
-    """Take no notice: a chunk is done too soon to report progress."""

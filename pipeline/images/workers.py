@@ -1,4 +1,4 @@
-"""One shard of image features as a task: what a worker is told, and what it does.
+"""One shard of image features as a task: what a worker must know, and what it does.
 
 The network is built once in a worker, from the name or path of its weights, and kept for the
 next shard.
@@ -23,7 +23,8 @@ from pipeline.progress import Progress, Stopwatch, no_progress
 from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.build.distributed import Executor, build_on_workers
 from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.build.job import JobRef, MadeShard, ShardJob, Tell, make_shard
+from pipeline.shards.build.job import ShardJob, ShardResult, make_shard
+from pipeline.shards.build.job_ref import JobRef, OnProgress
 from pipeline.shards.format import MISSING, FeatureHeader, RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
@@ -33,7 +34,7 @@ _building = Lock()
 
 
 @dataclass(frozen=True)
-class OrderedWork:
+class ExtractionSettings:
     """How workers are to compute features.
 
     Attributes
@@ -68,7 +69,7 @@ class OrderedWork:
 def extract_on_workers(
     build: ShardBuild,
     paths: Sequence[Path],
-    work: OrderedWork,
+    settings: ExtractionSettings,
     executor: Executor,
     progress: Progress = no_progress,
     watch: Stopwatch | None = None,
@@ -82,8 +83,8 @@ def extract_on_workers(
     ----------
     build : an entered `ShardBuild`.
     paths : the image file of each row, which the workers must see under the same path.
-    work : how they compute.
-    executor : where the work goes.
+    settings : how they compute.
+    executor : runs the tasks.
     progress, watch : see `build_on_workers`.
 
     Raises
@@ -96,30 +97,36 @@ def extract_on_workers(
         See `build_on_workers`.
     """
     absent = [row for row, path in enumerate(paths) if not path.exists()]
-    how = {**work.to_json(), "absent": absent}
+    values = {**settings.to_json(), "absent": absent}
     sources = [str(path.absolute()) for path in paths]
-    return build_on_workers(build, sources, how, make_image_shard, executor, progress, watch)
+    return build_on_workers(build, sources, values, make_image_shard, executor, progress, watch)
 
 
-def make_image_shard(ticket: JobRef, shard: int, tell: Tell) -> MadeShard:
+def make_image_shard(ref: JobRef, shard: int, on_progress: OnProgress) -> ShardResult:
     """Make one shard of image features, on a worker."""
-    return make_shard(ticket, shard, _compute, tell)
+    return make_shard(ref, shard, _compute, on_progress)
 
 
 def _compute(
-    order: ShardJob, spans: Sequence[Span], watch: Stopwatch
+    job: ShardJob, spans: Sequence[Span], watch: Stopwatch
 ) -> Iterator[tuple[int, RowBlock]]:
-    how = order.how
+    settings = job.settings
     with _building:
         network, header = _network(
-            *how["recipe"], how["weights"], how["device"], how["engine"], order.header.dataset
+            *settings["recipe"],
+            settings["weights"],
+            settings["device"],
+            settings["engine"],
+            job.header.dataset,
         )
-    order.require_same(header)
-    usual = _crew_of_worker(network.recipe, how["device"])
-    mappers, readers = how["threads"]
-    parallelism = Parallelism(how["batch_size"], mappers or usual.mappers, readers or usual.readers)
-    paths = [Path(path) for path in order.sources]
-    absent = {*how["absent"]}
+    job.require_same(header)
+    usual = _default_on_worker(network.recipe, settings["device"])
+    mappers, readers = settings["threads"]
+    parallelism = Parallelism(
+        settings["batch_size"], mappers or usual.mappers, readers or usual.readers
+    )
+    paths = [Path(path) for path in job.sources]
+    absent = {*settings["absent"]}
     for first_row, block in computed_rows(spans, paths, network, parallelism, watch):
         for row, status in enumerate(block.status, first_row):
             if status == MISSING and row not in absent:
@@ -149,7 +156,7 @@ def _network(
     return network, feature_header(recipe, loaded, dataset)
 
 
-def _crew_of_worker(recipe: Recipe, device: str) -> Parallelism:
+def _default_on_worker(recipe: Recipe, device: str) -> Parallelism:
     """Return one thread for the network on a CPU; a GPU is fed by the cores of the worker."""
     usual = default_parallelism(recipe, device)
     if torch.device(device).type == "cpu":

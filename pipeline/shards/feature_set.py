@@ -51,7 +51,7 @@ class FeatureSet:
             if not path.is_file():
                 raise ShardError(f"{path} is named in the index but missing; copy it again")
             shard = ShardFile(path)
-            if unlike := self.index.header.difference(shard.facts()):
+            if unlike := self.index.header.difference(shard.metadata()):
                 raise OtherShard(f"{path} is of another feature set than its index: it {unlike}")
             if shard.rows != entry.rows:
                 raise OtherShard(f"{path} has {shard.rows} rows; its index says {entry.rows}")
@@ -100,7 +100,7 @@ class FeatureSet:
 
     def error(self, row: int) -> str:
         """Return why a row failed, or an empty text."""
-        shard = self._owner(row)
+        shard = self._shard_of(row)
         return self._shards[shard].errors[row - int(self._first[shard])]
 
     def failures(self) -> list[tuple[str, str, str]]:
@@ -125,14 +125,12 @@ class FeatureSet:
         rows = self._rows_to_read(ids, allow_failed)
         if not rows.size:
             return np.empty((0, *self.row_shape), self.index.header.dtype)
-        image_of_caption = np.searchsorted(self._first, rows, side="right") - 1
-        if (image_of_caption == image_of_caption[0]).all():
-            return self._shards[image_of_caption[0]].read_rows(
-                rows - self._first[image_of_caption[0]]
-            )
+        shard_of = np.searchsorted(self._first, rows, side="right") - 1
+        if (shard_of == shard_of[0]).all():
+            return self._shards[shard_of[0]].read_rows(rows - self._first[shard_of[0]])
         result = np.empty((len(ids), *self.row_shape), self.index.header.dtype)
-        for number in np.unique(image_of_caption):
-            here = np.flatnonzero(image_of_caption == number)
+        for number in np.unique(shard_of):
+            here = np.flatnonzero(shard_of == number)
             result[here] = self._shards[number].read_rows(rows[here] - self._first[number])
         return result
 
@@ -167,7 +165,7 @@ class FeatureSet:
                 self.source_crc32[here],
             )
 
-    def _owner(self, row: int) -> int:
+    def _shard_of(self, row: int) -> int:
         return int(np.searchsorted(self._first, row, side="right")) - 1
 
     def _rows_to_read(self, ids: Sequence[str], allow_failed: bool) -> np.ndarray:

@@ -81,21 +81,21 @@ class FeatureHeader:
             "created_by": self.created_by,
         }
 
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Return everything that says what the features are: attributes, shape and type."""
         return {**self.attributes(), "row_shape": self.row_shape, "dtype": self.dtype}
 
     def difference(self, found: Mapping[str, Any]) -> str | None:
-        """Say in which fact other features first differ from these; None if they do not.
+        """Say in which field other features first differ from these; None if they do not.
 
         The software's versions are not compared: features of another version of torch are
         still features of this recipe.
 
         Parameters
         ----------
-        found : the `facts` of the others.
+        found : the `metadata` of the others.
         """
-        wanted = self.facts()
+        wanted = self.metadata()
         del wanted["created_by"]
         # Last, as it says least: it differs whenever the recipe or the weights do.
         wanted["recipe_hash"] = wanted.pop("recipe_hash")

@@ -76,7 +76,7 @@ class FeatureIndex:
             It cannot be written, as on a full disk.
         """
         header, path = self.header, folder / INDEX_FILE
-        facts = {
+        values = {
             **header.attributes(),
             "recipe": header.recipe,
             "row_shape": list(header.row_shape),
@@ -86,8 +86,8 @@ class FeatureIndex:
             "rows_per_shard": self.rows_per_shard,
             "shards": [_line(s) for s in self.shards],
         }
-        with explained(path, len(canonical_json(facts))):
-            write_json(path, facts)
+        with explained(path, len(canonical_json(values))):
+            write_json(path, values)
 
 
 def index_of(
@@ -128,28 +128,28 @@ def read_index(folder: Path) -> FeatureIndex:
             "`pipeline text` makes one (run again, it goes on where it stopped)"
         )
     try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if (facts["format"], facts["format_version"]) != (FORMAT, FORMAT_VERSION):
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if (values["format"], values["format_version"]) != (FORMAT, FORMAT_VERSION):
             raise ValueError(
-                f"format {facts['format']!r} version {facts['format_version']!r}; this software "
+                f"format {values['format']!r} version {values['format_version']!r}; this software "
                 f"reads {FORMAT!r} version {FORMAT_VERSION}"
             )
-        _require_types(facts)
+        _require_types(values)
         names = ("recipe", "weights", "weights_sha256", "axes", "dataset", "dtype", "created_by")
         header = FeatureHeader(
-            row_shape=tuple(facts["row_shape"]), **{name: facts[name] for name in names}
+            row_shape=tuple(values["row_shape"]), **{name: values[name] for name in names}
         )
-        if header.recipe_hash != facts["recipe_hash"]:
+        if header.recipe_hash != values["recipe_hash"]:
             raise ValueError("its recipe is not the one that its recipe_hash names")
-        shards = tuple(ShardEntry(**entry) for entry in facts["shards"])
-        index = FeatureIndex(header, facts["rows_per_shard"], shards)
-        _require_sums(index, facts)
+        shards = tuple(ShardEntry(**entry) for entry in values["shards"])
+        index = FeatureIndex(header, values["rows_per_shard"], shards)
+        _require_sums(index, values)
         return index
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ShardError(f"{path} is damaged or of another kind ({error})") from error
 
 
-def _require_types(facts: dict[str, Any]) -> None:
+def _require_types(values: dict[str, Any]) -> None:
     """Raise ValueError, or what looking at other kinds of JSON raises, unless types are right."""
 
     def require(sound: Callable[[Any], bool], expected: str, about: Any, *names: str) -> None:
@@ -158,14 +158,14 @@ def _require_types(facts: dict[str, Any]) -> None:
                 raise ValueError(f"{name} is {reprlib.repr(about[name])}, not {expected}")
 
     texts = ("weights", "axes", "dataset", "created_by")
-    require(lambda one: isinstance(one, str), "text", facts, *texts)
-    require(lambda one: isinstance(one, dict), "an object", facts, "recipe")
-    require(_is_sha256, "64 hex digits", facts, "weights_sha256")
-    require(lambda one: one in ("float32", "float16"), "float32 or float16", facts, "dtype")
-    require(_is_count, "a number from 1", facts, "rows_per_shard")
-    require(_is_shape, "a list of numbers from 1", facts, "row_shape")
-    require(lambda one: isinstance(one, list) and one != [], "a list of shards", facts, "shards")
-    for entry in facts["shards"]:
+    require(lambda one: isinstance(one, str), "text", values, *texts)
+    require(lambda one: isinstance(one, dict), "an object", values, "recipe")
+    require(_is_sha256, "64 hex digits", values, "weights_sha256")
+    require(lambda one: one in ("float32", "float16"), "float32 or float16", values, "dtype")
+    require(_is_count, "a number from 1", values, "rows_per_shard")
+    require(_is_shape, "a list of numbers from 1", values, "row_shape")
+    require(lambda one: isinstance(one, list) and one != [], "a list of shards", values, "shards")
+    for entry in values["shards"]:
         require(_is_file, "the name of a shard", entry, "file")
         require(_is_sha256, "64 hex digits", entry, "sha256", "content_sha256")
         require(_is_count, "a number from 1", entry, "rows")
@@ -190,7 +190,7 @@ def _is_file(value: Any) -> bool:
     return isinstance(value, str) and _FILE.fullmatch(value) is not None
 
 
-def _require_sums(index: FeatureIndex, facts: dict[str, Any]) -> None:
+def _require_sums(index: FeatureIndex, values: dict[str, Any]) -> None:
     """Raise ValueError unless the shards follow each other and the totals are their sums."""
     row = 0
     for entry in index.shards:
@@ -204,15 +204,15 @@ def _require_sums(index: FeatureIndex, facts: dict[str, Any]) -> None:
     if len({entry.file for entry in index.shards}) != len(index.shards):
         raise ValueError("two shards are one file")
     for name, total in (("rows", index.rows), ("failed_rows", index.failed_rows)):
-        if type(facts[name]) is not int or facts[name] != total:
-            raise ValueError(f"{name} is {facts[name]!r}, the sum over its shards {total}")
+        if type(values[name]) is not int or values[name] != total:
+            raise ValueError(f"{name} is {values[name]!r}, the sum over its shards {total}")
 
 
 def _line(entry: ShardEntry) -> dict[str, Any]:
-    facts = asdict(entry)
+    values = asdict(entry)
     if entry.created_by is None:
-        del facts["created_by"]
-    return facts
+        del values["created_by"]
+    return values
 
 
 def rebuild_index(
@@ -266,12 +266,12 @@ def _header(first: ShardFile) -> FeatureHeader:
     try:
         recipe = json.loads(about["recipe"])
         names = ("weights", "weights_sha256", "axes", "dataset", "created_by")
-        facts = {name: str(about[name]) for name in names}
+        values = {name: str(about[name]) for name in names}
     except (ValueError, KeyError) as error:
         raise ShardError(f"{first.path}: its attributes are damaged ({error})") from error
     if not isinstance(recipe, dict):
         raise ShardError(f"{first.path}: its recipe is no JSON object")
-    return FeatureHeader(recipe, row_shape=first.row_shape, dtype=first.dtype.name, **facts)
+    return FeatureHeader(recipe, row_shape=first.row_shape, dtype=first.dtype.name, **values)
 
 
 def _plan(

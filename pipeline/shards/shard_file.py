@@ -108,8 +108,8 @@ class ShardFile:
         """Whether the features lie in compressed chunks, not in one block."""
         return self._offset is None
 
-    def facts(self) -> dict[str, Any]:
-        """Return what the shard says of its features; see `FeatureHeader.facts`."""
+    def metadata(self) -> dict[str, Any]:
+        """Return what the shard says of its features; see `FeatureHeader.metadata`."""
         return {**self.attributes, "row_shape": self.row_shape, "dtype": str(self.dtype)}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -224,7 +224,7 @@ class ShardFile:
         OtherShard
             The first thing that differs is named.
         """
-        if unlike := header.difference(self.facts()):
+        if unlike := header.difference(self.metadata()):
             raise OtherShard(f"{self.path} {unlike}")
         if list(ids) != self.ids:
             raise OtherShard(

@@ -140,8 +140,8 @@ def write_shard(
 class _PatientFile(io.FileIO):
     """A file that keeps its first write error for later.
 
-    HDF5 may bring down the process if it cannot write when it closes a file; it is told that
-    all went well, and the error is raised when it is through.
+    HDF5 may bring down the process if it cannot write when it closes a file; it is made to
+    believe that all went well, and the error is raised when it is through.
     """
 
     _error: OSError | None = None
@@ -184,7 +184,7 @@ def explained(path: Path, needed: int) -> Iterator[None]:
         free = shutil.disk_usage(path.parent).free if path.parent.is_dir() else 0
         raise ShardError(
             f"{path.name} of {needed:,} bytes could not be written in {path.parent} "
-            f"({str(error).splitlines()[0]}); {free:,} are free there. Rows that were "
-            "put down before are kept: make room, or raise the limit on the size of files, and "
-            "the same command goes on"
+            f"({str(error).splitlines()[0]}); {free:,} are free there. Finished rows "
+            "that were written before are kept: make room, or raise the limit on the size of "
+            "files, and the same command goes on"
         ) from error

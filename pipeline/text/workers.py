@@ -1,4 +1,4 @@
-"""One shard of caption features as a task: what a worker is told, and what it does.
+"""One shard of caption features as a task: what a worker must know, and what it does.
 
 The encoder is loaded once in a worker, from the folder of what was fitted, and kept for the next
 shard.
@@ -13,7 +13,8 @@ from threading import Lock
 from pipeline.progress import Progress, Stopwatch, no_progress
 from pipeline.shards.build.distributed import Executor, build_on_workers
 from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.build.job import JobRef, MadeShard, NotShared, ShardJob, Tell, make_shard
+from pipeline.shards.build.job import ShardJob, ShardResult, make_shard
+from pipeline.shards.build.job_ref import JobRef, NotShared, OnProgress
 from pipeline.shards.format import RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
@@ -41,7 +42,7 @@ def encode_on_workers(
     build : an entered `ShardBuild` with one row a caption.
     fitted : folder of the fitted encoder, which the workers must see under the same path.
     texts : all captions, in row order.
-    executor : where the work goes.
+    executor : runs the tasks.
     progress, watch : see `build_on_workers`.
 
     Raises
@@ -51,22 +52,22 @@ def encode_on_workers(
     ShardError
         See `build_on_workers`.
     """
-    how = {"fitted": str(fitted.absolute()), "folder": str(Path.cwd())}
-    return build_on_workers(build, texts, how, make_caption_shard, executor, progress, watch)
+    settings = {"fitted": str(fitted.absolute()), "folder": str(Path.cwd())}
+    return build_on_workers(build, texts, settings, make_caption_shard, executor, progress, watch)
 
 
-def make_caption_shard(ticket: JobRef, shard: int, tell: Tell) -> MadeShard:
+def make_caption_shard(ref: JobRef, shard: int, on_progress: OnProgress) -> ShardResult:
     """Make one shard of caption features, on a worker."""
-    return make_shard(ticket, shard, _compute, tell)
+    return make_shard(ref, shard, _compute, on_progress)
 
 
 def _compute(
-    order: ShardJob, spans: Sequence[Span], watch: Stopwatch
+    job: ShardJob, spans: Sequence[Span], watch: Stopwatch
 ) -> Iterator[tuple[int, RowBlock]]:
     with _building:
-        texts = tuple(order.sources)
-        encoder = _encoder(order.how["fitted"], order.how["folder"], texts)
-    order.require_same(caption_header(encoder, order.header.dataset))
+        texts = tuple(job.sources)
+        encoder = _encoder(job.settings["fitted"], job.settings["folder"], texts)
+    job.require_same(caption_header(encoder, job.header.dataset))
     yield from encoded_rows(spans, encoder, texts, watch)
 
 

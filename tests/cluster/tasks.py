@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.progress import FORWARD, Progress, Stopwatch, no_progress
-from pipeline.shards.build import partial_shard as making
+from pipeline.shards.build import partial_shard
 from pipeline.shards.build.distributed import Executor, build_on_workers
 from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.build.job import JobRef, MadeShard, ShardJob, Tell, make_shard
+from pipeline.shards.build.job import ShardJob, ShardResult, make_shard
+from pipeline.shards.build.job_ref import JobRef, OnProgress
 from pipeline.shards.format import RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
@@ -20,21 +21,21 @@ from tests.shards.factories import ROWS_PER_SHARD, block_of, header, ids
 FAILED, BATCH = (3, 17), 4
 
 
-def make_made_shard(ticket: JobRef, shard: int, tell: Tell) -> MadeShard:
+def make_made_shard(ref: JobRef, shard: int, on_progress: OnProgress) -> ShardResult:
     """Make one shard of the made set."""
-    return make_shard(ticket, shard, _compute, tell)
+    return make_shard(ref, shard, _compute, on_progress)
 
 
 def _compute(
-    order: ShardJob, spans: Sequence[Span], watch: Stopwatch
+    job: ShardJob, spans: Sequence[Span], watch: Stopwatch
 ) -> Iterator[tuple[int, RowBlock]]:
-    limit = order.how.get("largest_file", resource.RLIM_INFINITY)
+    limit = job.settings.get("largest_file", resource.RLIM_INFINITY)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-    making.PIECE_SECONDS = order.how.get("piece_seconds", 20.0)
+    partial_shard.PIECE_SECONDS = job.settings.get("piece_seconds", 20.0)
     for batch in (batch for span in spans for batch in span.batches(BATCH)):
         with watch.timing(FORWARD):
-            time.sleep(order.how.get("seconds", 0))
-        numbers = [int(one[:-4].split("-")[1]) for one in order.ids[batch.start : batch.stop]]
+            time.sleep(job.settings.get("seconds", 0))
+        numbers = [int(one[:-4].split("-")[1]) for one in job.ids[batch.start : batch.stop]]
         yield batch.start, block_of(numbers, FAILED)
 
 
@@ -43,7 +44,7 @@ def build_made(
     rows: int,
     executor: Executor,
     progress: Progress = no_progress,
-    task: Callable[..., MadeShard] = make_made_shard,
+    task: Callable[..., ShardResult] = make_made_shard,
     **how: Any,
 ) -> FeatureIndex:
     """Build the made set on workers.
@@ -58,18 +59,18 @@ def build_made(
 def serial(
     task: Callable[..., Any],
     jobs: Sequence[tuple[Any, ...]],
-    told: Callable[[Any], None],
+    on_progress: OnProgress,
     stop: Callable[[], None],
 ) -> Generator[Any, None, None]:
     """Executor tasks over no workers at all: one after the other, last job first."""
     try:
         for job in reversed(jobs):
-            yield task(*job, told)
+            yield task(*job, on_progress)
     finally:
         stop()
 
 
-def hoard(ticket: JobRef, shard: int, tell: Tell) -> MadeShard:
+def hoard(ref: JobRef, shard: int, on_progress: OnProgress) -> ShardResult:
     """Take more and more memory."""
     held = []
     while True:
@@ -77,6 +78,6 @@ def hoard(ticket: JobRef, shard: int, tell: Tell) -> MadeShard:
         time.sleep(0.01)
 
 
-def run_out(ticket: JobRef, shard: int, tell: Tell) -> MadeShard:
+def run_out(ref: JobRef, shard: int, on_progress: OnProgress) -> ShardResult:
     """Ask for more memory than there is."""
     raise MemoryError("Unable to allocate 8.00 EiB")

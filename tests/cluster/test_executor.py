@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from pipeline.progress import Stopwatch
-from pipeline.shards.build import job as order_module
-from pipeline.shards.build import job as ticket_module
-from pipeline.shards.build import partial_shard as making_module
+from pipeline.shards.build import job, job_ref, partial_shard
 from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.build.job import JobRef, NotShared, RunEnded, make_shard, read_job
+from pipeline.shards.build.job import make_shard, read_job
+from pipeline.shards.build.job_ref import JobRef, NotShared, RunEnded
 from pipeline.shards.format import OtherShard, RowBlock, ShardError
 from pipeline.shards.plan import Span
 from tests.cluster.tasks import FAILED, build_made, make_made_shard, serial
@@ -33,16 +32,16 @@ def whole(tmp_path: Path) -> dict[str, bytes]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing appears late here."""
-    monkeypatch.setattr(ticket_module, "PATIENCE_SECONDS", 0.1)
-    monkeypatch.setattr(order_module, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    monkeypatch.setattr(job_ref, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(job, "_SECONDS_BETWEEN_REPORTS", 0.0)
 
 
-def making(out: Path, **options: Any) -> ShardBuild:
+def unfinished(out: Path, **options: Any) -> ShardBuild:
     return ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD, **options)
 
 
-def ignore(message: object) -> None:
-    """Hear nothing."""
+def ignore(*progress: object) -> None:
+    """Take no notice."""
 
 
 def rows_of(numbers: Span) -> RowBlock:
@@ -52,7 +51,7 @@ def rows_of(numbers: Span) -> RowBlock:
 
 def test_workers_give_the_bytes_of_one_process(tmp_path: Path, whole: dict[str, bytes]) -> None:
     seen: list[tuple[int, int, int]] = []
-    build_made(tmp_path / "spread" / "out", ROWS, serial, lambda *said: seen.append(said))
+    build_made(tmp_path / "spread" / "out", ROWS, serial, lambda *done: seen.append(done))
     assert contents(tmp_path / "spread") == whole
     assert seen[0] == (0, ROWS, 0)
     assert seen[-1] == (ROWS, ROWS, 2)
@@ -65,12 +64,12 @@ def test_rows_made_again_and_added_ones(tmp_path: Path, compress: bool) -> None:
     build(tmp_path / "here" / "out", ROWS, failed=(5, 6), **options)
     build(tmp_path / "there" / "out", ROWS, failed=(5, 6), **options)
     for folder in ("here", "there"):
-        with making(tmp_path / folder / "out") as one:
+        with unfinished(tmp_path / folder / "out") as one:
             one.redo([4, 5, 9, 22])
             if folder == "there":
-                with one.ordered([None] * ROWS, {}) as ticket:
-                    for shard in one.ordered_shards():
-                        one.accept(make_made_shard(ticket, shard, ignore))
+                with one.submitted([None] * ROWS, {}) as ref:
+                    for shard in one.pending_shards():
+                        one.accept(make_made_shard(ref, shard, ignore))
             else:
                 for span in one.pending():
                     one.append(span.start, rows_of(span))
@@ -83,34 +82,34 @@ def test_a_lost_worker_that_goes_on_beside_its_successor(
     tmp_path: Path, whole: dict[str, bytes], stop_after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second begins after so many batches of the first, ends, and then the first ends."""
-    monkeypatch.setattr(making_module, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(partial_shard, "PIECE_SECONDS", 0.0)
     out = tmp_path / "twice" / "out"
 
-    with making(out) as one, one.ordered([None] * ROWS, {}) as ticket:
+    with unfinished(out) as one, one.submitted([None] * ROWS, {}) as ref:
         successor: list[Any] = []
 
-        def slow(order: Any, spans: Any, watch: Stopwatch) -> Any:
+        def slow(job: Any, spans: Any, watch: Stopwatch) -> Any:
             batches = [batch for span in spans for batch in span.batches(3)]
             for number, batch in enumerate(batches):
                 if number == stop_after:
-                    successor.append(make_made_shard(ticket, 0, ignore))
+                    successor.append(make_made_shard(ref, 0, ignore))
                 yield batch.start, rows_of(batch)
 
-        lost = make_shard(ticket, 0, slow, ignore)
+        lost = make_shard(ref, 0, slow, ignore)
         assert lost.entry == successor[0].entry
         one.accept(successor[0])
         with pytest.raises(ShardError, match="nobody asked"):
             one.accept(lost)
         for shard in (1, 2):
-            one.accept(make_made_shard(ticket, shard, ignore))
+            one.accept(make_made_shard(ref, shard, ignore))
         one.publish()
     assert contents(out.parent) == whole
 
 
 def test_a_shard_that_was_finished_but_not_reported_is_taken(tmp_path: Path) -> None:
-    with making(tmp_path / "out") as one, one.ordered([None] * ROWS, {}) as ticket:
-        first = make_made_shard(ticket, 1, ignore)
-        again = make_made_shard(ticket, 1, ignore)
+    with unfinished(tmp_path / "out") as one, one.submitted([None] * ROWS, {}) as ref:
+        first = make_made_shard(ref, 1, ignore)
+        again = make_made_shard(ref, 1, ignore)
         assert (first.computed, again.computed) == (10, 0)
         assert first.entry == again.entry
 
@@ -119,16 +118,16 @@ def test_a_worker_stops_when_the_run_has_ended_and_keeps_its_rows(
     tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
     out = tmp_path / "again" / "out"
-    with making(out) as one, one.ordered([None] * ROWS, {}) as ticket:
+    with unfinished(out) as one, one.submitted([None] * ROWS, {}) as ref:
 
-        def ended(order: Any, spans: Any, watch: Stopwatch) -> Any:
+        def ended(job: Any, spans: Any, watch: Stopwatch) -> Any:
             yield 0, rows_of(Span(0, 4))
-            ticket.withdraw()
+            ref.cancel()
             yield 4, rows_of(Span(4, 8))
             raise AssertionError("went on after the end")
 
-        with pytest.raises(RunEnded, match="was withdrawn"):
-            make_shard(ticket, 0, ended, ignore)
+        with pytest.raises(RunEnded, match="was cancelled"):
+            make_shard(ref, 0, ended, ignore)
     assert one.rows_done == 8
     left = [path.name for path in one.work.iterdir()]
     assert len(left) == 1
@@ -139,25 +138,25 @@ def test_a_worker_stops_when_the_run_has_ended_and_keeps_its_rows(
 
 def test_leftovers_of_dead_runs_are_swept(tmp_path: Path, whole: dict[str, bytes]) -> None:
     out = tmp_path / "again" / "out"
-    with making(out) as one:
+    with unfinished(out) as one:
         pass
     one.work.mkdir()
     (one.work / "shard-00000-of-00003.h5.0123456789ab.part").write_bytes(b"half")
-    dead = one.work / "order-0123456789ab.json"
+    dead = one.work / "job-0123456789ab.json"
     dead.write_text("{}")
-    with making(out):
+    with unfinished(out):
         assert not dead.exists(), "workers that follow it stop"
     build_made(out, ROWS, serial)
     assert contents(out.parent) == whole
 
 
 def test_a_worker_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
-    with making(tmp_path / "out") as one, one.ordered([None] * ROWS, {}) as ticket:
-        with pytest.raises(NotShared, match=r"does not see .*order-.*mount it there"):
-            make_made_shard(JobRef(tmp_path / "elsewhere" / "order-0.json", ""), 0, ignore)
+    with unfinished(tmp_path / "out") as one, one.submitted([None] * ROWS, {}) as ref:
+        with pytest.raises(NotShared, match=r"does not see .*job-.*mount it there"):
+            make_made_shard(JobRef(tmp_path / "elsewhere" / "job-0.json", ""), 0, ignore)
         with pytest.raises(NotShared, match="sees another file"):
-            make_made_shard(JobRef(ticket.path, "0" * 64), 0, ignore)
-        made = make_made_shard(ticket, 0, ignore)
+            make_made_shard(JobRef(ref.path, "0" * 64), 0, ignore)
+        made = make_made_shard(ref, 0, ignore)
         path = one.work / made.entry.file
         hidden = path.rename(tmp_path / "hidden.h5")
         with pytest.raises(NotShared, match=r"says that it made .*does not see"):
@@ -169,25 +168,25 @@ def test_a_worker_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
 
 
 def test_other_software_or_weights_on_a_worker_are_refused(tmp_path: Path) -> None:
-    with making(tmp_path / "out") as one, one.ordered([None] * ROWS, {}) as ticket:
-        order = read_job(ticket)
-        order.require_same(header())
+    with unfinished(tmp_path / "out") as one, one.submitted([None] * ROWS, {}) as ref:
+        submitted = read_job(ref)
+        submitted.require_same(header())
         with pytest.raises(OtherShard, match="runs torch 1"):
-            order.require_same(header(created_by="torch 1"))
+            submitted.require_same(header(created_by="torch 1"))
         with pytest.raises(OtherShard, match="has weights 'mine'"):
-            order.require_same(header(weights="mine"))
+            submitted.require_same(header(weights="mine"))
 
 
 def test_an_order_carries_no_features(tmp_path: Path) -> None:
-    with making(tmp_path / "out") as one, one.ordered(["a.jpg"] * ROWS, {"x": 1}) as ticket:
-        values = json.loads(ticket.path.read_text())
+    with unfinished(tmp_path / "out") as one, one.submitted(["a.jpg"] * ROWS, {"x": 1}) as ref:
+        values = json.loads(ref.path.read_text())
         assert values["sources"] == ["a.jpg"] * ROWS
-        order = read_job(ticket)
-        assert order.plan == one.plan
-        assert [order.needed[shard] for shard in range(3)] == [
+        submitted = read_job(ref)
+        assert submitted.plan == one.plan
+        assert [submitted.needed[shard] for shard in range(3)] == [
             [Span(0, 10)], [Span(10, 20)], [Span(20, 23)],
         ]  # fmt: skip
-    assert not ticket.valid
+    assert not ref.path.exists()
 
 
 def test_without_locks_two_writers_are_still_told_apart(
@@ -198,7 +197,11 @@ def test_without_locks_two_writers_are_still_told_apart(
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     out = tmp_path / "again" / "out"
-    with making(out), pytest.raises(ShardError, match=r"is writing .*or was killed"), making(out):
+    with (
+        unfinished(out),
+        pytest.raises(ShardError, match=r"is writing .*or was killed"),
+        unfinished(out),
+    ):
         pass
     build_made(out, ROWS, serial)
     assert contents(out.parent) == whole

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +29,7 @@ from pipeline.cluster.failures import (
     WorkersDied,
 )
 from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.build.job_ref import OnProgress
 from pipeline.shards.format import ShardError
 from tests.cluster.tasks import build_made, hoard, run_out
 from tests.project import PROJECT
@@ -51,13 +52,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def workers() -> Iterator[Workers]:
     """Two local workers; none is left behind."""
-    with local_workers(2, silent) as found:
+    with local_workers(2, ignore_log) as found:
         yield found
     assert worker_processes() == []
 
 
-def silent(text: str) -> None:
-    """Say nothing."""
+def ignore_log(line: str) -> None:
+    """Take no notice."""
 
 
 def worker_processes() -> list[int]:
@@ -75,7 +76,7 @@ def test_local_workers_give_the_bytes_of_one_process(
     tmp_path: Path, whole: dict[str, bytes], workers: Workers
 ) -> None:
     seen: list[tuple[int, int, int]] = []
-    build_made(tmp_path / "out", ROWS, workers, lambda *said: seen.append(said))
+    build_made(tmp_path / "out", ROWS, workers, lambda *done: seen.append(done))
     assert contents(tmp_path) == whole
     assert seen[-1] == (ROWS, ROWS, 2)
     assert max(b[0] - a[0] for a, b in pairwise(seen)) <= ROWS_PER_SHARD
@@ -95,9 +96,9 @@ def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(
     size = len(whole["out/shard-00000-of-00021.h5"])
     with pytest.raises(ShardError, match=r"worker .*could not be written.*make room"):
         build_made(out, ROWS, workers, largest_file=size - 1, piece_seconds=0)
-    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as making:
-        assert making.rows_done >= ROWS_PER_SHARD, "what was done is kept"
-        assert not list(making.work.glob("*.part"))
+    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
+        assert work.rows_done >= ROWS_PER_SHARD, "what was done is kept"
+        assert not list(work.work.glob("*.part"))
     build_made(out, ROWS, workers)
     assert contents(tmp_path) == whole
 
@@ -110,13 +111,13 @@ def test_an_interrupt_keeps_what_workers_have_done(
             raise KeyboardInterrupt
 
     out = tmp_path / "out"
-    making = ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD)
+    work = ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD)
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         build_made(out, ROWS, workers, interrupt, seconds=0.3)
     assert time.monotonic() - started < 10
-    with making:
-        assert making.rows_done > 8
+    with work:
+        assert work.rows_done > 8
     build_made(out, ROWS, workers)
     assert contents(tmp_path) == whole
 
@@ -146,7 +147,7 @@ def killing(kills: int, spared: Sequence[int]) -> Iterator[list[int]]:
 def test_workers_killed_at_random_moments(tmp_path: Path, whole: dict[str, bytes]) -> None:
     killed = number = 0
     others = worker_processes()
-    with local_workers(3, silent) as found:
+    with local_workers(3, ignore_log) as found:
         while killed < KILLS:
             out = tmp_path / str(number) / "out"
             while not out.exists():
@@ -164,7 +165,7 @@ def test_a_worker_with_too_little_memory_says_so(tmp_path: Path) -> None:
     limit = 250_000_000
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        local_workers(1, silent, memory_limit=limit) as found,
+        local_workers(1, ignore_log, memory_limit=limit) as found,
         pytest.raises(WorkerMemory, match=r"limit is 0\.25 GB.*more memory") as raised,
     ):
         build_made(tmp_path / "out", ROWS, found, task=hoard)
@@ -214,7 +215,7 @@ def test_a_scheduler_with_workers_until_it_is_killed(
     with cluster(tmp_path, "--resources", "GPU=1") as (address, scheduler):
         with (
             pytest.raises(NoSuchWorker, match=r"needs TPU=1.*offer GPU=1.*--resources \"TPU=1\""),
-            scheduler_workers(address, {"TPU": 1}, silent),
+            scheduler_workers(address, {"TPU": 1}, ignore_log),
         ):
             pass
 
@@ -222,19 +223,19 @@ def test_a_scheduler_with_workers_until_it_is_killed(
             if done > 40:
                 scheduler.kill()
 
-        with scheduler_workers(address, {"GPU": 1}, silent) as found:
+        with scheduler_workers(address, {"GPU": 1}, ignore_log) as found:
             build_made(tmp_path / "first" / "out", ROWS, found)
             assert contents(tmp_path / "first") == whole
             with pytest.raises(SchedulerGone, match="the same command again"):
                 build_made(out, ROWS, found, kill, seconds=0.02)
-    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as making:
-        assert making.rows_done >= 40
+    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
+        assert work.rows_done >= 40
     build(out, ROWS)
     assert contents(out.parent) == whole
     monkeypatch.setattr(connect, "_CONNECT_SECONDS", 0.5)
     with (
         pytest.raises(ClusterError, match="no Dask scheduler answers"),
-        scheduler_workers(address, {}, silent),
+        scheduler_workers(address, {}, ignore_log),
     ):
         pass
 
@@ -243,7 +244,7 @@ def test_too_many_workers_for_the_gpus(tmp_path: Path) -> None:
     for gpus, text in (([], "this machine has none"), (["0"], "give --workers 1 or less")):
         with (
             pytest.raises(NoSuchWorker, match=text),
-            local_workers(2, silent, gpus=gpus),
+            local_workers(2, ignore_log, gpus=gpus),
         ):
             pass
 
@@ -280,12 +281,12 @@ def test_a_bounded_number_of_tasks_is_in_flight(
     assert most <= 4
 
 
-def echo(number: int, tell: Callable[[object], None]) -> int:
+def echo(number: int, on_progress: OnProgress) -> int:
     return number
 
 
-def ignore(message: object) -> None:
-    """Hear nothing."""
+def ignore(*progress: object) -> None:
+    """Take no notice."""
 
 
 def stop() -> None:

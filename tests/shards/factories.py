@@ -1,6 +1,6 @@
 """A small made feature set, also run as a program that kills itself while it builds one.
 
-As a program: sample.py OUT ROWS FUNCTION CALL [TASK], where FUNCTION is `os.fsync` or
+As a program: factories.py OUT ROWS FUNCTION CALL [TASK], where FUNCTION is `os.fsync` or
 `os.replace`; the process sends itself SIGKILL just before call number CALL (from 0) of that
 function. TASK is `add`, `compress`, or `redo`: no row fails, and failed
 ones are made again.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.shards.build import partial_shard as making_module
+from pipeline.shards.build import partial_shard
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.format import OK, UNREADABLE, FeatureHeader, RowBlock
 from pipeline.shards.index import FeatureIndex
@@ -64,15 +64,15 @@ def block_of(rows: Sequence[int], failed: tuple[int, ...] = ()) -> RowBlock:
 
 
 def feed(
-    making: ShardBuild, failed: tuple[int, ...], batch: int = 4, stop_after: int | None = None
+    work: ShardBuild, failed: tuple[int, ...], batch: int = 4, stop_after: int | None = None
 ) -> None:
     """Append all pending rows; an id ends with the number that gives its features."""
-    batches = [b for span in making.pending() for b in span.batches(batch)]
+    batches = [b for span in work.pending() for b in span.batches(batch)]
     for number, rows in enumerate(batches):
         if number == stop_after:
             raise KeyboardInterrupt
-        numbers = [int(one[:-4].split("-")[1]) for one in making.ids[rows.start : rows.stop]]
-        making.append(rows.start, block_of(numbers, failed))
+        numbers = [int(one[:-4].split("-")[1]) for one in work.ids[rows.start : rows.stop]]
+        work.append(rows.start, block_of(numbers, failed))
 
 
 def build(
@@ -93,12 +93,12 @@ def build(
     """
     asked = ids(rows) if isinstance(rows, int) else rows
     about = header(**changes)
-    with ShardBuild(out, about, asked, rows_per_shard, compress, None, add) as making:
+    with ShardBuild(out, about, asked, rows_per_shard, compress, None, add) as work:
         if redo:
-            for span, status, _ in list(making.finished()):
-                making.redo(span.start + np.flatnonzero(status))
-        feed(making, failed, batch, stop_after)
-        return making.publish()
+            for span, status, _ in list(work.finished()):
+                work.redo(span.start + np.flatnonzero(status))
+        feed(work, failed, batch, stop_after)
+        return work.publish()
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -113,7 +113,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def _main() -> None:
     out, rows, function, fatal = Path(sys.argv[1]), *sys.argv[2:5]
     task = "".join(sys.argv[5:])
-    making_module.PIECE_SECONDS = 0.0
+    partial_shard.PIECE_SECONDS = 0.0
     name = function.removeprefix("os.")
     original = getattr(os, name)
     calls = 0

@@ -67,10 +67,10 @@ def test_plain_h5py_reads_a_shard(folder: Path) -> None:
 
 def test_compression_changes_the_file_and_not_the_content(folder: Path, tmp_path: Path) -> None:
     small = tmp_path / "small"
-    with ShardBuild(small, header(), ids(ROWS), ROWS_PER_SHARD, compress=True) as making:
-        for span in making.pending():
-            making.append(span.start, block(span.start, span.stop, failed=(3, 17)))
-        compressed = making.publish()
+    with ShardBuild(small, header(), ids(ROWS), ROWS_PER_SHARD, compress=True) as work:
+        for span in work.pending():
+            work.append(span.start, block(span.start, span.stop, failed=(3, 17)))
+        compressed = work.publish()
     plain = read_index(folder)
     pairs = list(zip(plain.shards, compressed.shards, strict=True))
     assert all(a.content_sha256 == b.content_sha256 for a, b in pairs)
@@ -183,10 +183,10 @@ def test_an_open_set_is_read_by_workers(tmp_path: Path, compress: bool, start: s
 
 
 def build_whole(out: Path, compress: bool) -> None:
-    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD, compress=compress) as making:
-        for span in making.pending():
-            making.append(span.start, block(span.start, span.stop))
-        making.publish()
+    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD, compress=compress) as work:
+        for span in work.pending():
+            work.append(span.start, block(span.start, span.stop))
+        work.publish()
 
 
 def test_threads_share_a_set(folder: Path) -> None:

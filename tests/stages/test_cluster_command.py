@@ -42,7 +42,7 @@ def test_images_by_local_workers(project: Path, pipeline: Call) -> None:
     assert pipeline(*EXTRACT, "--out", "one", "--summary", "one.json").status == 3
     ended = pipeline(*EXTRACT, "--out", "two", "--workers", 1, "--summary", "two.json")
     assert ended.status == 3, ended.stderr
-    assert "spread over 1 local worker" in ended.stderr
+    assert "working on 1 local worker" in ended.stderr
     assert "60 computed" in ended.stderr
     assert files(Path("two")) == files(Path("one"))
     one, two = (json.loads(Path(name).read_text()) for name in ("one.json", "two.json"))
@@ -55,7 +55,7 @@ def test_images_by_local_workers(project: Path, pipeline: Call) -> None:
 def test_images_that_a_worker_does_not_see(
     project: Path, pipeline: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The picture goes once the order is written: the command's machine still had it then."""
+    """The picture goes once the job is written: the command's machine still had it then."""
     picture = Path("data/scenes/images/scene-00040.png")
 
     @contextmanager

@@ -1,6 +1,6 @@
-"""Making a feature set on workers: its pending shards are ordered, spread, checked and published.
+"""A feature set made by workers: its pending shards are submitted, awaited, checked and published.
 
-It knows nothing of how tasks reach workers; `Executor` is what `pipeline.cluster` gives.
+It does not know how tasks reach workers: `pipeline.cluster` gives the `Executor`.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -9,97 +9,98 @@ from typing import Any, Protocol, TypeVar
 
 from pipeline.progress import WRITE, Progress, Stopwatch, no_progress
 from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.build.job import JobRef, MadeShard, Tell
+from pipeline.shards.build.job import ShardResult
+from pipeline.shards.build.job_ref import JobRef, OnProgress
 from pipeline.shards.index import FeatureIndex
 
 Result = TypeVar("Result")
 
 
 class Executor(Protocol):
-    """Runs a task once for each of some jobs, on whatever workers there are."""
+    """Runs a task on workers, once for each of some jobs."""
 
     def __call__(
         self,
         task: Callable[..., Result],
         jobs: Sequence[tuple[Any, ...]],
-        told: Callable[[Any], None],
+        on_progress: OnProgress,
         stop: Callable[[], None],
     ) -> Generator[Result, None, None]:
-        """Yield what `task(*job, tell)` returns for each job, as results come.
+        """Yield the result of `task(*job, on_progress)` for each job, as results come.
 
         Parameters
         ----------
         task : a function of a module, so that it can be sent by name. A job whose worker was lost
             is run again, perhaps while the lost worker goes on.
         jobs : arguments, few bytes each.
-        told : called in this thread with what a task gave to `tell`.
+        on_progress : called in this thread with the arguments that a task gave to its own
+            `on_progress`.
         stop : called once when no more results are wanted; it makes running tasks end soon.
         """
 
 
-# A function of a module that makes one shard of an order.
-ShardTask = Callable[[JobRef, int, Tell], MadeShard]
+# A function of a module that makes one shard of a job.
+ShardTask = Callable[[JobRef, int, OnProgress], ShardResult]
 
 
 def build_on_workers(
     build: ShardBuild,
     sources: Sequence[Any],
-    how: dict[str, Any],
+    settings: dict[str, Any],
     task: ShardTask,
     executor: Executor,
     progress: Progress = no_progress,
     watch: Stopwatch | None = None,
 ) -> FeatureIndex:
-    """Have the pending shards of a feature set made by workers and publish it.
+    """Have the pending shards of a feature set made by workers, and publish it.
 
     Parameters
     ----------
     build : an entered `ShardBuild`.
-    sources, how : see `ShardJob`.
+    sources, settings : see `ShardJob`.
     task : makes one shard.
-    executor : where the work goes.
-    progress : called as workers say how far they are.
-    watch : gets the seconds of all workers by stage.
+    executor : runs the tasks.
+    progress : called as workers report how far they are.
+    watch : the seconds of all workers by stage are added to it.
 
     Raises
     ------
     ShardError
-        A shard cannot be made, or is not seen here; what is done is kept.
+        A shard cannot be made, or is not seen here; finished rows are kept.
     """
     watch = watch or Stopwatch()
     total = len(build.ids)
     done_before = build.rows_done
-    made_rows = failed = 0
-    there: dict[int, tuple[int, int]] = {}
+    computed = failed = 0
+    reported: dict[int, tuple[int, int]] = {}
 
-    def told(message: tuple[int, int, int]) -> None:
-        shard, rows, failures = message
+    def on_progress(shard: int, rows: int, failures: int) -> None:
         if shard in waiting:
-            there[shard] = rows, failures
+            reported[shard] = rows, failures
             show()
 
     def show() -> None:
-        at_work = sum(max(0, rows - held[shard]) for shard, (rows, _) in there.items())
-        failing = sum(failures for _, failures in there.values())
-        progress(done_before + made_rows + at_work, total, failed + failing)
+        under_way = sum(max(0, rows - held[shard]) for shard, (rows, _) in reported.items())
+        failing = sum(failures for _, failures in reported.values())
+        progress(done_before + computed + under_way, total, failed + failing)
 
-    waiting = set(build.ordered_shards())
+    waiting = set(build.pending_shards())
     missing = dict.fromkeys(waiting, 0)
     for span in build.pending():
         missing[build.plan.shard_of(span.start)] += len(span)
     held = {shard: len(build.plan.span(shard)) - missing[shard] for shard in waiting}
     show()
-    with build.ordered(sources, how) as ticket:
-        jobs = [(ticket, shard) for shard in sorted(waiting)]
-        with closing(executor(task, jobs, told, ticket.withdraw)) as results:
-            for made in results:
+    with build.submitted(sources, settings) as ref:
+        jobs = [(ref, shard) for shard in sorted(waiting)]
+        with closing(executor(task, jobs, on_progress, ref.cancel)) as results:
+            for result in results:
                 with watch.timing(WRITE):
-                    build.accept(made)
-                watch.add_all(made.seconds)
-                waiting.discard(made.shard)
-                failed += made.entry.failed_rows
-                there.pop(made.shard, None)
-                made_rows += missing[made.shard]
+                    build.accept(result)
+                watch.add_all(result.seconds)
+                waiting.discard(result.shard)
+                failed += result.entry.failed_rows
+                reported.pop(result.shard, None)
+                computed += missing[result.shard]
                 show()
     with watch.timing(WRITE):
         return build.publish()

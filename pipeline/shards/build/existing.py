@@ -75,7 +75,7 @@ def fit_to_existing(
     if index is None:
         plan, order = fresh, list(ids)
     else:
-        if unlike := header.difference(index.header.facts()):
+        if unlike := header.difference(index.header.metadata()):
             raise OtherShard(f"{out} {unlike}{_remedy(out)}")
         plan, order = _fit(out, index, shards, ids, rows_per_shard, add)
     names = {plan.file_name(shard) for shard in range(plan.shards)}

@@ -1,18 +1,16 @@
 """Building a feature set: resume what is sound, keep finished rows, publish whole shards.
 
-Rows gather in a work folder beside the output. Every few seconds they are put down as a
-*piece*, a small shard of its own; when the last missing row of a shard has come, its pieces
-become that shard. Finished shards are moved to the output and `index.json` is written last. What
-a killed run leaves is checked, row by row, before it is trusted, and the bytes of the result do
-not depend on where it was killed.
+Rows gather in a work folder beside the output. Every few seconds they are written as a *piece*, a
+small shard of its own; when the last missing row of a shard has come, its pieces become that
+shard. Finished shards are moved to the output and `index.json` is written last. What a killed run
+leaves is checked, row by row, before it is trusted, and the bytes of the result do not depend on
+where it was killed.
 
-Rows are appended in this process, or workers make whole shards from an order; see
-`pipeline.shards.build.job`.
+Rows are appended in this process, or workers make whole shards; see `pipeline.shards.build.job`.
 """
 
-import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,10 +18,17 @@ from typing import Any
 import numpy as np
 
 from pipeline.hashing import sha256_of_file
-from pipeline.progress import Progress, no_progress
 from pipeline.shards.build.existing import fit_to_existing
-from pipeline.shards.build.job import ORDERS, JobRef, MadeShard, ShardJob
-from pipeline.shards.build.locking import only_writer, require_output_folder, require_space
+from pipeline.shards.build.job import ShardJob, ShardResult
+from pipeline.shards.build.job_ref import JOB_FILES, JobRef
+from pipeline.shards.build.locking import (
+    WORK_FOLDER,
+    only_writer,
+    remove_leftovers,
+    require_output_folder,
+    require_space,
+    work_folders,
+)
 from pipeline.shards.build.partial_shard import PartialShard, piece_files
 from pipeline.shards.build.publish import FinishedShard, find_shard, finished_shard, publish
 from pipeline.shards.format import FeatureHeader, RowBlock, ShardError, require_unique_ids
@@ -31,11 +36,9 @@ from pipeline.shards.index import INDEX_FILE, FeatureIndex
 from pipeline.shards.plan import ShardPlan, Span, default_rows_per_shard
 from pipeline.shards.shard_file import ShardFile
 
-WORK_FOLDER = ".work"
-
 
 class ShardBuild:
-    """One feature set in the making; use it as a context manager.
+    """A feature set that is being built; use it as a context manager.
 
     It depends on no thread: one may enter it and another append, as long as only one at a time
     calls `append`, `redo`, `publish` or leaves the context.
@@ -53,7 +56,7 @@ class ShardBuild:
 
     def __init__(
         self,
-        out: Path,
+        out: str | Path,
         header: FeatureHeader,
         ids: Sequence[str],
         rows_per_shard: int | None = None,
@@ -84,6 +87,7 @@ class ShardBuild:
         ShardError
             Repeated ids.
         """
+        out = Path(out)
         size = (
             default_rows_per_shard(header.row_bytes) if rows_per_shard is None else rows_per_shard
         )
@@ -98,7 +102,7 @@ class ShardBuild:
         self.damaged: list[str] = []
         self._broken: dict[Path, str] = {}
         self._done: dict[int, FinishedShard] = {}
-        self._making: dict[int, PartialShard] = {}
+        self._partial: dict[int, PartialShard] = {}
         self._published: FeatureIndex | None = None
         self._undo = ExitStack()
 
@@ -126,10 +130,8 @@ class ShardBuild:
             self.work = self._parent / f"{self._out.name}-{fingerprint}"
             self.work.mkdir(exist_ok=True)
             undo.callback(self._remove_empty_work)
-            # Of dead writers, and orders whose run is dead: workers that still follow one stop.
-            mine = (path for pattern in ("*.part", ORDERS) for path in self.work.glob(pattern))
-            for leftover in (*mine, *self._out.glob(f"{INDEX_FILE}.*.part")):
-                leftover.unlink(missing_ok=True)
+            remove_leftovers(self.work, "*.part", JOB_FILES)
+            remove_leftovers(self._out, f"{INDEX_FILE}.*.part")
             for shard in range(self.plan.shards):
                 self._resume(shard)
             self._require_space()
@@ -137,7 +139,7 @@ class ShardBuild:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Put down finished rows as a piece, so that an interrupted run loses none."""
+        """Write finished rows as a piece, so that an interrupted run loses none."""
         with self._undo:
             self._flush()
 
@@ -148,15 +150,17 @@ class ShardBuild:
 
     def other_work(self) -> list[Path]:
         """Return work folders of unfinished runs on this output with other settings."""
-        own = re.compile(re.escape(self._out.name) + "-[0-9a-f]{16}")
-        return sorted({p for p in self._parent.iterdir() if own.fullmatch(p.name)} - {self.work})
+        return [path for path in work_folders(self._out) if path != self.work]
 
     def finished(self) -> Iterator[tuple[Span, np.ndarray, np.ndarray]]:
         """Yield each finished shard's span, status (rows,) uint8, source_crc32 (rows,) uint32."""
-        for shard in range(self.plan.shards):
-            if shard in self._done:
-                file = ShardFile(self._done[shard].path)
-                yield self.plan.span(shard), file.status, file.source_crc32
+        for span, file in self.finished_files():
+            yield span, file.status, file.source_crc32
+
+    def finished_files(self) -> Iterator[tuple[Span, ShardFile]]:
+        """Yield each finished shard's span, and the shard opened for reading."""
+        for shard, finished in sorted(self._done.items()):
+            yield self.plan.span(shard), ShardFile(finished.path)
 
     def redo(self, rows: Iterable[int]) -> None:
         """Have rows of finished shards computed again; they become pending.
@@ -188,7 +192,7 @@ class ShardBuild:
 
     def pending(self) -> list[Span]:
         """Return the spans of rows still to be computed, in order, none across two shards."""
-        return [span for _, making in sorted(self._making.items()) for span in making.missing]
+        return [span for _, partial in sorted(self._partial.items()) for span in partial.missing]
 
     def append(self, first_row: int, block: RowBlock) -> None:
         """Add finished rows; they must be the next pending ones and lie in one pending span.
@@ -200,62 +204,62 @@ class ShardBuild:
         ShardError
             The rows are out of turn, hold values that cannot be stored, or the disk is full.
         """
-        waiting = next((m for _, m in sorted(self._making.items()) if m.missing), None)
+        waiting = next((p for _, p in sorted(self._partial.items()) if p.missing), None)
         if waiting is None:
             raise ShardError(f"row {first_row} came out of turn: no row of {self._out} is pending")
         waiting.append(first_row, block)
         if not waiting.missing:
             self._finish_if_complete(self.plan.shard_of(first_row))
 
+    def pending_shards(self) -> list[int]:
+        """Return the numbers of the shards that are still to be made."""
+        return sorted(self._partial)
+
     @contextmanager
-    def ordered(self, sources: Sequence[Any], how: dict[str, Any]) -> Iterator[JobRef]:
-        """Order the pending shards from workers, which make them while the context is open.
+    def submitted(self, sources: Sequence[Any], settings: dict[str, Any]) -> Iterator[JobRef]:
+        """Submit the pending shards to workers, which make them while the context is open.
 
         Parameters
         ----------
         sources : of each row, as JSON values, what it is made from.
-        how : JSON values, everything else that a worker must know.
+        settings : JSON values, everything else that a worker must know.
 
         Yields
         ------
         JobRef
-            Names the order; give it to `pipeline.shards.build.job.make_shard` on a worker.
+            For `pipeline.shards.build.job.make_shard` on a worker.
 
         Raises
         ------
         ShardError
-            The order cannot be written, as on a full disk.
+            The job cannot be written, as on a full disk.
         """
-        order = ShardJob(
+        job = ShardJob(
             work=self.work,
             header=self._header,
             plan=self.plan,
             ids=self.ids,
             compress=self._compress,
-            needed={shard: making.needed for shard, making in self._making.items()},
+            needed={number: partial.needed for number, partial in self._partial.items()},
             older={
-                shard: (making.older, sha256_of_file(making.older))
-                for shard, making in self._making.items()
-                if making.older
+                number: (partial.older, sha256_of_file(partial.older))
+                for number, partial in self._partial.items()
+                if partial.older
             },
             sources=list(sources),
-            how=how,
+            settings=settings,
         )
-        ticket = order.issue()
+        ref = job.submit()
         try:
-            yield ticket
+            yield ref
         finally:
-            ticket.withdraw()
-            # What workers have put down counts as done, also where the run ends here.
-            for making in self._making.values():
-                making.find_pieces()
-                making.mark_missing(np.arange(0))
+            ref.cancel()
+            # The pieces of workers count as done, also where the run ends here.
+            for partial in self._partial.values():
+                partial.find_pieces()
+                partial.mark_missing(np.arange(0))
 
-    def ordered_shards(self) -> list[int]:
-        """Return the numbers of the shards that are still to be made."""
-        return sorted(self._making)
-
-    def accept(self, made: MadeShard) -> None:
+    def accept(self, result: ShardResult) -> None:
         """Take a shard that a worker has made, once this process sees the very file.
 
         Raises
@@ -263,16 +267,18 @@ class ShardBuild:
         ShardError
             No such shard was asked for, the file is not seen here, or is another.
         """
-        making = self._making.get(made.shard)
-        if making is None:
-            raise ShardError(f"shard {made.shard} of {self._out} was made, but nobody asked for it")
-        made.require(making.path)
-        file = ShardFile(making.path)
-        file.require(self._header, making.ids)
+        partial = self._partial.get(result.shard)
+        if partial is None:
+            raise ShardError(
+                f"shard {result.shard} of {self._out} was made, but nobody asked for it"
+            )
+        result.require(partial.path)
+        file = ShardFile(partial.path)
+        file.require(self._header, partial.ids)
         created_by = str(file.attributes.get("created_by", "unknown"))
-        self._done[made.shard] = FinishedShard(making.path, made.entry, created_by)
-        del self._making[made.shard]
-        making.remove_pieces()
+        self._done[result.shard] = FinishedShard(partial.path, result.entry, created_by)
+        del self._partial[result.shard]
+        partial.remove_pieces()
 
     def publish(self) -> FeatureIndex:
         """Move all shards to the output, write `index.json` and remove the work folder.
@@ -282,9 +288,9 @@ class ShardBuild:
         ShardError
             Rows are still pending.
         """
-        if self._making:
+        if self._partial:
             raise ShardError(
-                f"{self._out}: shards {sorted(self._making)[:5]} (from 0) are not done yet"
+                f"{self._out}: shards {sorted(self._partial)[:5]} (from 0) are not done yet"
             )
         index = publish(
             self._out,
@@ -304,14 +310,14 @@ class ShardBuild:
             self.work.rmdir()
 
     def _require_space(self) -> None:
-        making = self._making.values()
-        rows = sum(len(shard.span) - shard.rows_in_pieces for shard in making)
+        partial = self._partial.values()
+        rows = sum(len(shard.span) - shard.rows_in_pieces for shard in partial)
         # A shard lies beside its pieces while it is put together.
-        most = max((sum(len(span) for span in shard.missing) for shard in making), default=0)
+        most = max((sum(len(span) for span in shard.missing) for shard in partial), default=0)
         require_space(self.work, rows + most, self._header.row_bytes)
 
     def _resume(self, shard: int) -> None:
-        """Take a shard that is there and sound, or what is there of it."""
+        """Take over a shard that is there and sound, or the pieces of it."""
         span = self.plan.span(shard)
         name, ids = self.plan.file_name(shard), self.ids[span.start : span.stop]
         folders = (self.work, self._out)
@@ -328,56 +334,27 @@ class ShardBuild:
 
     def _mark_missing(self, shard: int, rows: np.ndarray) -> None:
         """Have rows (n,) int64 of a shard computed, unless pieces have them."""
-        if (making := self._making.get(shard)) is None:
+        if (partial := self._partial.get(shard)) is None:
             older = self._done.pop(shard).path if shard in self._done else None
-            making = PartialShard(self.work, self._header, self.plan, shard, self.ids, older)
-            self._making[shard] = making
-            for path, text in making.find_pieces().items():
+            partial = PartialShard(self.work, self._header, self.plan, shard, self.ids, older)
+            self._partial[shard] = partial
+            for path, text in partial.find_pieces().items():
                 self.damaged.append(text)
                 path.unlink()
-        making.mark_missing(rows)
+        partial.mark_missing(rows)
         self._finish_if_complete(shard)
 
     def _flush(self) -> None:
-        for making in self._making.values():
-            making.flush()
+        for partial in self._partial.values():
+            partial.flush()
 
     def _finish_if_complete(self, shard: int) -> None:
-        making = self._making[shard]
-        if making.missing:
+        partial = self._partial[shard]
+        if partial.missing:
             return
-        making.finish(self._compress)
-        making.remove_pieces()
-        self._done[shard] = finished_shard(making.path, self._header, making.ids, making.span.start)
-        del self._making[shard]
-
-
-_BLOCK_BYTES = 1 << 24
-
-
-def assemble(
-    out: Path,
-    header: FeatureHeader,
-    ids: Sequence[str],
-    rows: Callable[[int, int], RowBlock],
-    *,
-    rows_per_shard: int | None = None,
-    compress: bool = False,
-    inputs: object = None,
-    progress: Progress = no_progress,
-) -> FeatureIndex:
-    """Build and publish a feature set; a run that was stopped goes on where it was.
-
-    Parameters
-    ----------
-    out, header, ids, rows_per_shard, compress, inputs : see `ShardBuild`.
-    rows : gives rows `start` to `stop` - 1, both in one shard and about 16 MiB at most.
-    progress : called with rows done, rows in all, and 0.
-    """
-    size = max(1, _BLOCK_BYTES // max(1, header.row_bytes))
-    with ShardBuild(out, header, ids, rows_per_shard, compress, inputs) as build:
-        for span in build.pending():
-            for part in span.batches(size):
-                build.append(part.start, rows(part.start, part.stop))
-                progress(build.rows_done, len(ids), 0)
-        return build.publish()
+        partial.finish(self._compress)
+        partial.remove_pieces()
+        self._done[shard] = finished_shard(
+            partial.path, self._header, partial.ids, partial.span.start
+        )
+        del self._partial[shard]

@@ -1,11 +1,9 @@
-"""An order: what workers must know to make shards, as one file in the work folder.
+"""Making shards on workers: what a worker must know, how it makes a shard, what it reports.
 
-The command writes it once; tasks carry its path and SHA-256 and the number of a shard. A worker
-goes on from the pieces that lie in the work folder, puts down pieces of its own, and leaves the
-finished shard there. It stops when the order is withdrawn, which is when the run has ended.
+A worker goes on from the finished rows that lie in the work folder, adds its own, and leaves the
+finished shard there. Any number of processes may make the same shard at once.
 """
 
-import json
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +11,12 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
-from pipeline.files import write_text
-from pipeline.hashing import canonical_json, sha256_of_file
+from pipeline.hashing import sha256_of_file
 from pipeline.progress import WRITE, Stopwatch
+from pipeline.shards.build.job_ref import JobRef, NotShared, OnProgress, appears, submit
 from pipeline.shards.build.partial_shard import PartialShard
 from pipeline.shards.build.publish import finished_shard
 from pipeline.shards.format import (
@@ -29,102 +26,89 @@ from pipeline.shards.format import (
     OtherShard,
     RowBlock,
     ShardEntry,
-    ShardError,
 )
 from pipeline.shards.plan import ShardPlan, Span
-from pipeline.shards.write import explained
 
-ORDERS = "order-*.json"
-
-# A network file system may show a new file to other machines some seconds late.
-PATIENCE_SECONDS = 10.0
-
-
-class NotShared(ShardError):
-    """A worker does not see a file that the command has written, or sees another one."""
-
-
-class RunEnded(ShardError):
-    """The run that ordered a shard has ended."""
-
-
-def appears(path: Path) -> bool:
-    """Wait a while for a file of another machine, and say whether it is there."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not path.is_file():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
+_SECONDS_BETWEEN_REPORTS = 1.0
 
 
 @dataclass(frozen=True)
-class JobRef:
-    """Names an order: where it lies and what it is."""
+class ShardJob:
+    """The shards to make, and everything that a worker must know to make them.
 
-    path: Path
-    sha256: str
+    Attributes
+    ----------
+    work : the work folder. header, plan, ids, compress : of the feature set.
+    needed : by shard, the spans of rows to compute, whether or not pieces have them already.
+    older : by shard, the file that has its other rows, with its SHA-256.
+    sources : of each row, as JSON values, what it is made from.
+    settings : JSON values, whatever else the task must know.
+    """
 
-    @property
-    def valid(self) -> bool:
-        """Whether the order has not been withdrawn."""
-        return self.path.is_file()
+    work: Path
+    header: FeatureHeader
+    plan: ShardPlan
+    ids: list[str]
+    compress: bool
+    needed: dict[int, list[Span]]
+    older: dict[int, tuple[Path, str]]
+    sources: list[Any]
+    settings: dict[str, Any]
 
-    def withdraw(self) -> None:
-        """Remove the order: workers put down what they have and stop."""
-        self.path.unlink(missing_ok=True)
-
-    def read(self) -> dict[str, Any]:
-        """Return the JSON values of the order.
+    def submit(self) -> JobRef:
+        """Write the job into the work folder.
 
         Raises
         ------
-        NotShared
-            It is not there, or is another file.
+        ShardError
+            It cannot be written, as on a full disk.
+        """
+        values = {
+            "header": asdict(self.header),
+            "plan": asdict(self.plan),
+            "ids": self.ids,
+            "compress": self.compress,
+            "needed": [[s, [[p.start, p.stop] for p in n]] for s, n in self.needed.items()],
+            "older": [[s, str(path), sha256] for s, (path, sha256) in self.older.items()],
+            "sources": self.sources,
+            "settings": self.settings,
+        }
+        return submit(self.work, values)
+
+    def require_same(self, found: FeatureHeader) -> None:
+        """Refuse a worker whose features would not be what their shard says of them.
+
+        Parameters
+        ----------
+        found : the header of the features that this worker can make.
+
+        Raises
+        ------
+        OtherShard
         """
         host = socket.gethostname()
-        if not appears(self.path):
-            raise NotShared(
-                f"worker {host} does not see {self.path}, which this run has written; the output "
-                "must lie in a folder that all workers share under the same path: mount it there, "
-                "or give another --out"
+        if unlike := self.header.difference(found.metadata()):
+            raise OtherShard(
+                f"worker {host} {unlike}; give all workers the same weights and files, and the "
+                "same version of this package"
             )
-        if sha256_of_file(self.path) != self.sha256:
-            raise NotShared(
-                f"worker {host} sees another file at {self.path} than the one that this run has "
-                "written; mount the same shared folder on all workers, or give another --out"
+        if found.created_by != self.header.created_by:
+            raise OtherShard(
+                f"worker {host} runs {found.created_by}, the command {self.header.created_by}; "
+                "shards would say that other software made them: install the same versions on all "
+                "machines"
             )
-        values: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
-        return values
-
-
-def issue(work: Path, values: dict[str, Any]) -> JobRef:
-    """Write an order into a work folder.
-
-    Raises
-    ------
-    ShardError
-        It cannot be written, as on a full disk.
-    """
-    path = work / ORDERS.replace("*", uuid4().hex[:12])
-    text = canonical_json(values)
-    with explained(path, len(text)):
-        write_text(path, text)
-    return JobRef(path, sha256_of_file(path))
-
-
-_SECONDS_BETWEEN_LOOKS = 1.0
 
 
 @dataclass(frozen=True)
-class MadeShard:
-    """What a worker says of a shard that it has made.
+class ShardResult:
+    """What a worker reports of a shard that it has finished.
 
     Attributes
     ----------
     shard : its number.
-    entry : its line of the index, every byte of the file having been checked.
-    computed : rows that this worker has computed, the others it found.
+    entry : its line of the index; every byte of the file has been checked.
+    computed : rows that this worker has computed; the others were there.
     seconds : by stage.
     worker : the host that made it.
     """
@@ -157,94 +141,24 @@ class MadeShard:
             )
 
 
-@dataclass(frozen=True)
-class ShardJob:
-    """What is to be made.
-
-    Attributes
-    ----------
-    work : the work folder. header, plan, ids, compress : of the feature set.
-    needed : by shard, the spans of rows that are to be computed, pieces or not.
-    older : by shard, the file that has its other rows, with the SHA-256 of it.
-    sources : of each row, as JSON values, what it is made from.
-    how : JSON values, whatever else the task must know.
-    """
-
-    work: Path
-    header: FeatureHeader
-    plan: ShardPlan
-    ids: list[str]
-    compress: bool
-    needed: dict[int, list[Span]]
-    older: dict[int, tuple[Path, str]]
-    sources: list[Any]
-    how: dict[str, Any]
-
-    def issue(self) -> JobRef:
-        """Write the order into the work folder.
-
-        Raises
-        ------
-        ShardError
-            It cannot be written, as on a full disk.
-        """
-        values = {
-            "header": asdict(self.header),
-            "plan": asdict(self.plan),
-            "ids": self.ids,
-            "compress": self.compress,
-            "needed": [[s, [[p.start, p.stop] for p in n]] for s, n in self.needed.items()],
-            "older": [[s, str(path), sha256] for s, (path, sha256) in self.older.items()],
-            "sources": self.sources,
-            "how": self.how,
-        }
-        return issue(self.work, values)
-
-    def require_same(self, found: FeatureHeader) -> None:
-        """Refuse a worker whose features would not be what their shard says of them.
-
-        Parameters
-        ----------
-        found : the header of the features that this worker can make.
-
-        Raises
-        ------
-        OtherShard
-        """
-        host = socket.gethostname()
-        if unlike := self.header.difference(found.facts()):
-            raise OtherShard(
-                f"worker {host} {unlike}; give all workers the same weights and files, and the "
-                "same version of this package"
-            )
-        if found.created_by != self.header.created_by:
-            raise OtherShard(
-                f"worker {host} runs {found.created_by}, the command {self.header.created_by}; "
-                "shards would say that other software made them: install the same versions on all "
-                "machines"
-            )
-
-
 # What a worker computes: the rows of these spans in order, a block at a time.
 Compute = Callable[[ShardJob, Sequence[Span], Stopwatch], Iterator[tuple[int, RowBlock]]]
-# Told the shard, how many of its rows are there, and how many of the new ones failed.
-Tell = Callable[[tuple[int, int, int]], None]
 
 
 @lru_cache(maxsize=1)
-def read_job(ticket: JobRef) -> ShardJob:
-    """Read an order, once in a process.
+def read_job(ref: JobRef) -> ShardJob:
+    """Read a job, once in a process.
 
     Raises
     ------
     NotShared
-        It is not there, or is another file.
+        Its file is not there, or is another one.
     """
-    values = ticket.read()
+    values = ref.read()
     header = values["header"]
     header["row_shape"] = tuple(header["row_shape"])
     return ShardJob(
-        work=ticket.path.parent,
+        work=ref.path.parent,
         header=FeatureHeader(**header),
         plan=_plan(values["plan"]),
         ids=values["ids"],
@@ -252,75 +166,77 @@ def read_job(ticket: JobRef) -> ShardJob:
         needed={shard: [Span(*span) for span in spans] for shard, spans in values["needed"]},
         older={shard: (Path(older), sha256) for shard, older, sha256 in values["older"]},
         sources=values["sources"],
-        how=values["how"],
+        settings=values["settings"],
     )
 
 
-def make_shard(ticket: JobRef, shard: int, compute: Compute, tell: Tell) -> MadeShard:
-    """Make one shard of an order, on a worker.
+def make_shard(ref: JobRef, shard: int, compute: Compute, on_progress: OnProgress) -> ShardResult:
+    """Make one shard of a job, on a worker.
 
     Any number of processes may do so at once: see `pipeline.shards.build.partial_shard`.
+
+    Parameters
+    ----------
+    ref : the job.
+    shard : number of the shard.
+    compute : gives the rows of some spans.
+    on_progress : called with the shard, how many of its rows are there, and how many of those
+        computed here failed.
 
     Raises
     ------
     NotShared
-        This machine does not see the order.
+        This machine does not see the job.
     RunEnded
-        The order was withdrawn; rows that are done are kept.
+        The job was cancelled; finished rows are kept.
     ShardError
-        Values cannot be stored, or the disk is full; rows that are done are kept.
+        Values cannot be stored, or the disk is full; finished rows are kept.
     """
-    order = read_job(ticket)
-    _require_valid(ticket)
-    older, older_sha256 = order.older.get(shard, (None, None))
-    making = PartialShard(order.work, order.header, order.plan, shard, order.ids, older)
-    if found := _finished_before(making, order.header, older_sha256):
-        return MadeShard(shard, found, 0, {})
-    making.find_pieces()
-    making.mark_missing(np.concatenate([np.arange(s.start, s.stop) for s in order.needed[shard]]))
+    job = read_job(ref)
+    ref.require_active()
+    older, older_sha256 = job.older.get(shard, (None, None))
+    partial = PartialShard(job.work, job.header, job.plan, shard, job.ids, older)
+    if found := _finished_before(partial, job.header, older_sha256):
+        return ShardResult(shard, found, 0, {})
+    partial.find_pieces()
+    partial.mark_missing(np.concatenate([np.arange(s.start, s.stop) for s in job.needed[shard]]))
     watch = Stopwatch()
     computed = failed = 0
-    look = 0.0
+    reported = 0.0
     try:
-        for first_row, block in compute(order, making.missing, watch):
+        for first_row, block in compute(job, partial.missing, watch):
             with watch.timing(WRITE):
-                making.append(first_row, block)
+                partial.append(first_row, block)
             computed += len(block)
             failed += int((block.status != OK).sum())
-            if time.monotonic() - look >= _SECONDS_BETWEEN_LOOKS:
-                look = time.monotonic()
-                tell((shard, len(making.span) - sum(map(len, making.missing)), failed))
-                _require_valid(ticket)
-        _require_valid(ticket)
+            if time.monotonic() - reported >= _SECONDS_BETWEEN_REPORTS:
+                reported = time.monotonic()
+                there = len(partial.span) - sum(map(len, partial.missing))
+                on_progress(shard, there, failed)
+                ref.require_active()
+        ref.require_active()
         with watch.timing(WRITE):
-            making.finish(order.compress)
+            partial.finish(job.compress)
     except BaseException:
         # Not where the run has finished without this worker and has removed the folder.
-        if order.work.is_dir():
-            making.flush()
+        if job.work.is_dir():
+            partial.flush()
         raise
     with watch.timing(WRITE):
-        finished = finished_shard(making.path, order.header, making.ids, making.span.start)
-    return MadeShard(shard, finished.entry, computed, watch.seconds)
+        finished = finished_shard(partial.path, job.header, partial.ids, partial.span.start)
+    return ShardResult(shard, finished.entry, computed, watch.seconds)
 
 
 def _finished_before(
-    making: PartialShard, header: FeatureHeader, older_sha256: str | None
+    partial: PartialShard, header: FeatureHeader, older_sha256: str | None
 ) -> ShardEntry | None:
-    """Return what a worker had finished that was lost before it could say so."""
+    """Return the entry of a shard whose worker was lost after finishing it, before reporting it."""
     try:
-        if not making.path.is_file() or sha256_of_file(making.path) == older_sha256:
+        if not partial.path.is_file() or sha256_of_file(partial.path) == older_sha256:
             return None
-        return finished_shard(making.path, header, making.ids, making.span.start).entry
+        return finished_shard(partial.path, header, partial.ids, partial.span.start).entry
     except (DamagedShard, OtherShard, FileNotFoundError):
         return None
-
-
-def _require_valid(ticket: JobRef) -> None:
-    if not ticket.valid:
-        raise RunEnded(
-            f"{ticket.path} was withdrawn: the run that wrote it has ended; what was done is kept"
-        )
 
 
 def _plan(values: dict[str, Any]) -> ShardPlan:

@@ -1,7 +1,12 @@
-"""What must hold before an output is written: a place for it, one disk, room, and one writer."""
+"""What must hold before an output is written: a place for it, one disk, room, and one writer.
+
+Unfinished work on an output lies in a folder of its own within `.work`, beside the output. Only
+the holder of the output's lock removes anything there.
+"""
 
 import fcntl
 import os
+import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -10,6 +15,8 @@ from pathlib import Path
 
 from pipeline.files import OutputError, require_folder
 from pipeline.shards.format import ShardError
+
+WORK_FOLDER = ".work"
 
 
 def require_output_folder(out: Path, work: Path) -> None:
@@ -65,6 +72,19 @@ def require_space(work: Path, rows: int, row_bytes: int) -> None:
             f"{rows} rows of {row_bytes} bytes need {needed / 1e6:.1f} MB in {work}, and "
             f"{free / 1e6:.1f} MB are free; make room or give another output folder"
         )
+
+
+def work_folders(out: Path) -> list[Path]:
+    """Return the folders of unfinished work on an output, whatever the settings of each."""
+    own = re.compile(re.escape(out.name) + "-[0-9a-f]{16}")
+    return sorted(p for p in (out.parent / WORK_FOLDER).iterdir() if own.fullmatch(p.name))
+
+
+def remove_leftovers(folder: Path, *patterns: str) -> None:
+    """Remove files that dead runs have left in a folder; for the holder of the lock alone."""
+    for pattern in patterns:
+        for leftover in folder.glob(pattern):
+            leftover.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -1,9 +1,9 @@
-"""One shard in the making: which of its rows are there, in which files, and which are missing.
+"""An unfinished shard: which of its rows are there, in which files, and which are missing.
 
 Finished rows lie in *pieces*, small shards in the work folder that may hold any rows of the
 shard, or in an older version of the shard of which only some rows are made again.
 
-Several processes may be making one shard at once, as when a worker that was given up for lost
+Several processes may make one shard at once, as when a worker that was given up for lost
 goes on. Therefore whoever makes a shard only adds files, under names that nobody else takes, and
 renames a whole shard into its place; files are removed by the holder of the output's lock alone.
 No lock on a shard is needed, nor a file system that has any.
@@ -93,7 +93,7 @@ class PartialShard:
         self.missing = tuple(runs(absent + self.span.start))
 
     def find_pieces(self) -> dict[Path, str]:
-        """Look for pieces that others have put down; return the damaged ones and what is wrong."""
+        """Look for pieces of other processes; return the damaged ones with their faults."""
         damaged = {}
         row = {one: number for number, one in enumerate(self.ids)}
         for path in piece_files(self.path.parent, self._shard):
@@ -109,7 +109,7 @@ class PartialShard:
         return damaged
 
     def append(self, first_row: int, block: RowBlock) -> None:
-        """Add finished rows, the next missing ones; put all down now and then.
+        """Add finished rows, the next missing ones; write a piece of them now and then.
 
         The features are copied; a block that is refused changes nothing.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.progress import Progress, no_progress
-from pipeline.shards.build.feature_build import assemble
+from pipeline.shards.build.arrays import build_from_rows
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OtherShard, RowBlock, ShardError
 from pipeline.shards.index import FeatureIndex
@@ -46,7 +46,7 @@ def merge(
     """
     first = sets[0]
     for other in sets[1:]:
-        if unlike := first.index.header.difference(other.index.header.facts()):
+        if unlike := first.index.header.difference(other.index.header.metadata()):
             raise OtherShard(
                 f"{other.folder} {unlike} as {first.folder} has; only features of one kind can be "
                 "merged"
@@ -76,7 +76,7 @@ def merge(
     software = "; ".join(dict.fromkeys(one.index.header.created_by for one in sets))
     header = first.index.header
     contents = [[entry.content_sha256 for entry in one.index.shards] for one in sets]
-    return assemble(
+    return build_from_rows(
         out,
         replace(header, created_by=software),
         ids,

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.shards.build import partial_shard as making_module
+from pipeline.shards.build import partial_shard
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OtherShard, ShardError
@@ -29,22 +29,22 @@ def test_rows_made_again_give_the_bytes_of_a_fresh_build(tmp_path: Path, compres
     build(fresh, ROWS, failed=(3,), compress=compress)
     build(out, ROWS, failed=(3, 4, 7), compress=compress)
     untouched = inodes(out)
-    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as making:
-        found = list(making.finished())
+    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
+        found = list(work.finished())
         assert [span for span, _, _ in found] == [Span(0, 10), Span(10, 20), Span(20, 23)]
         status, sources = (np.concatenate([one[n] for one in found]) for n in (1, 2))
         assert np.flatnonzero(status).tolist() == [3, 4, 7]
         changed = np.arange(1, ROWS + 1) != sources
         np.testing.assert_array_equal(changed, status != 0)
-        making.redo(np.flatnonzero(status))
-        assert making.pending() == [Span(3, 5), Span(7, 8)]
-        assert making.rows_done == ROWS - 3
+        work.redo(np.flatnonzero(status))
+        assert work.pending() == [Span(3, 5), Span(7, 8)]
+        assert work.rows_done == ROWS - 3
         with pytest.raises(ShardError, match="out of turn"):
-            making.append(7, block(7, 8))
-        making.append(3, block(3, 5, failed=(3,)))
-        making.append(7, block(7, 8))
-        assert making.pending() == []
-        making.publish()
+            work.append(7, block(7, 8))
+        work.append(3, block(3, 5, failed=(3,)))
+        work.append(7, block(7, 8))
+        assert work.pending() == []
+        work.publish()
     assert contents(out.parent) == contents(fresh.parent)
     kept = [name for name, inode in inodes(out).items() if inode == untouched[name]]
     assert sorted(kept) == ["shard-00001-of-00003.h5", "shard-00002-of-00003.h5"]
@@ -53,7 +53,7 @@ def test_rows_made_again_give_the_bytes_of_a_fresh_build(tmp_path: Path, compres
 def test_any_rows_in_any_interruptions_give_the_bytes_of_a_fresh_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(making_module, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(partial_shard, "PIECE_SECONDS", 0.0)
     build(tmp_path / "fresh" / "out", ROWS, failed=())
     fresh = contents(tmp_path / "fresh")
     rng = np.random.default_rng(0)
@@ -63,26 +63,26 @@ def test_any_rows_in_any_interruptions_give_the_bytes_of_a_fresh_build(
         build(out, ROWS, failed=tuple(rows.tolist()))
         most = len(rows)
         for stop_after in (int(rng.integers(4)), int(rng.integers(4)), None):
-            with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as making:
-                failed = [s.start + np.flatnonzero(status) for s, status, _ in making.finished()]
-                making.redo(np.concatenate(failed))
-                assert ROWS - making.rows_done <= most, "no row made again is lost"
-                batches = [b for span in making.pending() for b in span.batches(2)]
+            with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
+                failed = [s.start + np.flatnonzero(status) for s, status, _ in work.finished()]
+                work.redo(np.concatenate(failed))
+                assert ROWS - work.rows_done <= most, "no row made again is lost"
+                batches = [b for span in work.pending() for b in span.batches(2)]
                 for rows_of in batches[:stop_after]:
-                    making.append(rows_of.start, block(rows_of.start, rows_of.stop))
-                most = ROWS - making.rows_done
+                    work.append(rows_of.start, block(rows_of.start, rows_of.stop))
+                most = ROWS - work.rows_done
         build(out, ROWS, failed=(), redo=True)
         assert contents(out.parent) == fresh
 
 
 def test_rows_that_are_not_there_cannot_be_made_again(tmp_path: Path) -> None:
     build(tmp_path / "out", ROWS)
-    with ShardBuild(tmp_path / "out", header(), ids(ROWS), ROWS_PER_SHARD) as making:
-        making.redo([])
+    with ShardBuild(tmp_path / "out", header(), ids(ROWS), ROWS_PER_SHARD) as work:
+        work.redo([])
         for row in (-1, ROWS):
             with pytest.raises(ShardError, match="rows 0 to 22"):
-                making.redo([4, row])
-        assert making.pending() == []
+                work.redo([4, row])
+        assert work.pending() == []
 
 
 def test_shards_of_several_versions_say_so_each(tmp_path: Path) -> None:
@@ -146,8 +146,8 @@ def test_an_interrupted_addition_goes_on(tmp_path: Path) -> None:
         for stop_after in stops:
             with pytest.raises(KeyboardInterrupt):
                 build(out, ROWS, add=True, stop_after=stop_after)
-    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD, add=True) as making:
-        assert making.pending() == [Span(21, 23)]
+    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD, add=True) as work:
+        assert work.pending() == [Span(21, 23)]
     for name in ("whole", "stopped"):
         build(tmp_path / name / "out", ROWS, add=True)
     assert contents(tmp_path / "stopped") == contents(tmp_path / "whole")
@@ -174,10 +174,10 @@ def test_what_does_not_fit_is_not_added(tmp_path: Path) -> None:
 def test_to_add_is_offered_only_where_it_can_be_asked_for(tmp_path: Path) -> None:
     build(tmp_path / "out", ids(ROWS)[:13])
     for offered, arguments in ((True, (False,)), (False, ())):
-        making = ShardBuild(
+        work = ShardBuild(
             tmp_path / "out", header(), ids(ROWS), ROWS_PER_SHARD, False, None, *arguments
         )
-        with pytest.raises(OtherShard, match="10 of the 23 rows") as caught, making:
+        with pytest.raises(OtherShard, match="10 of the 23 rows") as caught, work:
             pass
         assert ("have them added" in str(caught.value)) is offered
 

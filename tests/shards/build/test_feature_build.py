@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.shards import sandbox as probe
-from pipeline.shards.build import partial_shard as making_module
+from pipeline.shards import sandbox
+from pipeline.shards.build import partial_shard
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import RowBlock, ShardError
 from pipeline.shards.plan import Span
+from tests.project import PROJECT
 from tests.shards.factories import (
     ROWS_PER_SHARD,
     block,
@@ -58,14 +59,14 @@ def test_interrupted_then_continued_gives_the_same_bytes(
     stop_after: int,
     seconds: float,
 ) -> None:
-    monkeypatch.setattr(making_module, "PIECE_SECONDS", seconds)
+    monkeypatch.setattr(partial_shard, "PIECE_SECONDS", seconds)
     out = tmp_path / "again" / "out"
     if stop_after < 7:
         with pytest.raises(KeyboardInterrupt):
             build(out, ROWS, stop_after=stop_after)
         assert not out.exists()
-        with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as making:
-            assert making.rows_done == min(stop_after * 4, 10) + max(0, stop_after - 3) * 4 - 2 * (
+        with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
+            assert work.rows_done == min(stop_after * 4, 10) + max(0, stop_after - 3) * 4 - 2 * (
                 stop_after == 6
             ), "no finished row is lost"
     build(out, ROWS)
@@ -75,8 +76,8 @@ def test_interrupted_then_continued_gives_the_same_bytes(
 def program(
     out: Path, function: str, call: int, task: str = "", limit: int = resource.RLIM_INFINITY
 ) -> subprocess.CompletedProcess[str]:
-    """Run sample.py; `limit` is the most bytes that a file of it may have."""
-    command = [sys.executable, "-B", str(Path(__file__).with_name("sample.py")), str(out)]
+    """Run `factories.py`; `limit` is the most bytes that a file of it may have."""
+    command = [sys.executable, "-B", str(PROJECT / "tests/shards/factories.py"), str(out)]
     return subprocess.run(
         [*command, str(ROWS), function, str(call), *filter(None, [task])],
         capture_output=True,
@@ -139,11 +140,11 @@ def test_a_flipped_byte_is_found_and_only_its_shard_made_again(
     data[data.index(feature(12).tobytes())] ^= 1
     damaged.write_bytes(data)
 
-    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as making:
-        assert len(making.damaged) == 1
-        assert str(damaged) in making.damaged[0]
-        assert ids(ROWS)[12] in making.damaged[0]
-        assert making.rows_done == ROWS - 10
+    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
+        assert len(work.damaged) == 1
+        assert str(damaged) in work.damaged[0]
+        assert ids(ROWS)[12] in work.damaged[0]
+        assert work.rows_done == ROWS - 10
     build(out, ROWS)
     assert contents(out.parent) == whole
     assert sound.stat().st_ino == before.st_ino
@@ -158,18 +159,18 @@ def test_a_damaged_index_is_written_again(tmp_path: Path, whole: dict[str, bytes
 
 
 def test_rows_out_of_turn_or_not_finite_are_refused(tmp_path: Path) -> None:
-    with ShardBuild(tmp_path / "out", header(), ids(ROWS), ROWS_PER_SHARD) as making:
+    with ShardBuild(tmp_path / "out", header(), ids(ROWS), ROWS_PER_SHARD) as work:
         with pytest.raises(ShardError, match="out of turn"):
-            making.append(4, block(4, 8))
+            work.append(4, block(4, 8))
         with pytest.raises(ShardError, match="out of turn"):
-            making.append(0, block(0, 11))
+            work.append(0, block(0, 11))
     overflow = block(0, 4)
     overflow.features[2] = 1e6
     with (
         pytest.raises(ShardError, match=ids(ROWS)[2]),
-        ShardBuild(tmp_path / "half", header(dtype="float16"), ids(ROWS), 4) as making,
+        ShardBuild(tmp_path / "half", header(dtype="float16"), ids(ROWS), 4) as work,
     ):
-        making.append(0, RowBlock(overflow.features, overflow.status, overflow.errors))
+        work.append(0, RowBlock(overflow.features, overflow.status, overflow.errors))
 
 
 def test_a_run_that_stopped_within_publishing_keeps_to_its_layout(tmp_path: Path) -> None:
@@ -196,8 +197,8 @@ def test_a_disk_that_is_full_loses_no_finished_row(tmp_path: Path, task: str) ->
         assert "the same command goes on" in run.stderr
         left = [path for path in out.parent.rglob("*") if path.is_file()]
         assert not [path for path in left if not path.name.startswith(("piece-", "out.lock"))]
-        with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD, compress) as making:
-            assert making.rows_done == kept
+        with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD, compress) as work:
+            assert work.rows_done == kept
         build(out, ROWS, compress=compress)
         assert contents(out.parent) == whole
 
@@ -227,13 +228,13 @@ def test_a_linked_or_relative_output_is_one_output(
         build(tmp_path / "link", ROWS, stop_after=1)
     monkeypatch.chdir(target)
     with (
-        ShardBuild(Path(), header(), ids(ROWS), ROWS_PER_SHARD) as making,
+        ShardBuild(Path(), header(), ids(ROWS), ROWS_PER_SHARD) as work,
         pytest.raises(ShardError, match="another process"),
         ShardBuild(tmp_path / "link", header(), ids(ROWS), ROWS_PER_SHARD),
     ):
         pass
-    assert making.work.parent == tmp_path / "disk" / ".work"
-    assert making.rows_done == 4
+    assert work.work.parent == tmp_path / "disk" / ".work"
+    assert work.rows_done == 4
     build(Path(), ROWS)
     assert contents(target.parent) == whole
     assert (tmp_path / "link").is_symlink()
@@ -243,7 +244,7 @@ def test_two_processes_at_once_make_one_right_result(
     tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
     out = tmp_path / "both" / "out"
-    sample = str(Path(__file__).with_name("sample.py"))
+    sample = str(PROJECT / "tests/shards/factories.py")
     command = [sys.executable, "-B", sample, str(out), str(ROWS), "os.fsync", "-1"]
     runs = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     errors = [run.communicate()[1] for run in runs]
@@ -255,11 +256,11 @@ def test_two_processes_at_once_make_one_right_result(
 
 def test_rows_may_come_from_another_thread(tmp_path: Path, whole: dict[str, bytes]) -> None:
     out = tmp_path / "threads" / "out"
-    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as making:
-        writer = Thread(target=feed, args=(making, (3, 17)))
+    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
+        writer = Thread(target=feed, args=(work, (3, 17)))
         writer.start()
         writer.join()
-        making.publish()
+        work.publish()
     assert contents(out.parent) == whole
 
 
@@ -267,20 +268,20 @@ def test_a_refused_block_leaves_those_before_it(tmp_path: Path) -> None:
     arguments = (tmp_path / "out", header(), ids(ROWS), ROWS_PER_SHARD)
     bad = block(4, 8)
     bad.features[1] = np.inf
-    with ShardBuild(*arguments) as making:
-        making.append(0, block(0, 4))
+    with ShardBuild(*arguments) as work:
+        work.append(0, block(0, 4))
         with pytest.raises(ShardError, match=ids(ROWS)[5]):
-            making.append(4, bad)
-        assert making.pending()[0] == Span(4, 10)
-    with ShardBuild(*arguments) as making:
-        assert making.rows_done == 4
+            work.append(4, bad)
+        assert work.pending()[0] == Span(4, 10)
+    with ShardBuild(*arguments) as work:
+        assert work.rows_done == 4
 
 
 def test_a_published_shard_that_hangs_hdf5_is_made_again(
     tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One bit of the length that stands before a text in HDF5's heap: an endless loop in 2.0."""
-    monkeypatch.setattr(probe, "SECONDS", 3.0)
+    monkeypatch.setattr(sandbox, "SECONDS", 3.0)
     build(tmp_path / "set" / "out", ROWS)
     path = tmp_path / "set" / "out" / "shard-00001-of-00003.h5"
     data = bytearray(path.read_bytes())

@@ -114,14 +114,14 @@ def test_other_unfinished_work_is_named_but_not_that_of_other_outputs(tmp_path: 
     for name in ("out", "out-grid"):
         with pytest.raises(KeyboardInterrupt):
             build(tmp_path / name, ROWS, stop_after=2)
-    with ShardBuild(tmp_path / "out", header(weights="x"), ids(ROWS), ROWS_PER_SHARD) as making:
-        assert [p.name[:-16] for p in making.other_work()] == ["out-"]
+    with ShardBuild(tmp_path / "out", header(weights="x"), ids(ROWS), ROWS_PER_SHARD) as work:
+        assert [p.name[:-16] for p in work.other_work()] == ["out-"]
 
 
 def test_unfinished_work_on_other_inputs_is_not_continued(tmp_path: Path) -> None:
     arguments = (tmp_path / "out", header(), ids(ROWS), ROWS_PER_SHARD, False)
     for inputs, done in (("red", 0), ("red", 4), ("blue", 0)):
-        with ShardBuild(*arguments, inputs) as making:
-            assert making.rows_done == done
+        with ShardBuild(*arguments, inputs) as work:
+            assert work.rows_done == done
             if not done:
-                making.append(0, block(0, 4))
+                work.append(0, block(0, 4))

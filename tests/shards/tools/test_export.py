@@ -44,12 +44,12 @@ def grids(tmp_path: Path, names: list[str], dtype: str = "float16", scale: float
     shape = (2, 3, 4)
     about = header(axes="row, cell_y, cell_x, channel", row_shape=shape, dtype=dtype)
     values = np.random.default_rng(0).standard_normal((len(names), *shape)) * scale
-    with ShardBuild(tmp_path / "grids", about, names, 2) as making:
-        for span in making.pending():
+    with ShardBuild(tmp_path / "grids", about, names, 2) as work:
+        for span in work.pending():
             rows = values[span.start : span.stop]
             status = np.full(len(span), OK, np.uint8)
-            making.append(span.start, RowBlock(rows, status, ("",) * len(span)))
-        making.publish()
+            work.append(span.start, RowBlock(rows, status, ("",) * len(span)))
+        work.publish()
     return FeatureSet(tmp_path / "grids")
 
 

@@ -16,7 +16,7 @@ from pipeline.shards.format import OtherShard, ShardError
 from pipeline.shards.tools.importers.arrays import MatFeatures, NpyFeatures
 from pipeline.shards.tools.importers.bottom_up import NpzFolderFeatures, TsvFeatures
 from pipeline.shards.tools.importers.groups import GroupFeatures
-from pipeline.shards.tools.importers.source import ForeignError, ForeignFeatures, import_features
+from pipeline.shards.tools.importers.source import ImportSource, LayoutError, import_features
 from pipeline.shards.tools.merge import RepeatedRows, merge
 from pipeline.shards.tools.verify import verify
 from tests.shards.factories import block, build, header, ids
@@ -25,7 +25,7 @@ RNG = np.random.default_rng(0)
 NAMES = ["c.jpg", "a/b.jpg", "a.jpg"]
 
 
-def imported(source: ForeignFeatures, out: Path, **options: object) -> FeatureSet:
+def imported(source: ImportSource, out: Path, **options: object) -> FeatureSet:
     import_features(source, out, "made", **options)  # type: ignore[arg-type]
     assert verify(out).faults == []
     return FeatureSet(out)
@@ -76,16 +76,16 @@ def test_npy_with_five_rows_an_image(tmp_path: Path) -> None:
         features = imported(NpyFeatures(path, given, 5), tmp_path / f"out{number}")
         np.testing.assert_array_equal(features.read(NAMES), values)
         assert features.index.header.axes == "row, region, channel"
-    with pytest.raises(ForeignError, match="read every 5 rows as one"):
+    with pytest.raises(LayoutError, match="read every 5 rows as one"):
         NpyFeatures(path, NAMES)
-    with pytest.raises(ForeignError, match="not one id 5 times"):
+    with pytest.raises(LayoutError, match="not one id 5 times"):
         NpyFeatures(path, repeated[::-1][:7] + repeated[:8], 5)
-    with pytest.raises(ForeignError, match="not 4 for every image"):
+    with pytest.raises(LayoutError, match="not 4 for every image"):
         NpyFeatures(path, NAMES, 4)
     wrong = np.repeat(values, 5, axis=0)
     wrong[8, 0, 0] += 1
     np.save(path, wrong)
-    with pytest.raises(ForeignError, match=r"x\.npy, row 5, id 'a/b\.jpg': the 5 rows differ"):
+    with pytest.raises(LayoutError, match=r"x\.npy, row 5, id 'a/b\.jpg': the 5 rows differ"):
         imported(NpyFeatures(path, NAMES, 5), tmp_path / "other")
 
 
@@ -94,18 +94,18 @@ def test_values_that_are_no_numbers_are_named(tmp_path: Path, bad: float) -> Non
     values = np.ones((15, 4), np.float32)
     values[10:] = bad
     np.save(tmp_path / "x.npy", values)
-    with pytest.raises(ForeignError, match=r"x\.npy, row 10, id 'a\.jpg': holds inf"):
+    with pytest.raises(LayoutError, match=r"x\.npy, row 10, id 'a\.jpg': holds inf"):
         imported(NpyFeatures(tmp_path / "x.npy", NAMES, 5), tmp_path / "out")
 
 
 def test_arrays_that_are_not_rows_of_floats_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.array([{"a": 1}], object), allow_pickle=True)
-    with pytest.raises(ForeignError, match="pickled"):
+    with pytest.raises(LayoutError, match="pickled"):
         NpyFeatures(path, NAMES)
     for array, text in ((np.zeros((3, 2), np.int64), "int64"), (np.zeros(3), "no array of rows")):
         np.save(path, array)
-        with pytest.raises(ForeignError, match=text):
+        with pytest.raises(LayoutError, match=text):
             NpyFeatures(path, NAMES)
     np.save(path, np.zeros((3, 2)))
     for names, text in (
@@ -127,12 +127,12 @@ def test_mat(tmp_path: Path, dtype: str) -> None:
     savemat(path, {"feats": values, "other": np.zeros(3)})
     features = imported(MatFeatures(path, NAMES), tmp_path / "out")
     np.testing.assert_array_equal(features.read(NAMES), values.T.astype(np.float32))
-    with pytest.raises(ForeignError, match="no variable 'x'"):
+    with pytest.raises(LayoutError, match="no variable 'x'"):
         MatFeatures(path, NAMES, "x")
-    with pytest.raises(ForeignError, match="2 ids"):
+    with pytest.raises(LayoutError, match="2 ids"):
         MatFeatures(path, NAMES[:2])
     path.write_bytes(path.read_bytes()[:150])
-    with pytest.raises(ForeignError, match="download is whole"):
+    with pytest.raises(LayoutError, match="download is whole"):
         MatFeatures(path, NAMES)
 
 
@@ -176,15 +176,15 @@ def test_a_folder_of_npz_files(tmp_path: Path) -> None:
     features = imported(NpzFolderFeatures(folder), tmp_path / "out")
     assert features.ids == ["a", "b", "c"]
     np.testing.assert_array_equal(features.row("b"), values["b"])
-    with pytest.raises(ForeignError, match="name one of those"):
+    with pytest.raises(LayoutError, match="name one of those"):
         NpzFolderFeatures(folder, "x")
     np.savez(folder / "b.npz", features=values["b"][:3])
-    with pytest.raises(ForeignError, match=r"b\.npz: .* fixed number"):
+    with pytest.raises(LayoutError, match=r"b\.npz: .* fixed number"):
         imported(NpzFolderFeatures(folder), tmp_path / "other")
     np.savez(folder / "b.npz", features=np.array([None]))
-    with pytest.raises(ForeignError, match=r"b\.npz is no readable"):
+    with pytest.raises(LayoutError, match=r"b\.npz is no readable"):
         imported(NpzFolderFeatures(folder), tmp_path / "other")
-    with pytest.raises(ForeignError, match=r"no \.npz"):
+    with pytest.raises(LayoutError, match=r"no \.npz"):
         NpzFolderFeatures(tmp_path)
 
 
@@ -198,20 +198,20 @@ def test_hdf5_groups(tmp_path: Path) -> None:
     features = imported(GroupFeatures(path), tmp_path / "out")
     assert sorted(features.ids) == sorted(NAMES)
     np.testing.assert_array_equal(features.read(NAMES), [values[name] for name in NAMES])
-    with pytest.raises(ForeignError, match="name the one that they have"):
+    with pytest.raises(LayoutError, match="name the one that they have"):
         GroupFeatures(path, "keypoints")
     with h5py.File(path, "r+") as file:
         file.create_group("d.jpg")["global_descriptor"] = np.zeros(6, np.float32)
-    with pytest.raises(ForeignError, match=r"d\.jpg/global_descriptor"):
+    with pytest.raises(LayoutError, match=r"d\.jpg/global_descriptor"):
         GroupFeatures(path)
 
 
 def part(folder: Path, rows: list[int], **changes: object) -> FeatureSet:
     """Make a set of some of the sample's rows."""
-    with ShardBuild(folder, header(**changes), [ids(23)[row] for row in rows]) as making:
+    with ShardBuild(folder, header(**changes), [ids(23)[row] for row in rows]) as work:
         for number, row in enumerate(rows):
-            making.append(number, block(row, row + 1, failed=(3, 17)))
-        making.publish()
+            work.append(number, block(row, row + 1, failed=(3, 17)))
+        work.publish()
     return FeatureSet(folder)
 
 
@@ -276,7 +276,7 @@ def test_damaged_npy_files_are_named(tmp_path: Path) -> None:
     damaged += [sound[:10] + byte * 54 + sound[64:] for byte in (b"(", b"\x00", b"[", b"\\")]
     for data in damaged:
         path.write_bytes(data)
-        with pytest.raises(ForeignError, match=r"x\.npy is no readable \.npy file of numbers"):
+        with pytest.raises(LayoutError, match=r"x\.npy is no readable \.npy file of numbers"):
             NpyFeatures(path, NAMES)
 
 
@@ -295,7 +295,7 @@ def test_damaged_npz_files_are_named(tmp_path: Path) -> None:
     changes += [(tmp_path / "x.npy").read_bytes()]
     for data in changes:
         path.write_bytes(data)
-        with pytest.raises(ForeignError, match=r"a\.npz is no readable \.npz file of numbers"):
+        with pytest.raises(LayoutError, match=r"a\.npz is no readable \.npz file of numbers"):
             NpzFolderFeatures(tmp_path)
 
 
@@ -305,7 +305,7 @@ def test_a_number_of_boxes_that_python_cannot_convert_names_the_line(tmp_path: P
     first, second = path.read_text().splitlines()
     fields = second.split("\t")
     path.write_text("\n".join([first, "\t".join([*fields[:3], "9" * 5000, *fields[4:]])]) + "\n")
-    with pytest.raises(ForeignError, match=r"x\.tsv, line 2: .* number of boxes"):
+    with pytest.raises(LayoutError, match=r"x\.tsv, line 2: .* number of boxes"):
         TsvFeatures(path)
 
 
@@ -316,7 +316,7 @@ def test_a_mat_file_that_crashes_scipy_is_named(tmp_path: Path) -> None:
     # The type of the numbers: 15 is none of them, and an access outside a table of scipy's.
     data[184] = 15
     path.write_bytes(data)
-    with pytest.raises(ForeignError, match=r"x\.mat .*the download is whole"):
+    with pytest.raises(LayoutError, match=r"x\.mat .*the download is whole"):
         MatFeatures(path, NAMES)
-    with pytest.raises(ForeignError, match=r"no\.mat not found"):
+    with pytest.raises(LayoutError, match=r"no\.mat not found"):
         MatFeatures(tmp_path / "no.mat", NAMES)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pipeline.datasets.manifest import ImageEntry, Manifest
-from pipeline.shards import sandbox as probe
+from pipeline.shards import sandbox
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import DamagedShard, OtherShard, RowBlock, ShardError
@@ -32,10 +32,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def compressed(out: Path) -> Path:
-    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD, compress=True) as making:
-        for span in making.pending():
-            making.append(span.start, block(span.start, span.stop, failed=(3, 17)))
-        making.publish()
+    with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD, compress=True) as work:
+        for span in work.pending():
+            work.append(span.start, block(span.start, span.stop, failed=(3, 17)))
+        work.publish()
     return out
 
 
@@ -68,7 +68,7 @@ def test_sound_sets_have_no_faults_wherever_they_lie(folder: Path, tmp_path: Pat
 def test_a_flipped_byte_anywhere_is_found_and_its_file_named(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compress: bool
 ) -> None:
-    monkeypatch.setattr(probe, "SECONDS", 2.0)
+    monkeypatch.setattr(sandbox, "SECONDS", 2.0)
     folder = compressed(tmp_path / "small") if compress else folder
     path = folder / NAMES[1]
     sound = path.read_bytes()
@@ -91,7 +91,7 @@ def test_a_file_that_hangs_hdf5_hangs_nobody_who_looks_into_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One bit of the length that stands before a text in HDF5's heap: an endless loop in 2.0."""
-    monkeypatch.setattr(probe, "SECONDS", 1.0)
+    monkeypatch.setattr(sandbox, "SECONDS", 1.0)
     path = folder / NAMES[1]
     flip(path, path.read_bytes().index(ids(ROWS)[15].encode()) - 7, bits=2)
     for quick in (True, False):
@@ -182,9 +182,9 @@ def test_sources_are_compared_with_files_and_captions(tmp_path: Path) -> None:
     dataset = Manifest("made", tmp_path, entries, "none", "none", {})
     rows = ["a.png", "b.png", "b.png#1", "gone.png"]
     crc = np.array([zlib.crc32(d) for d in (b"first", b"second", b"two", b"x")], np.uint32)
-    with ShardBuild(tmp_path / "out", header(), rows) as making:
-        making.append(0, replace(block(0, 4), source_crc32=crc))
-        making.publish()
+    with ShardBuild(tmp_path / "out", header(), rows) as work:
+        work.append(0, replace(block(0, 4), source_crc32=crc))
+        work.publish()
     (tmp_path / "b.png").write_bytes(b"changed")
     found = verify(tmp_path / "out", source_crc=source_crc_of(dataset))
     assert found.sources == 4
@@ -269,10 +269,10 @@ def test_the_card_is_the_same_each_time_and_escapes_data(folder: Path) -> None:
 
 def test_growing_sets_verify_and_rebuild(folder: Path) -> None:
     more = [*ids(ROWS), "later-1", "later-2"]
-    with ShardBuild(folder, header(), more, add=True) as making:
-        for span in making.pending():
-            making.append(span.start, RowBlock(*_rows(len(span))))
-        making.publish()
+    with ShardBuild(folder, header(), more, add=True) as work:
+        for span in work.pending():
+            work.append(span.start, RowBlock(*_rows(len(span))))
+        work.publish()
     assert faults(folder) == []
     before = (folder / "index.json").read_bytes()
     rebuild_index(folder)

@@ -10,7 +10,7 @@ from scipy.io import loadmat
 
 from pipeline.hashing import sha256_of_file
 from pipeline.shards.sandbox import run_isolated
-from pipeline.shards.tools.importers.source import ForeignError, named_fault, require_floats
+from pipeline.shards.tools.importers.source import LayoutError, named_fault, require_floats
 
 _SECONDS = 60.0
 _DOWNLOAD = "check that the download is whole"
@@ -19,7 +19,7 @@ _DOWNLOAD = "check that the download is whole"
 class NpyFeatures:
     """A `*_ims.npy` of VSE++ or SCAN: row n belongs to line n of a list of ids.
 
-    The file is memory-mapped and never unpickled. See `ForeignFeatures`.
+    The file is memory-mapped and never unpickled. See `ImportSource`.
     """
 
     layout = "npy"
@@ -36,7 +36,7 @@ class NpyFeatures:
 
         Raises
         ------
-        ForeignError
+        LayoutError
         """
         # Not np.load: it goes by the first bytes, and takes some files for zip or pickle.
         with named_fault(
@@ -44,12 +44,12 @@ class NpyFeatures:
         ):
             array = np.lib.format.open_memmap(path, mode="r")
         if array.ndim < 2:
-            raise ForeignError(f"{path} holds no array of rows; (rows, dim) or more was expected")
+            raise LayoutError(f"{path} holds no array of rows; (rows, dim) or more was expected")
         self.file, self._path, self._every = path.name, path, every
         self._array = array
         self.row_shape, self.dtype = array.shape[1:], require_floats(array.dtype, str(path))
         if len(array) % every:
-            raise ForeignError(
+            raise LayoutError(
                 f"{path} has {len(array)} rows, not {every} for every image; check "
                 "how many each image has"
             )
@@ -57,7 +57,7 @@ class NpyFeatures:
         if len(ids) == len(array) and every > 1:
             ids = _without_repeats(ids, every, str(path))
         if len(ids) != images:
-            raise ForeignError(
+            raise LayoutError(
                 f"{path} has {len(array)} rows, {every} for every image, so {images} images, and "
                 f"there are {len(ids)} ids"
                 + (
@@ -78,7 +78,7 @@ class NpyFeatures:
         # A NaN differs from itself; the import refuses it anyway, and names it as what it is.
         same |= ~np.isfinite(rows[:, 0].reshape(stop - start, -1)).all(axis=1)
         for image in (start + np.flatnonzero(~same)).tolist():
-            raise ForeignError(
+            raise LayoutError(
                 f"{self.where(image)}, id {self.ids[image]!r}: the {every} rows differ; "
                 "they are not one image repeated: check how many each image has"
             )
@@ -93,7 +93,7 @@ class MatFeatures:
     """Karpathy's `vgg_feats.mat`: a variable (dim, images), a column an image.
 
     The whole variable is read into memory, as the format has no other way. See
-    `ForeignFeatures`.
+    `ImportSource`.
     """
 
     layout = "mat"
@@ -109,18 +109,18 @@ class MatFeatures:
 
         Raises
         ------
-        ForeignError
+        LayoutError
             The file is not of this kind, or has another number of columns.
         """
         array = _read_apart_first(path, variable)
         if not isinstance(array, np.ndarray) or array.ndim != 2:
-            raise ForeignError(
+            raise LayoutError(
                 f"{path} has no variable {variable!r} of (dim, images); name the one that has them"
             )
         self.file, self._path = path.name, path
         self.dtype = require_floats(array.dtype, str(path))
         if array.shape[1] != len(ids):
-            raise ForeignError(
+            raise LayoutError(
                 f"{path}: {variable!r} is {array.shape}, so {array.shape[1]} images, and there are "
                 f"{len(ids)} ids"
             )
@@ -141,10 +141,10 @@ class MatFeatures:
 def _read_apart_first(path: Path, variable: str) -> object:
     """Read a MATLAB file, unless that brings down a process of its own: scipy's C code may."""
     if not path.is_file():
-        raise ForeignError(f"{path} not found; name a MATLAB file")
+        raise LayoutError(f"{path} not found; name a MATLAB file")
     arguments = [str(path.absolute()), variable]
     if fault := run_isolated(__name__, arguments, _SECONDS, path.stat().st_size):
-        raise ForeignError(f"{path} is damaged: scipy {fault}; {_DOWNLOAD}")
+        raise LayoutError(f"{path} is damaged: scipy {fault}; {_DOWNLOAD}")
     return _read(path, variable)
 
 
@@ -156,7 +156,7 @@ def _read(path: Path, variable: str) -> object:
 def _without_repeats(ids: Sequence[str], every: int, where: str) -> list[str]:
     for start in range(0, len(ids), every):
         if len(set(ids[start : start + every])) != 1:
-            raise ForeignError(
+            raise LayoutError(
                 f"{where}: the ids of rows {start} to {start + every - 1} are "
                 f"{list(ids[start : start + every])}, not one id {every} times; check "
                 "how many rows each image has"
@@ -165,5 +165,5 @@ def _without_repeats(ids: Sequence[str], every: int, where: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    with suppress(ForeignError):
+    with suppress(LayoutError):
         _read(Path(sys.argv[1]), sys.argv[2])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.shards.tools.importers.source import (
-    ForeignError,
+    LayoutError,
     named_fault,
     require_floats,
     sha256_of_files,
@@ -26,7 +26,7 @@ class TsvFeatures:
     """The TSV of bottom-up attention with as many boxes in every line (the "36 boxes" files).
 
     Only the places of the lines are kept in memory. One column is read: `features`, or `boxes`
-    as features of their own, for the other is not kept. See `ForeignFeatures`.
+    as features of their own, for the other is not kept. See `ImportSource`.
     """
 
     layout = "bottom-up-tsv"
@@ -37,11 +37,11 @@ class TsvFeatures:
 
         Raises
         ------
-        ForeignError
+        LayoutError
             A line is not of this kind; its number and id are named.
         """
         if column not in _COLUMN:
-            raise ForeignError(f"{path} has columns {sorted(_COLUMN)}, not {column!r}; name one")
+            raise LayoutError(f"{path} has columns {sorted(_COLUMN)}, not {column!r}; name one")
         self.file, self._path, self._column = path.name, path, _COLUMN[column]
         ids: list[str] = []
         self._offsets: list[int] = []
@@ -53,7 +53,7 @@ class TsvFeatures:
                     digest.update(line)
                     fields = line.rstrip(b"\r\n").split(b"\t")
                     if len(fields) != _COLUMNS or not _is_count(fields[_BOXES]):
-                        raise ForeignError(
+                        raise LayoutError(
                             f"{where}: {len(fields)} columns; {_COLUMNS} were expected, separated "
                             "by tabs, with a number of boxes in the fourth"
                         )
@@ -62,7 +62,7 @@ class TsvFeatures:
                     if number == 1:
                         first = size
                     if size != first:
-                        raise ForeignError(
+                        raise LayoutError(
                             f"{where}, id {one!r}: {size[0]} boxes in {size[1]} characters, "
                             f"{first[0]} in {first[1]} in line 1; only files with a fixed number "
                             "of boxes can be imported"
@@ -71,15 +71,15 @@ class TsvFeatures:
                     self._offsets.append(offset)
                     offset += len(line)
         except OSError as error:
-            raise ForeignError(f"{path} cannot be read ({error.strerror})") from error
+            raise LayoutError(f"{path} cannot be read ({error.strerror})") from error
         if not ids:
-            raise ForeignError(f"{path} is empty")
+            raise LayoutError(f"{path} is empty")
         self.ids: Sequence[str] = ids
         self.sha256 = digest.hexdigest()
         self._boxes = first[0]
         values = len(self._decoded(0)) // 4
         if not self._boxes or not values or values % self._boxes:
-            raise ForeignError(f"{path}, line 1: {values} numbers for {self._boxes} boxes")
+            raise LayoutError(f"{path}, line 1: {values} numbers for {self._boxes} boxes")
         self.row_shape: tuple[int, ...] = (self._boxes, values // self._boxes)
 
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -88,7 +88,7 @@ class TsvFeatures:
         for row in range(start, stop):
             data = self._decoded(row)
             if len(data) != rows[0].nbytes:
-                raise ForeignError(
+                raise LayoutError(
                     f"{self.where(row)}, id {self.ids[row]!r}: {len(data)} bytes, not "
                     f"{rows[0].nbytes}"
                 )
@@ -106,7 +106,7 @@ class TsvFeatures:
         try:
             return base64.b64decode(field, validate=True)
         except ValueError as error:
-            raise ForeignError(
+            raise LayoutError(
                 f"{self.where(row)}, id {self.ids[row]!r}: no base64 ({error})"
             ) from error
 
@@ -114,7 +114,7 @@ class TsvFeatures:
 class NpzFolderFeatures:
     """A folder with `<id>.npz` for each image, in the order of the names.
 
-    One array of each file is read, never unpickled. See `ForeignFeatures`.
+    One array of each file is read, never unpickled. See `ImportSource`.
     """
 
     layout = "npz-folder"
@@ -129,11 +129,11 @@ class NpzFolderFeatures:
 
         Raises
         ------
-        ForeignError
+        LayoutError
         """
         self._files = sorted(folder.glob("*.npz"), key=lambda path: path.name)
         if not self._files:
-            raise ForeignError(f"{folder} holds no .npz file")
+            raise LayoutError(f"{folder} holds no .npz file")
         self.file, self._array = folder.absolute().name, array
         self.ids: Sequence[str] = [path.stem for path in self._files]
         first = self._load(0)
@@ -147,7 +147,7 @@ class NpzFolderFeatures:
         for row in range(start, stop):
             one = self._load(row)
             if (one.shape, one.dtype) != (self.row_shape, self.dtype):
-                raise ForeignError(
+                raise LayoutError(
                     f"{self.where(row)}: {self._array!r} is {one.shape} {one.dtype}, in the first "
                     f"file {self.row_shape} {self.dtype}; only a fixed number of boxes can be "
                     "imported"
@@ -167,7 +167,7 @@ class NpzFolderFeatures:
             np.load(stream, allow_pickle=False) as arrays,
         ):
             if self._array not in arrays.files:
-                raise ForeignError(
+                raise LayoutError(
                     f"{self.where(row)} has no array {self._array!r} but {arrays.files}; "
                     "name one of those"
                 )

@@ -7,14 +7,14 @@ import h5py
 import numpy as np
 
 from pipeline.hashing import sha256_of_file
-from pipeline.shards.tools.importers.source import ForeignError, require_floats
+from pipeline.shards.tools.importers.source import LayoutError, require_floats
 
 
 class GroupFeatures:
     """Groups named by the images' paths, with one dataset of the same shape in each.
 
     Rows are in the order in which HDF5 lists the names, which is alphabetical by part of the
-    path. Links to other places and other files are not followed. See `ForeignFeatures`.
+    path. Links to other places and other files are not followed. See `ImportSource`.
     """
 
     layout = "hdf5-groups"
@@ -29,7 +29,7 @@ class GroupFeatures:
 
         Raises
         ------
-        ForeignError
+        LayoutError
         """
         self.file, self._path, self._dataset = path.name, path, dataset
         found: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
@@ -38,16 +38,16 @@ class GroupFeatures:
             group, _, last = name.rpartition("/")
             if last == dataset and group and isinstance(item, h5py.Dataset):
                 if item.is_virtual or item.external:
-                    raise ForeignError(f"{path}: {name!r} lies in other files; import those")
+                    raise LayoutError(f"{path}: {name!r} lies in other files; import those")
                 found[group] = (item.shape, item.dtype)
 
         try:
             with h5py.File(path, "r") as file:
                 file.visititems(visit)
         except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
-            raise ForeignError(f"{path} is no readable HDF5 file ({error})") from error
+            raise LayoutError(f"{path} is no readable HDF5 file ({error})") from error
         if not found:
-            raise ForeignError(
+            raise LayoutError(
                 f"{path} has no group with a dataset {dataset!r}; name the one that they have"
             )
         self.ids: Sequence[str] = list(found)
@@ -55,7 +55,7 @@ class GroupFeatures:
         require_floats(self.dtype, f"{path}: {self.ids[0]}/{dataset}")
         for one, (shape, dtype) in found.items():
             if (shape, dtype) != (self.row_shape, self.dtype) or not shape:
-                raise ForeignError(
+                raise LayoutError(
                     f"{path}: {one}/{dataset} is {shape} {dtype}, and that of {self.ids[0]} is "
                     f"{self.row_shape} {self.dtype}; only rows of one shape can be imported"
                 )
@@ -69,7 +69,7 @@ class GroupFeatures:
                 for row in range(start, stop):
                     file[self.ids[row]][self._dataset].read_direct(rows, None, np.s_[row - start])
         except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
-            raise ForeignError(f"{self._path}, rows {start} to {stop - 1}: {error}") from error
+            raise LayoutError(f"{self._path}, rows {start} to {stop - 1}: {error}") from error
         return rows
 
     def where(self, row: int) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from pipeline.files import created_by
 from pipeline.hashing import sha256_of_file, sha256_of_json
 from pipeline.progress import Progress, no_progress
-from pipeline.shards.build.feature_build import assemble
+from pipeline.shards.build.arrays import build_from_rows
 from pipeline.shards.format import OK, FeatureHeader, RowBlock, ShardError, require_usable_ids
 from pipeline.shards.index import FeatureIndex
 
@@ -18,13 +18,13 @@ from pipeline.shards.index import FeatureIndex
 _AXES = {1: "row, channel", 2: "row, region, channel", 3: "row, cell_y, cell_x, channel"}
 
 
-class ForeignError(ShardError):
+class LayoutError(ShardError):
     """A foreign file is not as its layout says."""
 
 
 @contextmanager
 def named_fault(what: str, remedy: str) -> Iterator[None]:
-    """Turn what a library raises on a damaged file into a `ForeignError`.
+    """Turn what a library raises on a damaged file into a `LayoutError`.
 
     NumPy, zipfile and scipy raise anything on damaged bytes: TokenError, zlib.error,
     UnboundLocalError. So no list of them is kept.
@@ -36,13 +36,13 @@ def named_fault(what: str, remedy: str) -> Iterator[None]:
     """
     try:
         yield
-    except ForeignError:
+    except LayoutError:
         raise
     except Exception as error:
-        raise ForeignError(f"{what} ({str(error) or type(error).__name__}); {remedy}") from error
+        raise LayoutError(f"{what} ({str(error) or type(error).__name__}); {remedy}") from error
 
 
-class ForeignFeatures(Protocol):
+class ImportSource(Protocol):
     """Rows of features in a layout that is not ours.
 
     Attributes
@@ -68,7 +68,7 @@ class ForeignFeatures(Protocol):
 
 
 def import_features(
-    source: ForeignFeatures,
+    source: ImportSource,
     out: Path,
     dataset: str,
     note: str = "",
@@ -95,7 +95,7 @@ def import_features(
 
     Raises
     ------
-    ForeignError
+    LayoutError
         A row is not as the layout says, or holds infinities or NaN; file, row and id are named.
     ShardError
         Ids repeat or are unusable, or `axes` names another number of axes.
@@ -110,13 +110,13 @@ def import_features(
             stored = features.astype(header.dtype)
         finite = np.isfinite(stored.reshape(stop - start, -1)).all(axis=1)
         for row in (start + np.flatnonzero(~finite)).tolist():
-            raise ForeignError(
+            raise LayoutError(
                 f"{source.where(row)}, id {source.ids[row]!r}: holds infinities, NaN or "
                 f"values beyond {header.dtype}; leave the row out or mend it"
             )
         return RowBlock(stored, np.repeat(ok, stop - start), ("",) * (stop - start))
 
-    return assemble(
+    return build_from_rows(
         out,
         header,
         source.ids,
@@ -127,7 +127,7 @@ def import_features(
     )
 
 
-def _header(source: ForeignFeatures, dataset: str, note: str, axes: str | None) -> FeatureHeader:
+def _header(source: ImportSource, dataset: str, note: str, axes: str | None) -> FeatureHeader:
     names = axes or _AXES.get(len(source.row_shape))
     if names is None or len(names.split(",")) != len(source.row_shape) + 1:
         raise ShardError(
@@ -160,10 +160,10 @@ def require_floats(dtype: np.dtype, where: str) -> np.dtype:
 
     Raises
     ------
-    ForeignError
+    LayoutError
     """
     if dtype.kind != "f" or dtype.itemsize > 8:
-        raise ForeignError(f"{where} holds {dtype}; floating point numbers were expected")
+        raise LayoutError(f"{where} holds {dtype}; floating point numbers were expected")
     return dtype
 
 
