@@ -6,7 +6,6 @@ import click
 
 from pipeline import __version__
 from stages.console import run
-from stages.params import extract_defaults
 
 COMMANDS = {
     "prepare": "Read or draw captioned images into a dataset.",
@@ -58,6 +57,9 @@ def cli(ctx: click.Context) -> None:
           --out data/features/scenes/efficientnet-lite0-pool
     """
     if ctx.invoked_subcommand == "extract":
+        # Here: to check params.yaml takes longer to import than all else that --help needs.
+        from stages.params import extract_defaults
+
         ctx.default_map = {"extract": extract_defaults()}
 
 

@@ -7,7 +7,6 @@ import click
 from stages.cluster import cluster_options
 from stages.console import CONSOLE, OUTPUT, log_done, log_settings
 from stages.experiment import experiment_options, layout_of
-from stages.params import load_params
 
 
 @click.command()
@@ -42,9 +41,12 @@ def embed(
     Example:
       pipeline embed --experiment wang2016-nonlinear-bidirectional-structure
     """
+    # Here, as the job below: what they import takes longer than --help should.
+    from stages.params import load_params
+
     params = load_params()
     plan = params.experiment(experiment)
-    layout = layout_of(params, dataset)
+    layout = layout_of(dataset, params.dataset)
     head = head or layout.head(experiment)
     split = split or params.splits.test
     out = out or layout.embeddings(experiment)
@@ -59,7 +61,6 @@ def embed(
         workers=workers,
         scheduler=scheduler,
     )
-    # Here: the job imports torch, which takes seconds.
     from pipeline.heads.embed import embed as run
 
     embeddings = run(

@@ -6,7 +6,6 @@ import click
 
 from stages.console import OUTPUT, log_done, log_settings
 from stages.experiment import layout_of
-from stages.params import load_params
 
 
 @click.command()
@@ -30,15 +29,17 @@ def ensemble(name: str, dataset: Path | None, embeddings: Path | None, out: Path
     Example:
       pipeline ensemble --name ours
     """
+    # Here, as the job below: what they import takes longer than --help should.
+    from stages.params import load_params
+
     params = load_params()
     weights = params.ensemble(name)
-    layout = layout_of(params, dataset)
+    layout = layout_of(dataset, params.dataset)
     files = {member: layout.embeddings(member) for member in weights}
     if embeddings is not None:
         files = {member: embeddings / file.name for member, file in files.items()}
     out = out or layout.ensemble(name)
     log_settings("ensemble", name=name, members=",".join(weights), dataset=layout.dataset, out=out)
-    # Here: the job imports numpy and h5py.
     from pipeline.retrieval.ensemble import ensemble as average
 
     joined = average(files, out, name=name, weights=weights)

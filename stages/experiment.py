@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 import click
 
 from pipeline.experiments.layout import DATA, Layout
-from stages.params import Params
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -35,6 +34,6 @@ def experiment_options(command: Command) -> Command:
     return command
 
 
-def layout_of(params: Params, dataset: Path | None) -> Layout:
-    """Return where the files of a dataset lie; None: the dataset that params.yaml names."""
-    return Layout.of(params.dataset) if dataset is None else Layout(dataset, DATA)
+def layout_of(dataset: Path | None, default: str) -> Layout:
+    """Return where the files of a dataset lie; None: of the one in data/ with the default name."""
+    return Layout.of(default) if dataset is None else Layout(dataset, DATA)

@@ -67,7 +67,7 @@ def sources_of(
     """
     params = load_params()
     captions = params.experiment(experiment).captions
-    layout = layout_of(params, dataset)
+    layout = layout_of(dataset, params.dataset)
     return Sources(
         embeddings or layout.embeddings(experiment),
         head or layout.head(experiment),

@@ -7,7 +7,6 @@ import click
 
 from stages.console import CONSOLE, OUTPUT, log_done, log_settings
 from stages.experiment import experiment_options, layout_of
-from stages.params import load_params
 
 
 @click.command()
@@ -54,9 +53,12 @@ def train(
     Example:
       pipeline train --experiment wang2016-nonlinear-bidirectional-structure
     """
+    # Here, as the job below: what they import takes longer than --help should.
+    from stages.params import load_params
+
     params = load_params()
     plan = params.experiment(experiment)
-    layout = layout_of(params, dataset)
+    layout = layout_of(dataset, params.dataset)
     train_split = train_split or params.splits.train
     validation_split = validation_split or params.splits.validation
     seed = params.seed if seed is None else seed
@@ -77,7 +79,6 @@ def train(
         device=device,
         out=out,
     )
-    # Here: the job imports torch, which takes seconds.
     from pipeline.heads.fit import Experiment, fit
 
     started = time.monotonic()
