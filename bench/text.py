@@ -24,17 +24,17 @@ from sklearn.mixture import GaussianMixture
 
 from pipeline.hashing import recipe_hash
 from pipeline.text.encoders.base import CaptionEncoder
-from pipeline.text.encoders.fisher_vector import FisherEncoder
-from pipeline.text.encoders.mean import MeanVectors
-from pipeline.text.encoders.pca import Projected
+from pipeline.text.encoders.fisher_vector import FisherVector
+from pipeline.text.encoders.mean import Mean
+from pipeline.text.encoders.pca import Pca
 from pipeline.text.fisher.codebook import Codebook, fit_codebook
 from pipeline.text.pca.covariance import Covariance
-from pipeline.text.pca.fit import Projection, ProjectionFacts, fit_projection
+from pipeline.text.pca.fit import PcaMetadata, PrincipalComponents, fit_pca
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors import WordVectors, load_vectors
 
 WORDS, SLOW = 8000, 300  # words in all; captions for the slow alternatives
-POLICY = TOKENIZERS["treebank"]
+TOKENIZER = TOKENIZERS["treebank"]
 Rows = npt.NDArray[Any]
 Encode = Callable[[Sequence[str]], Rows]
 
@@ -47,7 +47,7 @@ def main(number: int) -> None:
     vectors = replace(glove, words=words, matrix=glove.matrix[some])
     texts = captions(words, number)
     print(f"{'':32} {'captions/s':>10}   {'alternative':42} {'captions/s':>10} {'ratio':>6}")
-    mean = MeanVectors(vectors)
+    mean = Mean(vectors)
     compare("mean, 50-d", mean, texts, "a loop with numpy's mean", loop_of_means(vectors))
     compare("mean, 50-d", mean, texts, "gensim's get_mean_vector", gensim_means(vectors))
     rng = np.random.default_rng(1)
@@ -56,9 +56,9 @@ def main(number: int) -> None:
     for of in (vectors, wide):
         gmm, hglmm = (fit_codebook(of, kind, seed=0) for kind in ("gmm", "hglmm"))
         what = "scikit-image's fisher_vector"
-        one = FisherEncoder((gmm,), of, POLICY)
+        one = FisherVector((gmm,), of, TOKENIZER)
         compare(f"fv-gmm, {of.dim}-d", one, texts, what, loop_of_gaussians(gmm, of))
-        one = FisherEncoder((hglmm,), of, POLICY)
+        one = FisherVector((hglmm,), of, TOKENIZER)
         what = "a loop over captions, numpy"
         compare(f"fv-hglmm, {of.dim}-d", one, texts, what, loop_of_hybrids(hglmm, of))
     fits(vectors, texts)
@@ -68,9 +68,9 @@ def main(number: int) -> None:
 def fits(vectors: WordVectors, texts: Sequence[str]) -> None:
     """Print the line of a PCA at a size that scikit-learn's can do: 2,250 numbers to 750."""
     some = replace(vectors, matrix=np.ascontiguousarray(vectors.matrix[:, :45]))
-    encoder = FisherEncoder((fit_codebook(some, "hglmm", 25, seed=0),), some, POLICY)
+    encoder = FisherVector((fit_codebook(some, "hglmm", 25, seed=0),), some, TOKENIZER)
     with tempfile.TemporaryDirectory() as work:
-        ours, _ = timed(lambda: fit_projection(encoder, texts, 750, Path(work)))
+        ours, _ = timed(lambda: fit_pca(encoder, texts, 750, Path(work)))
     start = time.process_time()
     IncrementalPCA(750, batch_size=1500).fit(encoder.encode(texts))
     peer = time.process_time() - start
@@ -80,7 +80,7 @@ def fits(vectors: WordVectors, texts: Sequence[str]) -> None:
 
 def products(vectors: WordVectors, texts: Sequence[str]) -> None:
     """Print the lines of a PCA beside what cannot be saved: the products of matrices."""
-    encoder = FisherEncoder((fit_codebook(vectors, "hglmm", 60, seed=0),), vectors, POLICY)
+    encoder = FisherVector((fit_codebook(vectors, "hglmm", 60, seed=0),), vectors, TOKENIZER)
     width, dim, chunk = encoder.dim, encoder.dim // 3, texts[:2048]
     sums = Covariance(width)
     seconds, _ = timed(lambda: sums.add(encoder.encode(chunk)))
@@ -90,12 +90,12 @@ def products(vectors: WordVectors, texts: Sequence[str]) -> None:
     line(name, len(chunk) / seconds, "its product alone", len(chunk) / alone)
     components = np.random.default_rng(2).normal(size=(width, dim)).astype(np.float32)
     fitted_to = recipe_hash(encoder.recipe(), encoder.weights[1])
-    facts = ProjectionFacts(encoder.name, fitted_to, 0, "", "cpu", 1.0, "")
-    projection = Projection(facts, rows.mean(axis=0), components, np.ones(dim))
-    rows -= projection.mean
+    metadata = PcaMetadata(encoder.name, fitted_to, 0, "", "cpu", 1.0, "")
+    basis = PrincipalComponents(metadata, rows.mean(axis=0), components, np.ones(dim))
+    rows -= basis.mean
     compare(
-        f"FV and projection to {dim}-d",
-        Projected(encoder, projection),
+        f"FV and PCA to {dim}-d",
+        Pca(encoder, basis),
         chunk,
         "its product alone",
         lambda given: rows[: len(given)] @ components,
@@ -153,7 +153,7 @@ def loop_of_means(vectors: WordVectors) -> Encode:
     index, matrix = vectors.index, vectors.matrix
 
     def one(text: str) -> Rows:
-        return np.mean([matrix[index[t]] for t in POLICY.tokenize(text) if t in index], axis=0)
+        return np.mean([matrix[index[t]] for t in TOKENIZER.tokenize(text) if t in index], axis=0)
 
     return lambda texts: np.array([one(text) for text in texts])
 
@@ -163,7 +163,7 @@ def gensim_means(vectors: WordVectors) -> Encode:
     keyed = KeyedVectors(vectors.dim)
     keyed.add_vectors(list(vectors.words), vectors.matrix)
     return lambda texts: np.array(
-        [keyed.get_mean_vector(POLICY.tokenize(text), pre_normalize=False) for text in texts]
+        [keyed.get_mean_vector(TOKENIZER.tokenize(text), pre_normalize=False) for text in texts]
     )
 
 
@@ -212,7 +212,7 @@ def caption_by_caption(
     index, known = vectors.index, codebook.transform(vectors.matrix).astype(np.float64)
 
     def encode(texts: Sequence[str]) -> Rows:
-        found = ([index[t] for t in POLICY.tokenize(text) if t in index] for text in texts)
+        found = ([index[t] for t in TOKENIZER.tokenize(text) if t in index] for text in texts)
         return np.array([one(known[rows]) for rows in found])
 
     return encode

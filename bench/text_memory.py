@@ -3,7 +3,7 @@
 Run as `python -m bench.text_memory FILE CAPTIONS WIDTH DIM`: FILE has a caption a line, what lies
 before a tab is left out; WIDTH is 50 (GloVe) or another number of dimensions (synthetic vectors
 for the same words); DIM is how many components are fitted. Codebooks have 30 components. The file
-is gone through again where it has fewer captions. Rows are projected and let go, as when they are
+is gone through again where it has fewer captions. Rows are reduced and let go, as when they are
 written to shards.
 """
 
@@ -16,14 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.text.encoders.fisher_vector import FisherEncoder
-from pipeline.text.encoders.pca import Projected
+from pipeline.text.encoders.fisher_vector import FisherVector
+from pipeline.text.encoders.pca import Pca
 from pipeline.text.fisher.codebook import fit_codebook
-from pipeline.text.pca.fit import fit_memory, fit_projection
+from pipeline.text.pca.fit import fit_memory, fit_pca
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors import WordVectors, load_vectors
 
-POLICY = TOKENIZERS["treebank"]
+TOKENIZER = TOKENIZERS["treebank"]
 ROWS = 2048  # captions written at once
 
 
@@ -33,41 +33,41 @@ def main(file: Path, number: int, width: int, dim: int) -> None:
     lines = file.read_text(encoding="utf-8").splitlines()
     every = [line.rpartition("\t")[2] for line in lines]
     texts = (every * -(-number // len(every)))[:number]
-    wanted = {token for text in every for token in POLICY.tokenize(text)}
+    wanted = {token for text in every for token in TOKENIZER.tokenize(text)}
     vectors = load_vectors("glove-6b-50d", wanted)
     if width != 50:
         vectors = synthetic(vectors, width)
-    tell("words and vectors", start)
+    print_step("words and vectors", start)
     start = time.perf_counter()
     codebook = fit_codebook(vectors, "hglmm", seed=0, ica=width == 50)
-    tell("codebook", start)
-    encoder = FisherEncoder((codebook,), vectors, POLICY)
+    print_step("codebook", start)
+    encoder = FisherVector((codebook,), vectors, TOKENIZER)
     start = time.perf_counter()
     encoder.encode(texts[:1])
-    tell(f"table of {len(vectors.words)} words, told {encoder.memory / 1e6:.0f} MB", start)
+    print_step(f"table of {len(vectors.words)} words, stated {encoder.memory / 1e6:.0f} MB", start)
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as work:
-        projection = fit_projection(encoder, texts, dim, Path(work), progress=passed(start))
-    told = fit_memory(encoder.dim, dim) / 1e6
-    tell(f"PCA {encoder.dim} to {dim} on {number} captions, told {told:.0f} MB more", start)
-    projected = Projected(encoder, projection)
+        basis = fit_pca(encoder, texts, dim, Path(work), progress=passed(start))
+    stated = fit_memory(encoder.dim, dim) / 1e6
+    print_step(f"PCA {encoder.dim} to {dim} on {number} captions, stated {stated:.0f} MB", start)
+    reduced = Pca(encoder, basis)
     start = time.perf_counter()
     for row in range(0, number, ROWS):
-        projected.encode(texts[row : row + ROWS])
-    tell(f"{number} captions projected; explained variance {projection.explained:.4f}", start)
+        reduced.encode(texts[row : row + ROWS])
+    print_step(f"{number} captions reduced; explained variance {basis.explained:.4f}", start)
 
 
 def passed(start: float) -> Callable[[int, int, int], None]:
-    """Return a function that tells when all captions were gone through."""
+    """Return a function that prints when all captions were gone through."""
 
     def show(done: int, total: int, failed: int) -> None:
         if done == total:
-            tell("pass over the captions", start)
+            print_step("pass over the captions", start)
 
     return show
 
 
-def tell(step: str, start: float) -> None:
+def print_step(step: str, start: float) -> None:
     """Print seconds since `start`, CPU seconds and peak memory so far."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     print(

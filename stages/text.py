@@ -1,31 +1,18 @@
 """`pipeline text`: the captions of a dataset become feature shards."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pipeline.cluster.place import place_of_work
-from pipeline.datasets.manifest import Manifest, read_manifest
-from pipeline.progress import Stopwatch
-from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.build.locking import WORK_FOLDER
-from pipeline.summary import write_summary
-from pipeline.text.catalogue import ENCODERS, LEMMAS, EncoderPlan, plan_encoder
-from pipeline.text.encode import caption_header, changed_rows, encode_captions
-from pipeline.text.encoders.base import CaptionEncoder
-from pipeline.text.encoders.token_ids import SEQUENCE_LAYOUTS
-from pipeline.text.fitted import PROJECTION_FILE, Fitting, fit_components, fit_parts
-from pipeline.text.pca.fit import fit_disk, fit_memory
+from pipeline.text.catalogue import ENCODERS, LEMMAS
+from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vocabulary import VOCABULARY_RULES
-from pipeline.text.workers import encode_on_workers
 from stages.cluster import cluster_options
-from stages.console import CONSOLE, OUTPUT, log_done, log_settings, progress_of
-
-_MB = 1e6
+from stages.console import CONSOLE, OUTPUT, log_done, log_settings
 
 
 def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,16 +36,20 @@ def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Path(path_type=str),
             help="Lemmas: folder of a WordNet.  [default: rules and GloVe's words]",
         ),
-        click.option("--max-length", type=click.IntRange(1), help="Of a sequence, with its marks."),
         click.option(
-            "--layout", type=click.Choice(list(SEQUENCE_LAYOUTS)), help="Marks of a sequence."
+            "--max-length", type=click.IntRange(1), help="Token ids: length of a row, with marks."
+        ),
+        click.option(
+            "--layout",
+            type=click.Choice(list(TOKEN_LAYOUTS)),
+            help="Token ids: marks around the words.",
         ),
         click.option(
             "--vocabulary",
             help=f"Words that count: {', '.join(VOCABULARY_RULES)}, min-N or top-N.",
         ),
         click.option(
-            "--policy",
+            "--tokenizer",
             type=click.Choice([*TOKENIZERS, LEMMAS]),
             help="How captions are split into words.  [default: the encoder's]",
         ),
@@ -122,9 +113,9 @@ def text(
 ) -> None:
     """Turn the captions of a prepared dataset into feature shards.
 
-    What an encoder is fitted to are captions of the training split alone; the fitted parts stay
-    in a folder beside the shards, so that new sentences can be encoded alike. Words that the
-    encoder does not know are counted and reported.
+    Encoders are fitted to captions of the training split alone; what was fitted stays in a folder
+    beside the shards, so that new sentences can be encoded alike. Words that the encoder does not
+    know are counted and reported.
 
     \b
     Examples:
@@ -132,87 +123,34 @@ def text(
       pipeline text --encoder fv-hglmm --pca 1000 --dataset data/flickr8k \\
           --out data/text/flickr8k/fv-hglmm-pca1000
     """
-    plan = plan_encoder(encoder, **options)
-    place = place_of_work(workers, scheduler, resources)
-    fitted = fitted or out.with_name(f"{out.name}.encoder")
+    # Here, since `--help` needs neither h5py nor scipy.
+    from pipeline.text.encode import encode, encoder_folder
+
+    started = time.monotonic()
+    fitted = fitted or encoder_folder(out)
     log_settings(
         "text", encoder=encoder, dataset=dataset, out=out, split=split, fit_split=fit_split,
         fitted=fitted, codebooks=codebooks, device=device, workers=workers, scheduler=scheduler,
         **options,
     )  # fmt: skip
-    manifest = read_manifest(dataset)
-    text_of = _texts(manifest, split)
-    training = list(_texts(manifest, fit_split).values())
-    started = time.monotonic()
-    fitting = Fitting(training, manifest.name, fit_split, codebooks, log_done)
-    inputs = list(text_of.values())
-    made = fit_parts(plan, fitted, fitting, inputs)
-    made = _with_components(plan, fitted, made, training, device)
-    header = caption_header(made, manifest.name)
-    watch = Stopwatch()
-    with ShardBuild(out, header, list(text_of), rows_per_shard, inputs=inputs) as build:
-        texts = [text_of[one] for one in build.ids]
-        _find_rows(build, out, made, texts)
-        computed = len(texts) - build.rows_done
-        if place.elsewhere and build.pending():
-            with place.executor(CONSOLE) as executor, progress_of(made.name, "caption") as progress:
-                index = encode_on_workers(build, fitted, texts, executor, progress, watch)
-        else:
-            with progress_of(made.name, "caption") as progress:
-                index = encode_captions(build, made, texts, progress, watch)
-        ids = build.ids
-    _report(made, texts, ids)
-    seconds = time.monotonic() - started
-    if summary:
-        facts = index.metadata
-        write_summary(summary, "text", out, facts, computed, seconds, watch, place.name())
-    log_done(
-        f"{index.rows} rows ({made.dim},) in {len(index.shards)} shards in {out}, recipe "
-        f"{header.recipe_hash}, {seconds:.1f} s"
+    index = encode(
+        dataset,
+        out,
+        encoder=encoder,
+        split=split,
+        fit_split=fit_split,
+        fitted=fitted,
+        codebooks=codebooks,
+        device=device,
+        rows_per_shard=rows_per_shard,
+        workers=workers,
+        scheduler=scheduler,
+        resources=resources,
+        summary=summary,
+        monitor=CONSOLE,
+        **options,
     )
-
-
-def _texts(manifest: Manifest, split: str | None) -> dict[str, str]:
-    return {
-        one: caption
-        for entry in manifest.select(split)
-        for one, caption in zip(entry.caption_ids, entry.captions, strict=True)
-    }
-
-
-def _with_components(
-    plan: EncoderPlan, fitted: Path, encoder: CaptionEncoder, training: list[str], device: str
-) -> CaptionEncoder:
-    """Announce sizes, then fit the principal components that are asked for."""
-    if plan.pca is not None and not (fitted / PROJECTION_FILE).exists():
-        log_done(
-            f"{plan.pca} principal components of {len(training)} rows of {encoder.dim} numbers: "
-            f"at most {fit_memory(encoder.dim, plan.pca) / _MB:.0f} MB of memory and "
-            f"{fit_disk(encoder.dim) / _MB:.0f} MB on the disk, however many captions"
-        )
-    work = fitted.absolute().parent / WORK_FOLDER / f"{fitted.name}-pca"
-    with progress_of("principal components", "caption") as progress:
-        return fit_components(plan, fitted, encoder, training, work, device, progress)
-
-
-def _find_rows(build: ShardBuild, out: Path, encoder: CaptionEncoder, texts: list[str]) -> None:
-    """Say what is there and what is needed, and have rows of changed captions made again."""
-    for found in build.damaged:
-        log_done(f"will be made again: {found}")
-    for folder in build.other_work():
-        log_done(f"unfinished work of {out}, other settings: {folder}; remove it if not wanted")
-    if changed := changed_rows(build, texts):
-        log_done(f"{len(changed)} captions have changed; their rows are made again")
-    build.redo(changed)
     log_done(
-        f"{len(texts)} rows of {encoder.name}, ({encoder.dim},) float32: "
-        f"{len(texts) * encoder.dim * 4 / _MB:.1f} MB in {build.plan.shards} shards and "
-        f"{encoder.memory / _MB:.0f} MB of memory; {build.rows_done} rows are done"
+        f"{index.rows} rows {index.header.row_shape} in {len(index.shards)} shards in {out}, "
+        f"recipe {index.header.recipe_hash}, {time.monotonic() - started:.1f} s"
     )
-
-
-def _report(encoder: CaptionEncoder, texts: list[str], ids: Sequence[str]) -> None:
-    for name, report in encoder.reports(texts).items():
-        log_done(f"{name}: {report.text()}")
-        for position in report.unknown_captions[:5]:
-            log_done(f"no known word: {ids[position]}")

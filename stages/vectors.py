@@ -44,7 +44,7 @@ def _number(name: str, text: str, smallest: int = 1) -> Any:
 @click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
 @click.option("--out", required=True, type=OUTPUT, help="The file, a .safetensors.")
 @click.option(
-    "--policy",
+    "--tokenizer",
     type=click.Choice(list(TOKENIZERS)),
     default="treebank",
     show_default=True,
@@ -84,7 +84,7 @@ def vectors(
     train: str | None,
     dataset: Path,
     out: Path,
-    policy: str,
+    tokenizer: str,
     split: str,
     corpus: Path | None,
     allow_leaks: bool,
@@ -108,11 +108,17 @@ def vectors(
     if train == "word2vec":
         del shown["buckets"]
     log_settings(
-        "vectors", source=source, train=train, dataset=dataset, out=out, policy=policy, **shown
+        "vectors",
+        source=source,
+        train=train,
+        dataset=dataset,
+        out=out,
+        tokenizer=tokenizer,
+        **shown,
     )
     started = time.monotonic()
     manifest = read_manifest(dataset)
-    rule = TOKENIZERS[policy]
+    rule = TOKENIZERS[tokenizer]
     tokens = [rule.tokenize(text) for text in _texts(manifest).values()]
     words = {word for caption in tokens for word in caption}
     facts: dict[str, Any] = {

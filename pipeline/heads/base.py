@@ -29,7 +29,7 @@ class Run:
     workers : processes that read batches ahead; 0 reads them in this one. No result depends on
         it.
     device : where the network is trained.
-    words : (num_ids, d) float32, a vector for each word number and NaN where there is none, for
+    words : (vocab_size, d) float32, a vector for each token id and NaN where there is none, for
         heads that read words and may start from known vectors.
     """
 

@@ -21,9 +21,9 @@ from pipeline.recipes import RECIPES, is_timm_model, resolve_recipe
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.search import SearchError
 from pipeline.shards.format import STATUS_NAMES
-from pipeline.text.encode import caption_header
 from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
 from pipeline.text.fitted import load_encoder
+from pipeline.text.rows import caption_header
 
 
 def head_of(embeddings: Embeddings, path: Path, folder: Path) -> TrainedHead:
@@ -100,7 +100,7 @@ def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str]) -> Ca
     ------
     SearchError
         It is not the one that the head was fitted on.
-    EncoderError, VocabularyError, CodebookError, VectorsError, ProjectionError, LemmatizerError
+    EncoderError, VocabularyError, CodebookError, VectorsError, PcaError, LemmatizerError
         The folder is missing or damaged.
     """
     fitted = load_encoder(folder, texts)

@@ -1,4 +1,7 @@
-"""The sentence encoders by name, and the plan that a name with its options becomes."""
+"""The sentence encoders by name, and the plan that a name with its options becomes.
+
+Nothing here reads a file or imports more than numpy, so that commands can list the names.
+"""
 
 import difflib
 import re
@@ -7,17 +10,24 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from pipeline.errors import PipelineError
-from pipeline.text.encoders.mean import MEANINGS
-from pipeline.text.encoders.token_ids import SEQUENCE_LAYOUTS
-from pipeline.text.fisher.codebook import Kind as Mixture
+from pipeline.text.encoders.mean import AVERAGINGS
+from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
+from pipeline.text.fisher.mixture import MixtureKind
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors import GLOVE_PACKAGE, STORED_SUFFIX
 from pipeline.text.vocabulary import VOCABULARY_RULES, VocabularyRule
 
 LEMMAS = "lemmas"
-"""The policy of tf-idf: Treebank words without stop words, as lemmas (`counts.tfidf_policy`)."""
+"""The tokenizer of tf-idf: Treebank words without stop words, as lemmas.
+
+It is not in `TOKENIZERS`, as it needs a lemmatizer: see `bag_of_words.tfidf_tokenizer`.
+"""
 
 _NUMBERED_RULE = re.compile(r"(min|top)-([1-9][0-9]*)")
+
+# What fitted encoders have called these fields since their first version.
+_JSON_KEYS = {"name": "encoder", "tokenizer": "policy", "averaging": "meaning"}
+_FIELDS = {key: field for field, key in _JSON_KEYS.items()}
 
 
 class EncoderError(PipelineError):
@@ -25,71 +35,123 @@ class EncoderError(PipelineError):
 
 
 @dataclass(frozen=True)
-class Part:
-    """One encoder of a concatenation, or the only one.
+class EncoderSpec:
+    """One encoder: a member of a concatenation, or the only one.
 
     Attributes
     ----------
-    encoder : its name in `ENCODERS`.
-    kind : which family encodes.
-    policy : a name in `TOKENIZERS`, or `LEMMAS`.
+    name : its name in `ENCODERS`.
+    kind : the family of encoders that it belongs to.
+    tokenizer : a name in `TOKENIZERS`, or `LEMMAS`.
     vocabulary : name of the rule that takes words of the training captions; None for encoders
         that know the words that have a vector.
-    meaning : of "mean", a name in `MEANINGS`. mixtures : of the codebooks of a Fisher vector.
-    layout : of a sequence, a name in `SEQUENCE_LAYOUTS`.
-    max_length : of a sequence, marks included; None takes that of the longest training caption.
+    averaging : of "mean", a name in `AVERAGINGS`.
+    mixtures : of a Fisher vector, the kinds of its codebooks.
+    layout : of token ids, a name in `TOKEN_LAYOUTS`.
+    max_length : of token ids, the length of a row with its marks; None takes that of the longest
+        training caption.
     """
 
-    encoder: str
-    kind: Literal["mean", "bow", "tfidf", "fisher", "sequence"]
-    policy: str = "treebank"
+    name: str
+    kind: Literal["mean", "bow", "tfidf", "fisher", "token-ids"]
+    tokenizer: str = "treebank"
     vocabulary: str | None = None
-    meaning: str | None = None
-    mixtures: tuple[Mixture, ...] = ()
+    averaging: str | None = None
+    mixtures: tuple[MixtureKind, ...] = ()
     layout: str | None = None
     max_length: int | None = None
 
     @property
     def takes_vectors(self) -> bool:
         """Whether it is made from word vectors, or knows the words that have one."""
-        drops = self.layout is not None and SEQUENCE_LAYOUTS[self.layout].unknown == "dropped"
+        drops = self.layout is not None and TOKEN_LAYOUTS[self.layout].unknown == "dropped"
         return self.kind in ("mean", "fisher") or drops
 
+    @property
+    def recorded_name(self) -> str:
+        """The name in files, where "token-ids" is "sequence"."""
+        return _recorded(self.name)
 
-ENCODERS: dict[str, Part] = {
-    part.encoder: part
-    for part in (
-        Part("mean", "mean", meaning="known"),
-        Part("mean-all", "mean", meaning="all"),
-        Part("mean-unit", "mean", meaning="unit"),
-        Part("mean-w2vv", "mean", "w2vv-filterstop", meaning="known"),
-        Part("bow", "bow", "w2vv-filterstop", "w2vv"),
-        Part("tfidf", "tfidf", LEMMAS, "wang-flickr30k"),
-        Part("tfidf-coco", "tfidf", LEMMAS, "wang-coco"),
-        Part("fv-gmm", "fisher", mixtures=("gmm",)),
-        Part("fv-lmm", "fisher", mixtures=("lmm",)),
-        Part("fv-hglmm", "fisher", mixtures=("hglmm",)),
-        Part("fv-gmm-hglmm", "fisher", mixtures=("gmm", "hglmm")),
-        Part("sequence", "sequence", "vsepp", "vsepp", layout="vsepp"),
-        Part("sequence-kiros", "sequence", "kiros", "all", layout="kiros"),
-        Part("sequence-w2vv", "sequence", "w2vv", "w2vv", layout="w2vv", max_length=32),
-        Part("sequence-yan", "sequence", "treebank", "all", layout="yan", max_length=48),
+    def takes(self, option: str) -> bool:
+        """Tell whether it has an option of `plan_encoder`."""
+        if option == "max_length":
+            return self.kind == "token-ids"
+        return option == "tokenizer" or getattr(self, option) is not None
+
+    def check(self) -> None:
+        """Check that its tokenizer, layout, averaging and vocabulary rule are known.
+
+        Raises
+        ------
+        EncoderError
+        """
+        known = {
+            "tokenizer": [*TOKENIZERS, LEMMAS],
+            "layout": TOKEN_LAYOUTS,
+            "averaging": AVERAGINGS,
+        }
+        for field, values in known.items():
+            value = getattr(self, field)
+            if value is not None and value not in values:
+                raise EncoderError(
+                    f"no {field} is known as {value!r}; there are {', '.join(values)}"
+                )
+        if self.vocabulary is not None:
+            vocabulary_rule(self.vocabulary)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values, under the keys of fitted encoders."""
+        value = {_JSON_KEYS.get(field, field): value for field, value in asdict(self).items()}
+        names = {"encoder": self.recorded_name, "kind": _recorded(self.kind)}
+        return {**value, **names, "mixtures": list(self.mixtures)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "EncoderSpec":
+        """Take back what `to_json` gave; KeyError or TypeError: it is something else."""
+        fields = {_FIELDS.get(key, key): item for key, item in value.items()}
+        for name in ("name", "kind"):
+            fields[name] = str(fields[name]).replace("sequence", "token-ids")
+        return cls(**{**fields, "mixtures": tuple(fields["mixtures"])})
+
+
+def _recorded(name: str) -> str:
+    return name.replace("token-ids", "sequence")
+
+
+ENCODERS: dict[str, EncoderSpec] = {
+    spec.name: spec
+    for spec in (
+        EncoderSpec("mean", "mean", averaging="known"),
+        EncoderSpec("mean-all", "mean", averaging="all"),
+        EncoderSpec("mean-unit", "mean", averaging="unit"),
+        EncoderSpec("mean-w2vv", "mean", "w2vv-filterstop", averaging="known"),
+        EncoderSpec("bow", "bow", "w2vv-filterstop", "w2vv"),
+        EncoderSpec("tfidf", "tfidf", LEMMAS, "wang-flickr30k"),
+        EncoderSpec("tfidf-coco", "tfidf", LEMMAS, "wang-coco"),
+        EncoderSpec("fv-gmm", "fisher", mixtures=("gmm",)),
+        EncoderSpec("fv-lmm", "fisher", mixtures=("lmm",)),
+        EncoderSpec("fv-hglmm", "fisher", mixtures=("hglmm",)),
+        EncoderSpec("fv-gmm-hglmm", "fisher", mixtures=("gmm", "hglmm")),
+        EncoderSpec("token-ids", "token-ids", "vsepp", "vsepp", layout="vsepp"),
+        EncoderSpec("token-ids-kiros", "token-ids", "kiros", "all", layout="kiros"),
+        EncoderSpec("token-ids-w2vv", "token-ids", "w2vv", "w2vv", layout="w2vv", max_length=32),
+        EncoderSpec("token-ids-yan", "token-ids", vocabulary="all", layout="yan", max_length=48),
     )
 }
 """Every encoder by name.
 
 mean, mean-all, mean-unit, mean-w2vv
-    The mean of the word vectors; `MEANINGS` says which. `mean-w2vv` is Word2VisualVec's, without
+    The mean of the word vectors; `AVERAGINGS` says which. `mean-w2vv` is Word2VisualVec's, without
     stop words (Dong et al. 2018).
 bow
     Word2VisualVec's counts: words seen 5 times or more, without stop words.
 tfidf, tfidf-coco
     Wang et al. 2016: the 3,000 and the 5,600 most frequent lemmas.
 fv-gmm, fv-lmm, fv-hglmm, fv-gmm-hglmm
-    Fisher vectors of Klein et al. 2015, which Wang et al. 2016 takes too. The policy `klein` is
+    Fisher vectors of Klein et al. 2015, which Wang et al. 2016 takes too. The tokenizer `klein` is
     for cased word vectors; `treebank`, in lower case, fits GloVe 6B.
-sequence, sequence-kiros, sequence-w2vv, sequence-yan
-    Word numbers as VSE++, Kiros et al. 2014, Word2VisualVec and Yan 2019 have them.
+token-ids, token-ids-kiros, token-ids-w2vv, token-ids-yan
+    Token ids as VSE++, Kiros et al. 2014, Word2VisualVec and Yan 2019 have them.
 """
 
 
@@ -112,18 +174,18 @@ class CodebookPlan:
 
 @dataclass(frozen=True)
 class EncoderPlan:
-    """All that decides what an encoder is, beside the captions that it is fitted to.
+    """Everything that decides what an encoder is, except the captions that it is fitted to.
 
     Attributes
     ----------
-    parts : one, or several side by side.
-    vectors : source of the word vectors; None where no part takes them.
+    specs : one encoder, or several side by side.
+    vectors : source of the word vectors; None where no encoder takes them.
     wordnet : folder of a WordNet for `LEMMAS`; None takes the rules.
-    codebooks : how they are fitted; None where no part has any.
+    codebooks : how they are fitted; None where no encoder has any.
     pca : how many principal components to keep; None keeps the rows as they are.
     """
 
-    parts: tuple[Part, ...]
+    specs: tuple[EncoderSpec, ...]
     vectors: str | None = None
     wordnet: str | None = None
     codebooks: CodebookPlan | None = None
@@ -131,19 +193,20 @@ class EncoderPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
-        parts = [{**asdict(part), "mixtures": list(part.mixtures)} for part in self.parts]
-        return {**asdict(self), "parts": parts}
+        others = {name: value for name, value in asdict(self).items() if name != "specs"}
+        return {"parts": [spec.to_json() for spec in self.specs], **others}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "EncoderPlan":
-        """Take back what `to_json` gave; TypeError and KeyError tell that it is something else."""
-        parts = tuple(Part(**{**p, "mixtures": tuple(p["mixtures"])}) for p in value["parts"])
-        books = value["codebooks"] and CodebookPlan(**value["codebooks"])
-        return cls(**{**value, "parts": parts, "codebooks": books})
+        """Take back what `to_json` gave; KeyError or TypeError: it is something else."""
+        others = {name: item for name, item in value.items() if name != "parts"}
+        specs = tuple(EncoderSpec.from_json(spec) for spec in value["parts"])
+        codebooks = value["codebooks"] and CodebookPlan(**value["codebooks"])
+        return cls(specs, **{**others, "codebooks": codebooks})
 
 
-_OF_PARTS = ("policy", "vocabulary", "layout", "max_length")
-_OF_CODEBOOKS = ("components", "sample", "seed", "codebook_words")
+_SPEC_OPTIONS = ("tokenizer", "vocabulary", "layout", "max_length")
+_CODEBOOK_OPTIONS = ("components", "sample", "seed", "codebook_words")
 
 
 def plan_encoder(name: str, **options: Any) -> EncoderPlan:
@@ -152,49 +215,52 @@ def plan_encoder(name: str, **options: Any) -> EncoderPlan:
     Parameters
     ----------
     name : names of `ENCODERS`, joined by "+" for a concatenation.
-    options : `policy`, `vocabulary`, `layout` and `max_length` of every part that has them;
+    options : `tokenizer`, `vocabulary`, `layout` and `max_length` of every encoder that has them;
         `vectors`, `wordnet`, `pca`; `components`, `sample`, `seed` and `codebook_words` of
-        codebooks. None leaves the default. That is the packaged GloVe for `vectors`, and "source"
-        for `codebook_words`
-        but with stored vectors, whose words are those of all splits: there it is "training".
+        codebooks. None leaves the default: the packaged GloVe for `vectors`, and "source" for
+        `codebook_words`. With stored vectors, which have the words of all splits, the default of
+        `codebook_words` is "training".
 
     Raises
     ------
     EncoderError
-        An unknown name (the nearest are listed) or value, or an option that nothing takes.
+        An unknown name (the nearest are listed) or value, or an option that no encoder takes.
     """
     given = {option: value for option, value in options.items() if value is not None}
-    parts = []
+    specs = []
     taken = {"pca"}
-    for one in name.split("+"):
-        if one not in ENCODERS:
-            near = difflib.get_close_matches(one, ENCODERS, n=3, cutoff=0.5) or list(ENCODERS)
-            raise EncoderError(f"no encoder is called {one!r}; did you mean {' or '.join(near)}?")
-        has = [option for option in _OF_PARTS if _has(ENCODERS[one], option)]
-        parts.append(replace(ENCODERS[one], **{o: given[o] for o in has if o in given}))
-        taken.update(has)
-    vectors = books = None
-    if any(part.takes_vectors for part in parts):
+    for member in name.split("+"):
+        if member not in ENCODERS:
+            near = difflib.get_close_matches(member, ENCODERS, n=3, cutoff=0.5) or list(ENCODERS)
+            raise EncoderError(
+                f"no encoder is called {member!r}; did you mean {' or '.join(near)}?"
+            )
+        spec = ENCODERS[member]
+        own = [option for option in _SPEC_OPTIONS if spec.takes(option)]
+        spec = replace(spec, **{option: given[option] for option in own if option in given})
+        spec.check()
+        specs.append(spec)
+        taken.update(own)
+    vectors = codebooks = None
+    if any(spec.takes_vectors for spec in specs):
         taken.add("vectors")
         vectors = given.get("vectors", GLOVE_PACKAGE)
-    if any(part.mixtures for part in parts):
-        taken.update(_OF_CODEBOOKS)
+    if any(spec.mixtures for spec in specs):
+        taken.update(_CODEBOOK_OPTIONS)
         words = "training" if str(vectors).endswith(STORED_SUFFIX) else "source"
-        own = {option: given[option] for option in _OF_CODEBOOKS[:3] if option in given}
-        books = CodebookPlan(**own, words=given.get("codebook_words", words))
-    if any(part.policy == LEMMAS for part in parts):
+        sizes = {option: given[option] for option in _CODEBOOK_OPTIONS[:3] if option in given}
+        codebooks = CodebookPlan(**sizes, words=given.get("codebook_words", words))
+    if any(spec.tokenizer == LEMMAS for spec in specs):
         taken.add("wordnet")
     if useless := sorted(given.keys() - taken):
         raise EncoderError(
             f"the encoder {name!r} takes no {' and no '.join(u.replace('_', ' ') for u in useless)}"
             "; leave it out, or name an encoder that does"
         )
-    plan = EncoderPlan(tuple(parts), vectors, given.get("wordnet"), books, given.get("pca"))
-    for part in plan.parts:
-        _check(part)
-    if plan.pca is not None and any(part.kind == "sequence" for part in plan.parts):
+    plan = EncoderPlan(tuple(specs), vectors, given.get("wordnet"), codebooks, given.get("pca"))
+    if plan.pca is not None and any(spec.kind == "token-ids" for spec in specs):
         raise EncoderError(
-            f"{name!r} has word numbers, which have no principal components; leave the sequence "
+            f"{name!r} has token ids, which have no principal components; leave the token ids "
             "or the components out"
         )
     return plan
@@ -218,25 +284,3 @@ def vocabulary_rule(name: str) -> VocabularyRule:
     if numbered[1] == "min":
         return VocabularyRule(name, minimum_count=number)
     return VocabularyRule(name, most_frequent=number)
-
-
-def _has(part: Part, option: str) -> bool:
-    if option == "policy":
-        return True
-    if option == "max_length":
-        return part.kind == "sequence"
-    return getattr(part, option) is not None
-
-
-def _check(part: Part) -> None:
-    known = {
-        "policy": [*TOKENIZERS, LEMMAS],
-        "layout": SEQUENCE_LAYOUTS,
-        "meaning": MEANINGS,
-    }
-    for option, values in known.items():
-        value = getattr(part, option)
-        if value is not None and value not in values:
-            raise EncoderError(f"no {option} is known as {value!r}; there are {', '.join(values)}")
-    if part.vocabulary is not None:
-        vocabulary_rule(part.vocabulary)

@@ -1,110 +1,161 @@
-"""Caption features: what a sentence encoder gives, as shards of the same format as images'."""
+"""The job of `pipeline text`: the captions of a dataset become feature shards."""
 
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-from threadpoolctl import threadpool_limits
-
-from pipeline.files import created_by
-from pipeline.progress import FORWARD, WRITE, Progress, Stopwatch, no_progress
+from pipeline.cluster.place import place_of_work
+from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.progress import QUIET, Monitor, Stopwatch
 from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.format import FeatureHeader, RowBlock
 from pipeline.shards.index import FeatureIndex
-from pipeline.shards.plan import Span
+from pipeline.summary import write_summary
+from pipeline.text.catalogue import plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.fitting import Fitting, fit_encoder
+from pipeline.text.rows import caption_header, changed_rows, encode_captions
+from pipeline.text.workers import encode_on_workers
 
-# Bytes of rows that are encoded together: more of them would be freshly mapped memory each time.
-_BYTES_AT_ONCE = 1 << 24
-
-
-def caption_header(encoder: CaptionEncoder, dataset: str) -> FeatureHeader:
-    """Return what the shards of these caption features will say of themselves.
-
-    Parameters
-    ----------
-    encoder : its recipe is carried along.
-    dataset : name of the dataset.
-    """
-    weights, weights_sha256 = encoder.weights
-    return FeatureHeader(
-        recipe=encoder.recipe(),
-        weights=weights,
-        weights_sha256=weights_sha256,
-        axes="row, dimension",
-        dataset=dataset,
-        row_shape=(encoder.dim,),
-        dtype="float32",
-        created_by=created_by("numpy", "h5py", "nltk"),
-    )
+_MB = 1e6
+_SHOWN = 5  # captions without a known word that are named
 
 
-def text_crc32(texts: Sequence[str]) -> np.ndarray:
-    """Return the CRC-32 of each caption's UTF-8 text, (captions,) uint32."""
-    return np.array([zlib.crc32(text.encode()) for text in texts], np.uint32)
-
-
-def changed_rows(build: ShardBuild, texts: Sequence[str]) -> list[int]:
-    """Return the finished rows of an entered build whose captions have another text now."""
-    changed: list[int] = []
-    for span, _, known in build.finished():
-        now = text_crc32(texts[span.start : span.stop])
-        changed += (span.start + np.flatnonzero((known != now) & (known != 0))).tolist()
-    return changed
-
-
-def encode_captions(
-    build: ShardBuild,
-    encoder: CaptionEncoder,
-    texts: Sequence[str],
-    progress: Progress = no_progress,
-    watch: Stopwatch | None = None,
+def encode(
+    dataset: str | Path,
+    out: str | Path,
+    *,
+    encoder: str,
+    split: str | None = None,
+    fit_split: str = "train",
+    fitted: str | Path | None = None,
+    codebooks: str | Path | None = None,
+    device: str = "cpu",
+    rows_per_shard: int | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    resources: Mapping[str, float] | None = None,
+    summary: str | Path | None = None,
+    monitor: Monitor = QUIET,
+    **options: Any,
 ) -> FeatureIndex:
-    """Encode the pending rows of a caption feature set and publish it.
+    """Encode the captions of a dataset into feature shards.
+
+    Vocabularies, codebooks and principal components are fitted to the captions of one split and
+    stay in a folder beside the shards. What is there from an earlier call is taken: fitted files,
+    and the finished rows of captions that have not changed. The same call gives the same bytes,
+    interrupted or not, on any number of workers.
 
     Parameters
     ----------
-    build : an entered `ShardBuild` with one row a caption.
-    texts : all captions, in row order.
-    progress : called with rows done, rows in all, and 0.
-    watch : gets the seconds by stage.
+    dataset : folder of a prepared dataset.
+    out : folder of the shards; its row ids are caption ids.
+    encoder : names of `pipeline.text.catalogue.ENCODERS`, joined by "+" for a concatenation.
+    split : only the captions of this split; None takes all.
+    fit_split : split whose captions vocabularies, codebooks and components are fitted to.
+    fitted : folder of the fitted files; None: `encoder_folder(out)`.
+    codebooks : folder of codebooks to share: taken from there, or put there once fitted.
+    device : where the products of principal components are taken: "cpu", or a device of torch.
+    rows_per_shard : None: as `out` has it, or what makes shards of up to 1 GiB.
+    workers, scheduler, resources : where the work is done; see `place_of_work`.
+    summary : JSON file to write counts, rates and seconds to.
+    monitor : gets log lines and progress.
+    options : of the encoder, such as `vectors` or `pca`; see `plan_encoder`.
 
     Returns
     -------
     FeatureIndex
-        Of the published set.
+        Of the finished shards.
 
     Raises
     ------
-    ShardError
-        No room for the rows, or they cannot be published; see `ShardBuild`.
+    WrongUsage
+        Arguments that contradict each other.
+    EncoderError
+        No encoder has this name or takes these options, or `fitted` holds another one.
+    PipelineError
+        The dataset, word vectors or fitted files cannot be read, or the shards not be written.
     """
-    watch = watch or Stopwatch()
-    done = build.rows_done
-    progress(done, len(texts), 0)
-    for first_row, block in encoded_rows(build.pending(), encoder, texts, watch):
-        with watch.timing(WRITE):
-            build.append(first_row, block)
-        done += len(block)
-        progress(done, len(texts), 0)
-    with watch.timing(WRITE):
-        return build.publish()
+    started = time.monotonic()
+    out = Path(out)
+    folder = encoder_folder(out) if fitted is None else Path(fitted)
+    plan = plan_encoder(encoder, **options)
+    place = place_of_work(workers, scheduler, resources)
+    manifest = read_manifest(Path(dataset))
+    caption_of = _captions(manifest, split)
+    captions = list(caption_of.values())
+    fitting = Fitting(
+        list(_captions(manifest, fit_split).values()),
+        manifest.name,
+        fit_split,
+        None if codebooks is None else Path(codebooks),
+        device,
+        monitor,
+    )
+    made = fit_encoder(plan, folder, fitting, captions)
+    header = caption_header(made, manifest.name)
+    watch = Stopwatch()
+    with ShardBuild(out, header, list(caption_of), rows_per_shard, inputs=captions) as build:
+        texts = [caption_of[caption_id] for caption_id in build.ids]
+        _find_rows(build, out, made, texts, monitor)
+        computed = len(texts) - build.rows_done
+        if place.elsewhere and build.pending():
+            with (
+                place.executor(monitor) as executor,
+                monitor.progress(made.name, "caption") as progress,
+            ):
+                index = encode_on_workers(build, folder, texts, executor, progress, watch)
+        else:
+            with monitor.progress(made.name, "caption") as progress:
+                index = encode_captions(build, made, texts, progress, watch)
+        ids = build.ids
+    _report_unknown(made, texts, ids, monitor)
+    if summary is not None:
+        seconds = time.monotonic() - started
+        write_summary(
+            Path(summary), "text", out, index.metadata, computed, seconds, watch, place.name()
+        )
+    return index
 
 
-def encoded_rows(
-    spans: Iterable[Span], encoder: CaptionEncoder, texts: Sequence[str], watch: Stopwatch
-) -> Iterator[tuple[int, RowBlock]]:
-    """Yield the rows of some spans in order, each block with the number of its first row.
+def encoder_folder(out: str | Path) -> Path:
+    """Return the folder of what is fitted for the shards in `out`, unless another is asked for."""
+    out = Path(out)
+    return out.with_name(f"{out.name}.encoder")
 
-    BLAS computes on one thread: on more, the last bits may be others, and a set would depend on
-    the number of cores and of workers.
-    """
-    at_once = max(1, _BYTES_AT_ONCE // (4 * encoder.dim))
-    for span in spans:
-        for rows in span.batches(at_once):
-            chosen = texts[rows.start : rows.stop]
-            with watch.timing(FORWARD), threadpool_limits(limits=1):
-                features = encoder.encode(chosen)
-            status = np.zeros(len(rows), np.uint8)
-            source = text_crc32(chosen)
-            yield rows.start, RowBlock(features, status, ("",) * len(rows), source)
+
+def _captions(manifest: Manifest, split: str | None) -> dict[str, str]:
+    """Return the captions of a split by caption id; None takes all splits."""
+    return {
+        caption_id: caption
+        for entry in manifest.select(split)
+        for caption_id, caption in zip(entry.caption_ids, entry.captions, strict=True)
+    }
+
+
+def _find_rows(
+    build: ShardBuild, out: Path, encoder: CaptionEncoder, texts: Sequence[str], monitor: Monitor
+) -> None:
+    """Log what is there and what is needed; mark the rows of changed captions to be made again."""
+    for found in build.damaged:
+        monitor.log(f"will be made again: {found}")
+    for folder in build.other_work():
+        monitor.log(f"unfinished work of {out}, other settings: {folder}; remove it if not wanted")
+    if changed := changed_rows(build, texts):
+        monitor.log(f"{len(changed)} captions have changed; their rows are made again")
+    build.redo(changed)
+    monitor.log(
+        f"{len(texts)} rows of {encoder.name}, ({encoder.dim},) float32: "
+        f"{len(texts) * encoder.dim * 4 / _MB:.1f} MB in {build.plan.shards} shards and "
+        f"{encoder.memory / _MB:.0f} MB of memory; {build.rows_done} rows are done"
+    )
+
+
+def _report_unknown(
+    encoder: CaptionEncoder, texts: Sequence[str], ids: Sequence[str], monitor: Monitor
+) -> None:
+    """Log how many words the encoder does not know, and some captions without a known word."""
+    for name, report in encoder.reports(texts).items():
+        monitor.log(f"{name}: {report.text()}")
+        for position in report.unknown_captions[:_SHOWN]:
+            monitor.log(f"no known word: {ids[position]}")

@@ -1,4 +1,4 @@
-"""One file of named arrays and of what made them: safetensors with one JSON text, no pickle."""
+"""One file of named arrays and their metadata: safetensors with one JSON text, no pickle."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from pipeline.hashing import canonical_json
 
 
 def write_tensors(
-    path: Path, tensors: Mapping[str, npt.NDArray[Any]], key: str, facts: Mapping[str, Any]
+    path: Path, tensors: Mapping[str, npt.NDArray[Any]], key: str, metadata: Mapping[str, Any]
 ) -> None:
     """Write a `.safetensors` file, whole or not at all; equal contents give equal bytes.
 
@@ -23,18 +23,18 @@ def write_tensors(
     ----------
     path : of the file.
     tensors : arrays of any shape and memory order, of a type that safetensors has.
-    key : under which the metadata hold the facts. There is only one, since safetensors writes
-        several in no fixed order.
-    facts : JSON values.
+    key : the one entry of the file's metadata. There is only one, since safetensors writes several
+        in no fixed order.
+    metadata : JSON values, the entry's text.
     """
     own = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     with appearing_whole(path) as part:
         # Not save_file: it writes through a private file of its own, with its own mode.
-        part.write_bytes(save(own, {key: canonical_json(facts)}))
+        part.write_bytes(save(own, {key: canonical_json(metadata)}))
 
 
-def read_facts(path: Path, key: str) -> dict[str, Any]:
-    """Return the facts of a file that `write_tensors` wrote.
+def read_metadata(path: Path, key: str) -> dict[str, Any]:
+    """Return the metadata of a file that `write_tensors` wrote.
 
     Raises
     ------
@@ -42,10 +42,10 @@ def read_facts(path: Path, key: str) -> dict[str, Any]:
         It is no such file, or it is damaged: for the caller to say what it should be.
     """
     with safe_open(path, framework="numpy") as file:
-        facts = json.loads(file.metadata()[key])
-    if not isinstance(facts, dict):
-        raise TypeError(f"its metadata are {facts!r}")
-    return facts
+        metadata = json.loads(file.metadata()[key])
+    if not isinstance(metadata, dict):
+        raise TypeError(f"its metadata are {metadata!r}")
+    return metadata
 
 
 def read_tensors(path: Path, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
@@ -54,7 +54,7 @@ def read_tensors(path: Path, names: Iterable[str]) -> dict[str, npt.NDArray[Any]
     Raises
     ------
     SafetensorError, KeyError, TypeError, ValueError
-        As `read_facts`.
+        As `read_metadata`.
     """
     with safe_open(path, framework="numpy") as file:
         return {name: file.get_tensor(name) for name in names}

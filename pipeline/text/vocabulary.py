@@ -18,7 +18,7 @@ _FORMAT_VERSION = 1
 
 
 class VocabularyError(PipelineError):
-    """A vocabulary has no words, cannot be read, or belongs to another token policy."""
+    """A vocabulary has no words, cannot be read, or belongs to another tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Vocabulary:
     caption_counts : in how many captions each occurs.
     captions : how many captions there are.
     rule : which of their words were taken.
-    policy : `Tokenizer.to_json()` of what split them.
+    tokenizer : `Tokenizer.to_json()` of what split them.
     """
 
     words: tuple[str, ...]
@@ -89,12 +89,12 @@ class Vocabulary:
     caption_counts: tuple[int, ...]
     captions: int
     rule: VocabularyRule
-    policy: dict[str, Any]
+    tokenizer: dict[str, Any]
 
     @property
     def name(self) -> str:
-        """`<policy>-<rule>-<number of words>`."""
-        return f"{self.policy['name']}-{self.rule.name}-{len(self.words)}"
+        """`<tokenizer>-<rule>-<number of words>`."""
+        return f"{self.tokenizer['name']}-{self.rule.name}-{len(self.words)}"
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -116,29 +116,30 @@ class Vocabulary:
             "caption_counts": list(self.caption_counts),
             "captions": self.captions,
             "rule": vars(self.rule),
-            "policy": self.policy,
+            "policy": self.tokenizer,
         }
 
-    def require_policy(self, policy: Tokenizer) -> None:
-        """Check that the vocabulary was built with this policy.
+    def require_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Check that the vocabulary was built with this tokenizer.
 
         Raises
         ------
         VocabularyError
         """
-        asked = policy.to_json()
-        different = [key for key in asked if asked[key] != self.policy.get(key)]
+        asked = tokenizer.to_json()
+        different = [key for key in asked if asked[key] != self.tokenizer.get(key)]
         if different:
             raise VocabularyError(
-                f"the vocabulary {self.name} was built with the token policy "
-                f"{self.policy['name']!r} and is to be used with {policy.name!r}; they differ in "
-                f"{', '.join(different)}; build it again with that policy, or use its own"
+                f"the vocabulary {self.name} was built with the tokenizer "
+                f"{self.tokenizer['name']!r} and is to be used with {tokenizer.name!r}; they "
+                f"differ in {', '.join(different)}; build it again with that tokenizer, or use its "
+                "own"
             )
 
 
 def build_vocabulary(
     texts: Sequence[str],
-    policy: Tokenizer,
+    tokenizer: Tokenizer,
     rule: VocabularyRule,
     known: Container[str] | None = None,
 ) -> Vocabulary:
@@ -147,7 +148,7 @@ def build_vocabulary(
     Parameters
     ----------
     texts : captions of the training split, and of no other.
-    policy : splits them into words.
+    tokenizer : splits them into words.
     rule : which words are taken.
     known : words that may be taken at all, such as those with a vector; None allows every word.
 
@@ -159,7 +160,7 @@ def build_vocabulary(
     counts: Counter[str] = Counter()
     caption_counts: Counter[str] = Counter()
     for text in texts:
-        tokens = policy.tokenize(text)
+        tokens = tokenizer.tokenize(text)
         counts.update(tokens)
         caption_counts.update(set(tokens))
     allowed = (item for item in counts.items() if known is None or item[0] in known)
@@ -169,9 +170,9 @@ def build_vocabulary(
         most = "".join(f"; the most frequent, {w!r}, occurs {c} times" for w, c in ordered[:1])
         raise VocabularyError(
             f"no word is left for a vocabulary: {len(texts)} captions have {len(counts)} words by "
-            f"the token policy {policy.name!r}{most}, and the rule "
+            f"the tokenizer {tokenizer.name!r}{most}, and the rule "
             f"{rule.name!r} asks for a minimum count of {rule.minimum_count}; lower the minimum "
-            "count, give more captions, or choose a policy that removes fewer words"
+            "count, give more captions, or choose a tokenizer that removes fewer words"
         )
     return Vocabulary(
         words=tuple(word for word, _ in taken),
@@ -179,7 +180,7 @@ def build_vocabulary(
         caption_counts=tuple(caption_counts[word] for word, _ in taken),
         captions=len(texts),
         rule=rule,
-        policy=policy.to_json(),
+        tokenizer=tokenizer.to_json(),
     )
 
 
@@ -226,5 +227,5 @@ def load_vocabulary(path: Path) -> Vocabulary:
         caption_counts=tuple(found["caption_counts"]),
         captions=found["captions"],
         rule=VocabularyRule(**found["rule"]),
-        policy=found["policy"],
+        tokenizer=found["policy"],
     )

@@ -18,9 +18,9 @@ from pipeline.shards.build.job_ref import JobRef, NotShared, OnProgress
 from pipeline.shards.format import RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
-from pipeline.text.encode import caption_header, encoded_rows
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitted import load_encoder
+from pipeline.text.rows import caption_header, encoded_rows
 
 _building = Lock()
 

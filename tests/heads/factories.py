@@ -216,17 +216,17 @@ def _main() -> None:
 
 
 THINGS, FILLERS, LENGTH, CHANNELS = 12, 5, 10, 8
-NUM_IDS = FIRST_WORD + THINGS + FILLERS
+VOCAB_SIZE = FIRST_WORD + THINGS + FILLERS
 GRID = (3, 3, CHANNELS)
 
 SEQUENCE = {
     "name": "made-words",
     "encoder": "sequence",
     "dim": LENGTH,
-    "num_ids": NUM_IDS,
+    "num_ids": VOCAB_SIZE,
     "layout": {"padding": "front"},
 }
-COUNTS = {"name": "made-counts", "encoder": "bow", "dim": NUM_IDS}
+COUNTS = {"name": "made-counts", "encoder": "bow", "dim": VOCAB_SIZE}
 
 
 def side(shape: tuple[int, ...], recipe: dict[str, Any]) -> Side:
@@ -243,7 +243,7 @@ def inputs_of_parts(images: tuple[int, ...], *parts: dict[str, Any]) -> Inputs:
 
 
 def grid_pairs(images: int, seed: int = 0) -> Pairs:
-    """Return grids (3, 3, 8) with things in random cells, and front-padded word numbers (10,)."""
+    """Return grids (3, 3, 8) with things in random cells, and front-padded token ids (10,)."""
     rng = np.random.default_rng(seed)
     codes = np.random.default_rng(99).standard_normal((THINGS, CHANNELS))
     grids = 0.2 * rng.standard_normal((images, 9, CHANNELS))
@@ -269,7 +269,7 @@ def vector_pairs(images: int, *parts: dict[str, Any], seed: int = 0) -> Pairs:
     pairs = grid_pairs(images, seed)
     grids = pairs.images.take(np.arange(images))
     sequences = pairs.captions.take(np.arange(images * 3))
-    counts = np.zeros((len(sequences), NUM_IDS), np.float32)
+    counts = np.zeros((len(sequences), VOCAB_SIZE), np.float32)
     for row, sequence in zip(counts, sequences.astype(int), strict=True):
         np.add.at(row, sequence[sequence > 0], 1)
     columns: dict[str, Features] = {"sequence": sequences, "bow": counts}

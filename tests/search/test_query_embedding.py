@@ -37,9 +37,9 @@ from pipeline.search.searcher import Searcher, Sources
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.text.catalogue import plan_encoder
-from pipeline.text.encode import caption_header, encode_captions
 from pipeline.text.encoders.base import CaptionEncoder
-from pipeline.text.fitted import Fitting, fit_parts
+from pipeline.text.fitting import Fitting, fit_encoder
+from pipeline.text.rows import caption_header, encode_captions
 
 CAPTIONS = ("a red square", "a square on the grass", "two blue dogs", "dogs on the red grass")
 ENTRIES = [
@@ -73,8 +73,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def encode(folder: Path, name: str, **options: Any) -> None:
     """Fit an encoder, and write its features of the captions."""
-    fitting = Fitting(CAPTIONS, "made", "train", None, quiet)
-    encoder = fit_parts(plan_encoder(name, **options), folder / "encoder", fitting, CAPTIONS)
+    fitting = Fitting(CAPTIONS, "made", "train")
+    encoder = fit_encoder(plan_encoder(name, **options), folder / "encoder", fitting, CAPTIONS)
     ids = [one for entry in ENTRIES for one in entry.caption_ids]
     with ShardBuild(folder / "captions", caption_header(encoder, "made"), ids) as build:
         encode_captions(build, encoder, CAPTIONS)
@@ -159,8 +159,8 @@ def test_a_word_without_a_vector_is_looked_for_once(
 def test_an_encoder_that_was_fitted_to_other_captions_is_refused(
     made: Path, tmp_path: Path
 ) -> None:
-    fitting = Fitting(CAPTIONS[:1], "made", "train", None, quiet)
-    fit_parts(plan_encoder("bow", vocabulary="all"), tmp_path / "other", fitting, [])
+    fitting = Fitting(CAPTIONS[:1], "made", "train")
+    fit_encoder(plan_encoder("bow", vocabulary="all"), tmp_path / "other", fitting, [])
     with pytest.raises(SearchError, match=r"other holds the encoder 'bow-.*-2'.* on 'bow-.*-6'"):
         open_encoder(load_head(made / "head"), tmp_path / "other", ["a red"])
 

@@ -24,8 +24,8 @@ def files(folder: Path) -> dict[str, bytes]:
         ("mean", ()),
         ("tfidf", ("--vocabulary", "top-20")),
         ("fv-hglmm", FISHER),
-        ("bow+mean-w2vv+sequence-w2vv", ()),
-        ("sequence-yan", ()),
+        ("bow+mean-w2vv+token-ids-w2vv", ()),
+        ("token-ids-yan", ()),
     ],
 )
 def test_two_runs_give_the_same_bytes(

@@ -113,14 +113,14 @@ def test_what_cannot_be_trained_is_refused(experiment: Path, pipeline: Call) -> 
     configure(word_vectors="glove-6b-50d")
     ended = pipeline("train", "--experiment", NAME)
     assert (ended.status, Path("data/heads").exists()) == (1, False)
-    assert "has no word numbers" in ended.stderr
+    assert "has no token ids" in ended.stderr
 
 
 def test_features_that_a_head_cannot_take_are_refused(experiment: Path, pipeline: Call) -> None:
     for head, encoder, message in (
         ("word2visualvec", "mean", "predicts values of at least 0"),
         ("vse", "mean", "reads captions word by word, but 'made' is 'mean'"),
-        ("ridge", "sequence", "word numbers mean nothing as a vector"),
+        ("ridge", "sequence", "token ids mean nothing as a vector"),
         ("scan", "sequence", "takes a grid or a list of regions"),
     ):
         make_features("text", recipe={"name": NAME, "encoder": encoder, "num_ids": 9})

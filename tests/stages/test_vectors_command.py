@@ -55,7 +55,7 @@ def test_a_source_is_restricted_to_the_words_of_all_splits(dataset: Path, pipeli
     assert digest in line
     # A stored file is a source too.
     ended = pipeline(
-        "vectors", "--source", "out/g.safetensors", "--dataset", "tiny", "--policy", "klein",
+        "vectors", "--source", "out/g.safetensors", "--dataset", "tiny", "--tokenizer", "klein",
         "--out", "again.safetensors",
     )  # fmt: skip
     assert ended.status == 0

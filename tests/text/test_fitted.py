@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline.progress import QUIET
 from pipeline.text.catalogue import ENCODERS, EncoderError, EncoderPlan, plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fisher.codebook import CodebookError
-from pipeline.text.fitted import Fitting, fit_components, fit_parts, load_encoder
-from pipeline.text.pca.fit import ProjectionError
+from pipeline.text.fitted import load_encoder
+from pipeline.text.fitting import Fitting, fit_encoder
+from pipeline.text.pca.fit import PcaError
 from pipeline.text.vectors import load_vectors, save_vectors
 from pipeline.text.vocabulary import VocabularyError
 
@@ -22,6 +24,19 @@ OTHERS = ["a zebra dances on the moon", "", "xqzzy", "the the the man's dog-like
 SMALL = {"sample": 400, "components": 3}
 
 
+class Lines:
+    """A monitor that keeps the lines of a job."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def log(self, line: str) -> None:
+        """Keep a line."""
+        self.lines.append(line)
+
+    progress = QUIET.progress
+
+
 def plan_of(name: str, **options: Any) -> EncoderPlan:
     small = SMALL if "fv-" in name else {}
     return plan_encoder(name, **{**small, **options})
@@ -30,11 +45,8 @@ def plan_of(name: str, **options: Any) -> EncoderPlan:
 def fit(
     plan: EncoderPlan, folder: Path, training: list[str] = CAPTIONS, codebooks: Path | None = None
 ) -> CaptionEncoder:
-    fitting = Fitting(training, "made", "train", codebooks, lambda line: None)
-    encoder = fit_parts(plan, folder, fitting, [*training, *OTHERS])
-    return fit_components(
-        plan, folder, encoder, training, folder / "work", "cpu", lambda done, total, failed: None
-    )
+    fitting = Fitting(training, "made", "train", codebooks)
+    return fit_encoder(plan, folder, fitting, [*training, *OTHERS])
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -45,7 +57,7 @@ def files(folder: Path) -> dict[str, bytes]:
     ("name", "options"),
     [
         *((name, {}) for name in ENCODERS if name not in ("fv-lmm", "fv-gmm", "fv-hglmm")),
-        ("bow+mean+sequence", {"vocabulary": "min-2"}),
+        ("bow+mean+token-ids", {"vocabulary": "min-2"}),
         ("fv-hglmm", {"pca": 5, "codebook_words": "source", "seed": 3}),
     ],
 )
@@ -84,16 +96,17 @@ def test_a_folder_is_not_used_for_another_plan_or_other_captions(tmp_path: Path)
 
 
 def test_codebooks_are_shared(tmp_path: Path) -> None:
-    told: list[str] = []
+    monitor = Lines()
     plan, shared = plan_of("fv-gmm-hglmm"), tmp_path / "books"
     rows = fit(plan, tmp_path / "one", codebooks=shared).encode(CAPTIONS)
     assert sorted(p.name for p in shared.iterdir()) == [
         "gmm-3-glove-6b-50d.safetensors",
         "hglmm-3-glove-6b-50d.safetensors",
     ]
-    fitting = Fitting(CAPTIONS[:2], "other", "train", shared, told.append)
-    other = fit_parts(plan, tmp_path / "two", fitting, CAPTIONS)
-    assert all("is taken from" in line for line in told)
+    fitting = Fitting(CAPTIONS[:2], "other", "train", shared, monitor=monitor)
+    other = fit_encoder(plan, tmp_path / "two", fitting, CAPTIONS)
+    assert monitor.lines
+    assert all("is taken from" in line for line in monitor.lines)
     np.testing.assert_array_equal(other.encode(CAPTIONS), rows)
 
 
@@ -115,7 +128,7 @@ def test_a_codebook_serves_stored_vectors_of_the_same_source_only(tmp_path: Path
 
 
 def test_what_cannot_be_fitted_is_refused_before_work(tmp_path: Path) -> None:
-    with pytest.raises(ProjectionError, match="10 captions have at most 9"):
+    with pytest.raises(PcaError, match="10 captions have at most 9"):
         fit(plan_of("fv-hglmm", pca=10), tmp_path / "f", CAPTIONS[:10])
     assert not (tmp_path / "f").exists()
     with pytest.raises(VocabularyError, match="no word is left"):
@@ -136,8 +149,8 @@ def test_what_cannot_be_fitted_is_refused_before_work(tmp_path: Path) -> None:
         ("bow", {"vectors": "x.txt"}, "takes no vectors"),
         ("mean", {"components": 3, "max_length": 4}, "takes no components and no max length"),
         ("bow", {"vocabulary": "min-0"}, "no vocabulary rule is known as 'min-0'"),
-        ("bow", {"policy": "none"}, "no policy is known as 'none'"),
-        ("bow+sequence", {"pca": 3}, "have no principal components"),
+        ("bow", {"tokenizer": "none"}, "no tokenizer is known as 'none'"),
+        ("bow+token-ids", {"pca": 3}, "have no principal components"),
     ],
 )
 def test_wrong_names_and_options_are_refused(

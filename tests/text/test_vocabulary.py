@@ -85,7 +85,7 @@ def test_file_and_back(vocabulary: Vocabulary, tmp_path: Path) -> None:
     again = load_vocabulary(path)
     assert again == vocabulary
     assert again.sha256 == vocabulary.sha256 == json.loads(path.read_text())["sha256"]
-    again.require_policy(TOKENIZERS["vsepp"])
+    again.require_tokenizer(TOKENIZERS["vsepp"])
     before = path.read_bytes()
     save_vocabulary(again, path)
     assert path.read_bytes() == before
@@ -96,7 +96,7 @@ def test_hash_covers_counts_and_policy(vocabulary: Vocabulary) -> None:
         vocabulary,
         replace(vocabulary, captions=3),
         replace(vocabulary, counts=(9, *vocabulary.counts[1:])),
-        replace(vocabulary, policy=TREEBANK.to_json()),
+        replace(vocabulary, tokenizer=TREEBANK.to_json()),
         replace(vocabulary, rule=VOCABULARY_RULES["w2vv"]),
     ]
     assert len({one.sha256 for one in changed}) == len(changed)
@@ -104,15 +104,15 @@ def test_hash_covers_counts_and_policy(vocabulary: Vocabulary) -> None:
 
 def test_another_policy(vocabulary: Vocabulary) -> None:
     with pytest.raises(VocabularyError, match=r"'vsepp' and is to be used with 'treebank'.*punct"):
-        vocabulary.require_policy(TREEBANK)
+        vocabulary.require_tokenizer(TREEBANK)
     with pytest.raises(VocabularyError, match="differ in max_length"):
-        vocabulary.require_policy(replace(TOKENIZERS["vsepp"], max_length=9))
+        vocabulary.require_tokenizer(replace(TOKENIZERS["vsepp"], max_length=9))
 
 
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ([], "0 captions have 0 words by the token policy 'w2vv-filterstop', and the rule"),
+        ([], "0 captions have 0 words by the tokenizer 'w2vv-filterstop', and the rule"),
         (["the", "!", ""], "3 captions have 0 words"),
         (
             ["dog dog cat"],

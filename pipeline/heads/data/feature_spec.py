@@ -138,7 +138,7 @@ def caption_parts(side: Side) -> tuple[Part, ...]:
 
 
 def require_sequence(head: str, captions: Side) -> Part:
-    """Return the one part of captions that are word sequences: rows of word numbers.
+    """Return the one part of captions that are word sequences: rows of token ids.
 
     Its recipe has "num_ids", how many numbers there are, and "layout", what stands around the
     words; see `pipeline.text.encoders.token_ids`.
@@ -152,7 +152,7 @@ def require_sequence(head: str, captions: Side) -> Part:
     if [part.kind for part in parts] != ["sequence"]:
         raise HeadError(
             f"head {head!r} reads captions word by word, but {captions.name!r} is "
-            f"{_kinds(parts)}; use caption features of the encoder sequence"
+            f"{_kinds(parts)}; use caption features of the encoder token-ids"
         )
     return parts[0]
 
@@ -163,13 +163,13 @@ def require_vectors(head: str, side: Side) -> int:
     Raises
     ------
     HeadError
-        They are grids, or have word numbers among them.
+        They are grids, or have token ids among them.
     """
     dim = _vector(side, f"head {head!r}")
     parts = caption_parts(side)
     if any(part.kind == "sequence" for part in parts):
         raise HeadError(
-            f"head {head!r} takes vectors, but {side.name!r} is {_kinds(parts)}: word numbers mean "
+            f"head {head!r} takes vectors, but {side.name!r} is {_kinds(parts)}: token ids mean "
             "nothing as a vector; use an encoder such as mean, or a head that reads words"
         )
     return dim
@@ -181,11 +181,11 @@ def require_averageable(captions: Side) -> None:
     Raises
     ------
     HeadError
-        Word numbers are among them.
+        Token ids are among them.
     """
     if any(part.kind == "sequence" for part in caption_parts(captions)):
         raise HeadError(
-            f"the captions of an image cannot be averaged: {captions.name!r} has word numbers; "
+            f"the captions of an image cannot be averaged: {captions.name!r} has token ids; "
             "leave out average_captions"
         )
 

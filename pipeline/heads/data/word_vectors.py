@@ -1,4 +1,4 @@
-"""A known vector for each word number, for heads that read words and start from such vectors."""
+"""A known vector for each token id, for heads that read words and start from such vectors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from pipeline.text.vectors import load_vectors
 
 @dataclass(frozen=True, eq=False)
 class KnownWords:
-    """Word vectors by word number.
+    """Word vectors by token id.
 
     Attributes
     ----------
-    rows : (num_ids, d) float32, NaN for marks and for words without a vector.
+    rows : (vocab_size, d) float32, NaN for marks and for words without a vector.
     origin : name and SHA-256 of the vectors.
     missing : words of the vocabulary without a vector, in its order.
     """
@@ -42,30 +42,30 @@ def known_words(captions: Side, encoder: Path, source: str) -> KnownWords:
     Raises
     ------
     HeadError
-        The captions have no word numbers, or those of another vocabulary.
+        The captions have no token ids, or those of another vocabulary.
     EncoderError, VocabularyError, VectorsError
         The vocabulary or the vectors cannot be read.
     """
     sequences = [part for part in caption_parts(captions) if part.kind == "sequence"]
     if not sequences:
         raise HeadError(
-            f"word vectors are given, but {captions.name!r} has no word numbers; leave the "
-            "vectors out, or use caption features of the encoder sequence"
+            f"word vectors are given, but {captions.name!r} has no token ids; leave the "
+            "vectors out, or use caption features of the encoder token-ids"
         )
-    numbered = [part for part in load_plan(encoder).parts if part.layout is not None]
+    numbered = [spec for spec in load_plan(encoder).specs if spec.layout is not None]
     if not numbered:
         raise HeadError(f"{encoder} is not the encoder of {captions.name!r}; run `pipeline text`")
     vocabulary = vocabulary_of(encoder, numbered[0])
-    num_ids = FIRST_WORD + len(vocabulary.words)
+    vocab_size = FIRST_WORD + len(vocabulary.words)
     recipe = sequences[0].recipe
-    if (recipe["vocabulary"], recipe["num_ids"]) != (vocabulary.name, num_ids):
+    if (recipe["vocabulary"], recipe["num_ids"]) != (vocabulary.name, vocab_size):
         raise HeadError(
-            f"{encoder} has the vocabulary {vocabulary.name!r} of {num_ids} numbers, but the "
+            f"{encoder} has the vocabulary {vocabulary.name!r} of {vocab_size} numbers, but the "
             f"caption features have {recipe['vocabulary']!r} of {recipe['num_ids']}; run "
             "`pipeline text` again"
         )
     vectors = load_vectors(source, vocabulary.words)
-    rows = np.full((num_ids, vectors.dim), np.nan, np.float32)
+    rows = np.full((vocab_size, vectors.dim), np.nan, np.float32)
     known = [place for place, word in enumerate(vocabulary.words) if word in vectors.index]
     of = [vectors.index[vocabulary.words[place]] for place in known]
     rows[np.array(known, np.int64) + FIRST_WORD] = vectors.matrix[np.array(of, np.int64)]

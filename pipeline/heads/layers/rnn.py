@@ -15,15 +15,15 @@ RANDOM_WORD = 0.1
 CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}
 
 
-def word_table(num_ids: int, dim: int, words: Features | None, trained: bool) -> nn.Embedding:
+def word_table(vocab_size: int, dim: int, words: Features | None, trained: bool) -> nn.Embedding:
     """Return a table of word vectors, drawn from torch's global generator where none is given.
 
     Padding is zero and stays so. The unknown word and the marks are rows as any other.
 
     Parameters
     ----------
-    num_ids, dim : its shape.
-    words : (num_ids, dim) float32, rows of NaN where a word has no vector; None has none at all.
+    vocab_size, dim : its shape.
+    words : (vocab_size, dim) float32, rows of NaN where a word has no vector; None has none at all.
     trained : whether the rows are parameters; otherwise all are fixed, the random ones too.
 
     Raises
@@ -31,12 +31,12 @@ def word_table(num_ids: int, dim: int, words: Features | None, trained: bool) ->
     HeadError
         The vectors have another shape, or are neither finite nor NaN.
     """
-    rows = torch.empty(num_ids, dim).uniform_(-RANDOM_WORD, RANDOM_WORD)
+    rows = torch.empty(vocab_size, dim).uniform_(-RANDOM_WORD, RANDOM_WORD)
     if words is not None:
-        if words.shape != (num_ids, dim):
+        if words.shape != (vocab_size, dim):
             raise HeadError(
                 f"the word vectors are of shape {words.shape}, but the head's word table is of "
-                f"shape {(num_ids, dim)}; set word_dim to the length of the vectors, and take "
+                f"shape {(vocab_size, dim)}; set word_dim to the length of the vectors, and take "
                 "vectors for the vocabulary that the captions were made with"
             )
         known = ~np.isnan(words).all(axis=1)
@@ -55,7 +55,7 @@ def packed(ids: Tensor) -> tuple[PackedSequence, Tensor]:
 
     Parameters
     ----------
-    ids : (captions, length) word numbers of any dtype; `PADDING` in front or at the back.
+    ids : (captions, length) token ids of any dtype; `PADDING` in front or at the back.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def packed(ids: Tensor) -> tuple[PackedSequence, Tensor]:
 
 
 class SentenceTower(nn.Module):
-    """Word numbers to one vector a caption.
+    """Token ids to one vector a caption.
 
     The recurrent network is torch's, on packed sequences, so that no padding is computed with.
     """
@@ -129,7 +129,7 @@ class SentenceTower(nn.Module):
 
 
 class WordSum(nn.Module):
-    """Word numbers to the sum of the words' vectors, whatever their order."""
+    """Token ids to the sum of the words' vectors, whatever their order."""
 
     def __init__(self, words: nn.Embedding) -> None:
         """Take the word table; see `word_table`."""

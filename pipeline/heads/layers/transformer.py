@@ -137,7 +137,7 @@ class WordEncoder(nn.Module):
     """
 
     def __init__(self, words: nn.Embedding, length: int, stack: Stack) -> None:
-        """Take the vectors of all word numbers and the length of a row of numbers."""
+        """Take the vectors of all token ids and the length of a row of numbers."""
         super().__init__()
         self.pooling = stack.pooling
         self.words = words
@@ -149,7 +149,7 @@ class WordEncoder(nn.Module):
         )
 
     def nodes(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the nodes (n, l, dim) of word numbers (n, length) float32, and which are words.
+        """Return the nodes (n, l, dim) of token ids (n, length) float32, and which are words.
 
         l is the number of words of the longest caption of the batch, and 1 at least.
         """
@@ -170,12 +170,12 @@ class WordEncoder(nn.Module):
         return x, present
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return (n, dim) unit vectors of word numbers (n, length) float32."""
+        """Return (n, dim) unit vectors of token ids (n, length) float32."""
         return pooled(*self.nodes(rows), self.pooling)
 
 
 def moved(ids: Tensor, shift: Tensor) -> Tensor:
-    """Return word numbers with the first word of each row at its shift.
+    """Return token ids with the first word of each row at its shift.
 
     Parameters
     ----------

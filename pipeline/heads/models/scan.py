@@ -74,13 +74,13 @@ class Words(nn.Module):
     """Caption side: the mean of both directions of a GRU at each word, of unit length."""
 
     def __init__(self, words: nn.Embedding, dim: int) -> None:
-        """Take the vectors of all word numbers, and the length of each direction's state."""
+        """Take the vectors of all token ids, and the length of each direction's state."""
         super().__init__()
         self.words = words
         self.gru = nn.GRU(words.embedding_dim, dim, bidirectional=True)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return (n, length, dim) unit vectors of word numbers (n, length), in order.
+        """Return (n, length, dim) unit vectors of token ids (n, length), in order.
 
         A caption's words come first, whatever side its padding is on; the rest is zero.
         """

@@ -174,21 +174,21 @@ def _caption_tower(s: VseSettings, captions: Side) -> Callable[..., nn.Module]:
     if s.cell == "none" and all(part.kind != "sequence" for part in caption_parts(captions)):
         dim = require_vectors("vse", captions)
         return lambda words: _linear(dim, s.dim, bias=False)
-    num_ids = int(require_sequence("vse", captions).recipe["num_ids"])
+    vocab_size = int(require_sequence("vse", captions).recipe["num_ids"])
     if s.cell == "none":
         if s.word_dim != s.dim:
             raise HeadError(
                 f"the sum of word vectors has their word_dim, {s.word_dim}, which must be the dim "
                 f"of the joint space, {s.dim}; give both the same, or choose a cell"
             )
-        return lambda words: WordSum(word_table(num_ids, s.word_dim, words, s.train_words))
+        return lambda words: WordSum(word_table(vocab_size, s.word_dim, words, s.train_words))
     if s.bidirectional and s.dim % 2:
         raise HeadError(
             f"each direction of a bidirectional network gives half of dim, {s.dim}; give an even "
             "number"
         )
     return lambda words: SentenceTower(
-        word_table(num_ids, s.word_dim, words, s.train_words),
+        word_table(vocab_size, s.word_dim, words, s.train_words),
         s.dim,
         s.cell,
         s.layers,

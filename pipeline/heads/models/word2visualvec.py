@@ -70,17 +70,17 @@ class Word2VisualVecSettings:
 
 
 class LastState(nn.Module):
-    """Word numbers to the last state of a GRU."""
+    """Token ids to the last state of a GRU."""
 
     def __init__(self, words: nn.Embedding, state: int, dropout: float) -> None:
-        """Take the vectors of all word numbers; dropout is on them."""
+        """Take the vectors of all token ids; dropout is on them."""
         super().__init__()
         self.words = words
         self.dropout = nn.Dropout(dropout)
         self.gru = nn.GRU(words.embedding_dim, state)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return (n, state) of word numbers (n, length); zero for a caption without words."""
+        """Return (n, state) of token ids (n, length); zero for a caption without words."""
         sequence, lengths = packed(rows)
         words = self.dropout(self.words(sequence.data))
         _, last = self.gru(sequence._replace(data=words))
@@ -113,10 +113,10 @@ class SentenceVector(nn.Module):
         return torch.cat([encoder(rows[:, columns]) for encoder, columns in pairs], dim=1)
 
 
-def words_of(num_ids: int, dim: int, words: Features | None) -> nn.Embedding:
+def words_of(vocab_size: int, dim: int, words: Features | None) -> nn.Embedding:
     """Return a trained word table; words without a vector are uniform in (-1, 1)."""
-    table = word_table(num_ids, dim, words, trained=True)
-    drawn = torch.ones(num_ids, dtype=torch.bool)
+    table = word_table(vocab_size, dim, words, trained=True)
+    drawn = torch.ones(vocab_size, dtype=torch.bool)
     if words is not None:
         drawn = torch.from_numpy(np.isnan(words).all(axis=1))
     with torch.no_grad():

@@ -55,7 +55,7 @@ class Design:
     Attributes
     ----------
     similarity : name of the similarity that its embeddings are meant for.
-    build : from word vectors (num_ids, d) float32 with NaN rows, or None, to the modules "image"
+    build : from word vectors (vocab_size, d) float32 with NaN rows, or None, to the modules "image"
         and "caption", each from float32 rows to embeddings as evaluation uses them (in evaluation
         mode); there may be more modules. Called under a seeded torch generator; the shapes of
         what it builds do not depend on whether there are word vectors. What is learnt or prepared

@@ -76,12 +76,12 @@ class Insides:
         Returns
         -------
         Closeness or str
-            In a few words why there is none, such as of word numbers, which lie nowhere.
+            In a few words why there is none, such as of token ids, which lie nowhere.
         """
         try:
             side = Side.from_json(facts["provenance"]["inputs"]["captions"])
             if any(part.kind == "sequence" for part in caption_parts(side)):
-                return "word numbers"
+                return "token ids"
             folder = self._folder_with(self._text / dataset_of(facts), side.recipe_hash)
             return self._closeness(folder, tuple(owner_of.items())) or "no pairs of sentences"
         except (KeyError, TypeError):

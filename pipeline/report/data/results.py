@@ -83,7 +83,7 @@ class Case:
     history : the entries of its head's history, () if there is none.
     retrieval : None without its embedding file.
     input_closeness : of the sentences in the features that the head was fed with, or a few words
-        why there is none: those are word numbers, several kinds side by side with them, or not
+        why there is none: those are token ids, several kinds side by side with them, or not
         there.
     word_plane : None for an ensemble, for sets of vectors, and without the head or its encoder.
     dataset : None where that is not known or lacks an image or a caption that was ranked.

@@ -16,14 +16,14 @@ from pipeline.text.tokenizers.tokenizer import Tokenizer
 from pipeline.text.vocabulary import Vocabulary
 
 Weighting = Literal["counts", "tfidf"]
-"""How the counts of a caption's words are weighted, see `WordCounts`."""
+"""How the counts of a caption's words are weighted, see `BagOfWords`."""
 
 
 class WeightingError(PipelineError):
     """Counts of words are to be weighted in a way that there is not."""
 
 
-def tfidf_policy(lemmatizer: Lemmatizer) -> Tokenizer:
+def tfidf_tokenizer(lemmatizer: Lemmatizer) -> Tokenizer:
     """Return the words of Wang et al. 2016's tf-idf: lemmas without stop words.
 
     Section 3.1 names WordNet's lemmatizer and no tokenizer or list of stop words; we take
@@ -35,12 +35,12 @@ def tfidf_policy(lemmatizer: Lemmatizer) -> Tokenizer:
 
 
 @dataclass(frozen=True)
-class WordCounts:
+class BagOfWords:
     """How often each word of a vocabulary occurs in a caption, bare or weighted.
 
     counts
         Dong et al. 2018 (Word2VisualVec), eq. (1): raw counts, not normalised. With the
-        vocabulary rule "w2vv" (minimum count 5) and the policy "w2vv-filterstop" it is theirs,
+        vocabulary rule "w2vv" (minimum count 5) and the tokenizer "w2vv-filterstop" it is theirs,
         but for the list of stop words.
     tfidf
         Each count weighted by how few training captions have the word, at length 1: row =
@@ -48,7 +48,7 @@ class WordCounts:
         of word w in the caption, N the number of training captions and n(w) how many of them
         have w; scikit-learn's `TfidfVectorizer` by default. Wang et al. 2016, section 3.1, uses
         "tf-idf-weighted bag-of-words vectors" and states no formula, so this one is our choice;
-        with `tfidf_policy` and the vocabulary rules "wang-flickr30k" (3,000 words) and
+        with `tfidf_tokenizer` and the vocabulary rules "wang-flickr30k" (3,000 words) and
         "wang-coco" (5,600) the rest is theirs as far as it is stated.
 
     A caption without a known word gets the zero vector.
@@ -56,23 +56,23 @@ class WordCounts:
     Attributes
     ----------
     vocabulary : the words, one dimension each; it holds the numbers of captions too.
-    policy : how captions become words; the vocabulary was built with it.
+    tokenizer : how captions become words; the vocabulary was built with it.
     weighting : "counts" or "tfidf".
 
     Raises
     ------
     VocabularyError
-        The vocabulary was built with another policy.
+        The vocabulary was built with another tokenizer.
     WeightingError
         There is no such weighting.
     """
 
     vocabulary: Vocabulary
-    policy: Tokenizer
+    tokenizer: Tokenizer
     weighting: Weighting
 
     def __post_init__(self) -> None:
-        self.vocabulary.require_policy(self.policy)
+        self.vocabulary.require_tokenizer(self.tokenizer)
         if self.weighting not in get_args(Weighting):
             raise WeightingError(
                 f"no weighting of counts is known as {self.weighting!r}; there are "
@@ -112,7 +112,7 @@ class WordCounts:
         return {
             "name": self.name,
             "encoder": self._kind,
-            "tokens": self.policy.to_json(),
+            "tokens": self.tokenizer.to_json(),
             "vocabulary": self.vocabulary.name,
             **weighted,
             "oov": "not counted; zero vector if no token is known",
@@ -137,7 +137,7 @@ class WordCounts:
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
         """Count which words are not in the vocabulary."""
-        captions, cut = split_captions(texts, self.policy)
+        captions, cut = split_captions(texts, self.tokenizer)
         return {self.name: report_on(captions, self.vocabulary.index, cut=cut)}
 
     @property
@@ -146,7 +146,7 @@ class WordCounts:
 
     def _count(self, texts: Sequence[str]) -> csr_matrix:
         """Return counts, sparse (texts, dim) float64, the words of each row in order and once."""
-        index, tokenize = self.vocabulary.index, self.policy.tokenize
+        index, tokenize = self.vocabulary.index, self.tokenizer.tokenize
         found = [[index[t] for t in tokenize(text) if t in index] for text in texts]
         ends = np.cumsum([0, *(len(places) for places in found)])
         places = np.array([place for row in found for place in row], dtype=np.int64)

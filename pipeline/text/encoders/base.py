@@ -132,12 +132,12 @@ def unknown_to_all(reports: Iterable[VocabularyReport]) -> set[int]:
 
 
 def split_captions(
-    texts: Sequence[str], policy: Tokenizer
+    texts: Sequence[str], tokenizer: Tokenizer
 ) -> tuple[list[list[str]], tuple[int, ...]]:
-    """Return the tokens of captions, and the positions of those that the policy cuts."""
-    whole = replace(policy, max_length=None)
+    """Return the tokens of captions, and the positions of those that the tokenizer cuts."""
+    whole = replace(tokenizer, max_length=None)
     captions = [whole.tokenize(text) for text in texts]
-    most = policy.max_length
+    most = tokenizer.max_length
     if most is None:
         return captions, ()
     cut = tuple(at for at, tokens in enumerate(captions) if len(tokens) > most)

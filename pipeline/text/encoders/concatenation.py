@@ -17,7 +17,7 @@ class ConcatenationError(PipelineError):
 
 
 @dataclass(frozen=True)
-class Concatenated:
+class Concatenation:
     """The rows of several encoders side by side, each as it is.
 
     Dong et al. 2018 (Word2VisualVec), eq. (4): bag of words, word2vec and a GRU; here the numbers

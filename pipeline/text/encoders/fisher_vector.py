@@ -19,7 +19,7 @@ _NUMBERS_AT_ONCE = 1 << 21  # of the rows: at 8 MiB they are in the caches and c
 
 
 @dataclass(frozen=True, eq=False)
-class FisherEncoder:
+class FisherVector:
     """The Fisher vector of a caption's words under each of some mixtures.
 
     Klein et al. 2015: words at norm 1, whitened, at norm 1 again (times 10 for mixtures with
@@ -35,7 +35,7 @@ class FisherEncoder:
     ----------
     codebooks : fitted to these word vectors, or to others of the same source.
     vectors : the word vectors.
-    policy : how captions become words.
+    tokenizer : how captions become words.
 
     Raises
     ------
@@ -45,18 +45,18 @@ class FisherEncoder:
 
     codebooks: tuple[Codebook, ...]
     vectors: WordVectors
-    policy: Tokenizer
+    tokenizer: Tokenizer
 
     def __post_init__(self) -> None:
         if not self.codebooks:
             raise CodebookError("a Fisher vector needs a codebook, none was given; fit one")
         for codebook in self.codebooks:
-            codebook.require_vectors(self.vectors, f"the {codebook.facts.kind} codebook")
+            codebook.require_vectors(self.vectors, f"the {codebook.metadata.kind} codebook")
 
     @property
     def name(self) -> str:
         """`fv-<kind>-<vectors>`, such as "fv-gmm-hglmm-glove-6b-50d" for two codebooks."""
-        kinds = [codebook.facts.kind for codebook in self.codebooks]
+        kinds = [codebook.metadata.kind for codebook in self.codebooks]
         return "-".join(("fv", *kinds, self.vectors.name))
 
     @property
@@ -67,7 +67,7 @@ class FisherEncoder:
     @property
     def weights(self) -> tuple[str, str]:
         """The word vectors and the codebooks."""
-        kinds = "+".join(codebook.facts.kind for codebook in self.codebooks)
+        kinds = "+".join(codebook.metadata.kind for codebook in self.codebooks)
         return f"{self.vectors.name}, {kinds}", self._sha256
 
     @property
@@ -80,7 +80,7 @@ class FisherEncoder:
         return {
             "name": self.name,
             "encoder": "fisher vector",
-            "tokens": self.policy.to_json(),
+            "tokens": self.tokenizer.to_json(),
             "vectors": self.vectors.name,
             "codebooks": [_account(codebook) for codebook in self.codebooks],
             "normalisation": "signed square root, then norm 1, for each codebook",
@@ -104,11 +104,11 @@ class FisherEncoder:
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
         """Count which words have no vector."""
-        captions, cut = split_captions(texts, self.policy)
+        captions, cut = split_captions(texts, self.tokenizer)
         return {self.name: report_on(captions, self.vectors.index, cut=cut)}
 
     def _encode_into(self, rows: npt.NDArray[np.float32], texts: Sequence[str]) -> None:
-        index, tokenize = self.vectors.index, self.policy.tokenize
+        index, tokenize = self.vectors.index, self.tokenizer.tokenize
         found = [[index[t] for t in tokenize(text) if t in index] for text in texts]
         lengths = np.array([len(f) for f in found], dtype=np.int64)
         words = np.array([word for f in found for word in f], dtype=np.int64)
@@ -136,6 +136,7 @@ def _dim(codebook: Codebook) -> int:
 
 
 def _account(codebook: Codebook) -> dict[str, Any]:
-    """Return what made a codebook; the software that did shows in its numbers, if at all."""
-    facts = {name: value for name, value in asdict(codebook.facts).items() if name != "created_by"}
-    return {**facts, "components": codebook.mixture.components}
+    """Return what a codebook was fitted to; other software shows in its numbers, if at all."""
+    fitted_to = asdict(codebook.metadata)
+    del fitted_to["created_by"]
+    return {**fitted_to, "components": codebook.mixture.components}

@@ -1,4 +1,4 @@
-"""The mean of a caption's word vectors, in every meaning that papers and programs give it."""
+"""The mean of a caption's word vectors, with each averaging that papers and programs use."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ _WORDS_AT_ONCE = 4096
 
 
 class MeanError(PipelineError):
-    """A mean is asked for that is not among `MEANINGS`."""
+    """A mean is asked for that is not among `AVERAGINGS`."""
 
 
 @dataclass(frozen=True)
-class Meaning:
-    """One meaning of "mean".
+class Averaging:
+    """What is summed, and what the sum is divided by.
 
     Attributes
     ----------
@@ -37,12 +37,12 @@ class Meaning:
     all_tokens: bool = False
 
 
-MEANINGS: dict[str, Meaning] = {
-    "known": Meaning("sum of vectors / number of tokens with a vector"),
-    "all": Meaning("sum of vectors / number of tokens", all_tokens=True),
-    "unit": Meaning("sum of vectors at norm 1 / number of tokens with a vector not 0", unit=True),
+AVERAGINGS: dict[str, Averaging] = {
+    "known": Averaging("sum of vectors / number of tokens with a vector"),
+    "all": Averaging("sum of vectors / number of tokens", all_tokens=True),
+    "unit": Averaging("sum of vectors at norm 1 / number of tokens with a vector not 0", unit=True),
 }
-"""The meanings by name; `known` is the default.
+"""The averagings by name; `known` is the default.
 
 known
     The programs of the authors of Word2VisualVec (Dong et al. 2018); gensim's `get_mean_vector`
@@ -55,40 +55,40 @@ unit
 
 
 @dataclass(frozen=True, eq=False)
-class MeanVectors:
+class Mean:
     """The mean of a caption's word vectors.
 
     Repeats count as often as they occur. A caption without a known token gets the zero vector.
-    No stop words are removed unless the policy does: Word2VisualVec's is "w2vv-filterstop".
+    No stop words are removed unless the tokenizer does: Word2VisualVec's is "w2vv-filterstop".
 
     Attributes
     ----------
     vectors : the word vectors.
-    policy : how captions become words.
-    meaning : which mean, a name in `MEANINGS`.
+    tokenizer : how captions become words.
+    averaging : a name in `AVERAGINGS`.
 
     Raises
     ------
     MeanError
-        There is no such meaning.
+        The averaging is unknown.
     """
 
     vectors: WordVectors
-    policy: Tokenizer = TOKENIZERS["treebank"]
-    meaning: str = "known"
+    tokenizer: Tokenizer = TOKENIZERS["treebank"]
+    averaging: str = "known"
 
     def __post_init__(self) -> None:
-        if self.meaning not in MEANINGS:
+        if self.averaging not in AVERAGINGS:
             raise MeanError(
-                f"no mean is known as {self.meaning!r}; there are {', '.join(MEANINGS)}"
+                f"no mean is known as {self.averaging!r}; there are {', '.join(AVERAGINGS)}"
             )
 
     @property
     def name(self) -> str:
-        """`mean[-<meaning>][-<policy>]-<vectors>`, the defaults left out."""
-        meaning = [] if self.meaning == "known" else [self.meaning]
-        policy = [] if self.policy.name == "treebank" else [self.policy.name]
-        return "-".join(("mean", *meaning, *policy, self.vectors.name))
+        """`mean[-<averaging>][-<tokenizer>]-<vectors>`, the defaults left out."""
+        averaging = [] if self.averaging == "known" else [self.averaging]
+        tokenizer = [] if self.tokenizer.name == "treebank" else [self.tokenizer.name]
+        return "-".join(("mean", *averaging, *tokenizer, self.vectors.name))
 
     @property
     def dim(self) -> int:
@@ -110,9 +110,9 @@ class MeanVectors:
         return {
             "name": self.name,
             "encoder": "mean",
-            "tokens": self.policy.to_json(),
+            "tokens": self.tokenizer.to_json(),
             "vectors": self.vectors.name,
-            "mean": {"name": self.meaning, "rule": MEANINGS[self.meaning].rule},
+            "mean": {"name": self.averaging, "rule": AVERAGINGS[self.averaging].rule},
             "oov": "adds nothing; zero vector if no token is known",
             "dim": self.dim,
         }
@@ -132,12 +132,12 @@ class MeanVectors:
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
         """Count which words have no vector; with "unit" none that is not zero."""
-        captions, cut = split_captions(texts, self.policy)
+        captions, cut = split_captions(texts, self.tokenizer)
         return {self.name: report_on(captions, self._index, cut=cut)}
 
     def _encode_into(self, rows: npt.NDArray[np.float32], texts: Sequence[str]) -> None:
-        index, meaning = self._index, MEANINGS[self.meaning]
-        captions = [self.policy.tokenize(text) for text in texts]
+        index, averaging = self._index, AVERAGINGS[self.averaging]
+        captions = [self.tokenizer.tokenize(text) for text in texts]
         found = [[index[token] for token in tokens if token in index] for tokens in captions]
         counts = np.array([len(f) for f in found], dtype=np.int64)
         some = np.flatnonzero(counts)
@@ -145,19 +145,19 @@ class MeanVectors:
             return
         places = [row for f in found for row in f]
         words = self.vectors.matrix[places].astype(np.float64)
-        if meaning.unit:
+        if averaging.unit:
             words /= self._norms[places, None]
         # Only captions with a known word: reduceat does not give 0 for an empty segment.
         starts = np.concatenate(([0], np.cumsum(counts[some])[:-1]))
         sums = np.add.reduceat(words, starts, axis=0)
         lengths = np.array([len(tokens) for tokens in captions], dtype=np.int64)
-        rows[some] = sums / (lengths if meaning.all_tokens else counts)[some, None]
+        rows[some] = sums / (lengths if averaging.all_tokens else counts)[some, None]
 
     @cached_property
     def _index(self) -> dict[str, int]:
         """The row of each word that counts."""
         index = self.vectors.index
-        if not MEANINGS[self.meaning].unit:
+        if not AVERAGINGS[self.averaging].unit:
             return index
         return {word: row for word, row in index.items() if self._norms[row] > 0}
 

@@ -9,31 +9,31 @@ import numpy.typing as npt
 
 from pipeline.hashing import sha256_of_json
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
-from pipeline.text.pca.fit import Projection
+from pipeline.text.pca.fit import PrincipalComponents
 
-_CHUNK = 256  # captions projected at once: never fewer, see `Projected.encode`
+_CHUNK = 256  # captions multiplied at once: never fewer, see `Pca.encode`
 
 
 @dataclass(frozen=True, eq=False)
-class Projected:
+class Pca:
     """The rows of an encoder on their principal components, not whitened, not normalised.
 
     Attributes
     ----------
-    encoder : the encoder that the projection was fitted to.
-    projection : the components.
+    encoder : the encoder that the components were fitted to.
+    basis : the components.
 
     Raises
     ------
-    ProjectionError
-        The projection was fitted to another encoder.
+    PcaError
+        The components were fitted to another encoder.
     """
 
     encoder: CaptionEncoder
-    projection: Projection
+    basis: PrincipalComponents
 
     def __post_init__(self) -> None:
-        self.projection.check(self.encoder)
+        self.basis.check(self.encoder)
 
     @property
     def name(self) -> str:
@@ -43,30 +43,30 @@ class Projected:
     @property
     def dim(self) -> int:
         """Length of each row."""
-        return self.projection.dim
+        return self.basis.dim
 
     @property
     def weights(self) -> tuple[str, str]:
-        """The encoder's and the projection."""
+        """The encoder's and the components."""
         name, sha256 = self.encoder.weights
-        both = {"encoder": sha256, "projection": self.projection.sha256}
+        both = {"encoder": sha256, "projection": self.basis.sha256}
         return f"{name}, PCA", sha256_of_json(both)
 
     @property
     def memory(self) -> int:
         """Bytes of the encoder, the components and the rows that are multiplied at once."""
         at_once = 4 * _CHUNK * (2 * self.encoder.dim + self.dim)
-        return self.encoder.memory + self.projection.components.nbytes + at_once
+        return self.encoder.memory + self.basis.components.nbytes + at_once
 
     def recipe(self) -> dict[str, Any]:
         """Return what makes the rows."""
-        facts = self.projection.facts
+        fitted_to = self.basis.metadata
         return {
             "name": self.name,
             "encoder": "principal components",
             "of": self.encoder.recipe(),
-            "captions": facts.captions,
-            "captions_sha256": facts.captions_sha256,
+            "captions": fitted_to.captions,
+            "captions_sha256": fitted_to.captions_sha256,
             "dim": self.dim,
         }
 
@@ -85,8 +85,8 @@ class Projected:
         padded = np.zeros((_CHUNK, self.encoder.dim), dtype=np.float32)
         for start in range(0, len(texts), _CHUNK):
             chunk = self.encoder.encode(texts[start : start + _CHUNK])
-            np.subtract(chunk, self.projection.mean, out=padded[: len(chunk)])
-            product = padded @ self.projection.components
+            np.subtract(chunk, self.basis.mean, out=padded[: len(chunk)])
+            product = padded @ self.basis.components
             rows[start : start + _CHUNK] = product[: len(chunk)]
         return rows
 

@@ -1,4 +1,4 @@
-"""Word sequences: a caption as the numbers of its words, for heads that read them in order."""
+"""Token ids: the words of a caption as numbers in order, for heads that read them."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -13,18 +13,18 @@ from pipeline.text.tokenizers.tokenizer import Tokenizer
 from pipeline.text.vocabulary import Vocabulary
 
 PADDING, UNKNOWN, START, END = range(4)
-"""What the first four numbers stand for. Word k of the vocabulary has the number k + 4."""
+"""The first four token ids, the marks. Word k of the vocabulary has the id k + 4."""
 
 FIRST_WORD = 4
-"""Number of the vocabulary's first word."""
+"""Token id of the vocabulary's first word."""
 
 
-class SequenceError(PipelineError):
-    """Word sequences of the asked length cannot be made."""
+class TokenIdsError(PipelineError):
+    """Rows of token ids cannot have this length."""
 
 
 @dataclass(frozen=True)
-class SequenceLayout:
+class TokenLayout:
     """What stands around the words.
 
     Attributes
@@ -32,7 +32,7 @@ class SequenceLayout:
     name : of the layout.
     start, end : whether `START` comes before the words and `END` after them.
     padding : whether `PADDING` fills the "front" or the "back" of a row.
-    unknown : whether a word out of vocabulary is a "number" of its own (`UNKNOWN`) or "dropped".
+    unknown : whether a word out of vocabulary gets an id ("number": `UNKNOWN`) or is "dropped".
     """
 
     name: str
@@ -43,32 +43,32 @@ class SequenceLayout:
 
     @property
     def marks(self) -> int:
-        """How many numbers of a row the start and the end take."""
+        """How many ids of a row the start and the end take."""
         return self.start + self.end
 
     @property
     def unknown_row(self) -> str:
         """What a caption without a known word gets, for people."""
         marks = ["marks"] if self.marks else []
-        numbers = ["unknown numbers"] if self.unknown == "number" else []
-        return f"only {', '.join([*marks, *numbers, 'padding'])}"
+        unknown = ["unknown ids"] if self.unknown == "number" else []
+        return f"only {', '.join([*marks, *unknown, 'padding'])}"
 
 
-SEQUENCE_LAYOUTS: dict[str, SequenceLayout] = {
+TOKEN_LAYOUTS: dict[str, TokenLayout] = {
     layout.name: layout
     for layout in (
-        SequenceLayout("vsepp", start=True, end=True, padding="back", unknown="number"),
-        SequenceLayout("kiros", start=False, end=True, padding="back", unknown="number"),
-        SequenceLayout("w2vv", start=False, end=False, padding="front", unknown="number"),
-        SequenceLayout("yan", start=False, end=False, padding="front", unknown="dropped"),
+        TokenLayout("vsepp", start=True, end=True, padding="back", unknown="number"),
+        TokenLayout("kiros", start=False, end=True, padding="back", unknown="number"),
+        TokenLayout("w2vv", start=False, end=False, padding="front", unknown="number"),
+        TokenLayout("yan", start=False, end=False, padding="front", unknown="dropped"),
     )
 }
-"""The layouts of the papers, all with our numbers for the marks.
+"""The layouts of the papers, all with our ids for the marks.
 
 vsepp
     VSE++ (Faghri et al. 2018); captions are not cut there: give `longest_caption`.
 kiros
-    Kiros et al. 2014 and order-embeddings (Vendrov et al. 2016). Deviation: there one number is
+    Kiros et al. 2014 and order-embeddings (Vendrov et al. 2016). Deviation: there one id is
     both end and padding.
 w2vv
     Word2VisualVec (Dong et al. 2018), 32 words.
@@ -80,44 +80,44 @@ yan
 
 
 @dataclass(frozen=True)
-class WordSequence:
-    """The numbers of a caption's words in order, as float32 rows of one length.
+class TokenIds:
+    """The token ids of captions, as float32 rows of one length.
 
-    Numbers are exact: float32 holds every integer up to 2^24. A caption with too many words
+    Ids are exact: float32 holds every integer up to 2^24. A caption with too many words
     loses its last ones, never the end mark; `reports` counts these captions.
 
     Attributes
     ----------
-    vocabulary : the words with numbers.
-    policy : splits captions; the vocabulary was built with it.
+    vocabulary : the words that have an id of their own.
+    tokenizer : splits captions; the vocabulary was built with it.
     max_length : length of each row, marks included.
     layout : what stands around the words.
 
     Raises
     ------
-    SequenceError
-        The length leaves no place for a word.
+    TokenIdsError
+        The length leaves no room for a word.
     VocabularyError
-        The vocabulary was built with another policy.
+        The vocabulary was built with another tokenizer.
     """
 
     vocabulary: Vocabulary
-    policy: Tokenizer
+    tokenizer: Tokenizer
     max_length: int
-    layout: SequenceLayout = SEQUENCE_LAYOUTS["vsepp"]
+    layout: TokenLayout = TOKEN_LAYOUTS["vsepp"]
 
     def __post_init__(self) -> None:
-        self.vocabulary.require_policy(self.policy)
+        self.vocabulary.require_tokenizer(self.tokenizer)
         if self.max_length <= self.layout.marks:
-            raise SequenceError(
-                f"a row of {self.max_length} numbers has no place for a word: the layout "
+            raise TokenIdsError(
+                f"a row of {self.max_length} token ids has no place for a word: the layout "
                 f"{self.layout.name!r} takes {self.layout.marks} for marks; give "
                 f"{self.layout.marks + 1} or more"
             )
 
     @property
     def name(self) -> str:
-        """`sequence-<layout>-<max_length>-<vocabulary>`."""
+        """`sequence-<layout>-<max_length>-<vocabulary>`: recipes say "sequence" of token ids."""
         return f"sequence-{self.layout.name}-{self.max_length}-{self.vocabulary.name}"
 
     @property
@@ -126,8 +126,8 @@ class WordSequence:
         return self.max_length
 
     @property
-    def num_ids(self) -> int:
-        """How many numbers there are, marks included: the rows of a head's word table."""
+    def vocab_size(self) -> int:
+        """How many ids there are, marks included: the rows of a head's table of words."""
         return FIRST_WORD + len(self.vocabulary.words)
 
     @property
@@ -145,30 +145,30 @@ class WordSequence:
         return {
             "name": self.name,
             "encoder": "sequence",
-            "tokens": self.policy.to_json(),
+            "tokens": self.tokenizer.to_json(),
             "vocabulary": self.vocabulary.name,
             "layout": asdict(self.layout),
             "ids": {"padding": PADDING, "unknown": UNKNOWN, "start": START, "end": END},
             "first_word": FIRST_WORD,
-            "num_ids": self.num_ids,
+            "num_ids": self.vocab_size,
             "too long": "last words cut off",
             "dim": self.dim,
         }
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return word numbers, (texts, max_length) float32, integers in [0, num_ids)."""
+        """Return token ids, (texts, max_length) float32, integers in [0, vocab_size)."""
         rows = np.full((len(texts), self.max_length), PADDING, dtype=np.float32)
         before = [START] * self.layout.start
         after = [END] * self.layout.end
         for row, text in zip(rows, texts, strict=True):
-            ids = [*before, *self._ids(self.policy.tokenize(text)), *after]
+            ids = [*before, *self._ids(self.tokenizer.tokenize(text)), *after]
             if ids:
                 row[_place(len(ids), self.layout.padding)] = ids
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
         """Count which words are not in the vocabulary, and which captions are cut."""
-        captions, cut = split_captions(texts, self.policy)
+        captions, cut = split_captions(texts, self.tokenizer)
         held = [self._held(tokens) for tokens in captions]
         longer = {at for at, tokens in enumerate(captions) if len(tokens) > len(held[at])}
         report = report_on(
@@ -193,9 +193,9 @@ class WordSequence:
         return [index.get(token, UNKNOWN - FIRST_WORD) + FIRST_WORD for token in held]
 
 
-def longest_caption(texts: Sequence[str], policy: Tokenizer, layout: SequenceLayout) -> int:
-    """Return the length of row that cuts none of some captions, and holds one word at least."""
-    words = max((len(policy.tokenize(text)) for text in texts), default=0)
+def longest_caption(texts: Sequence[str], tokenizer: Tokenizer, layout: TokenLayout) -> int:
+    """Return the least length of a row, 1 word or more, that cuts off no word of the captions."""
+    words = max((len(tokenizer.tokenize(text)) for text in texts), default=0)
     return max(words, 1) + layout.marks
 
 

@@ -1,4 +1,4 @@
-"""What turns words into Fisher vectors: whitening and a mixture, fitted once, kept in one file."""
+"""The codebook of Fisher vectors: whitening and a mixture, fitted to word vectors, in one file."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -16,19 +16,16 @@ from threadpoolctl import threadpool_limits
 from pipeline.errors import PipelineError
 from pipeline.files import created_by
 from pipeline.text.fisher.em import fit_gaussian, fit_hybrid
-from pipeline.text.fisher.mixture import Mixture, MixtureError
-from pipeline.text.tensor_file import read_facts, read_tensors, write_tensors
+from pipeline.text.fisher.mixture import Mixture, MixtureError, MixtureKind
+from pipeline.text.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.text.vectors import WordVectors
 
-Kind = Literal["gmm", "hglmm", "lmm"]
-"""Gaussian, hybrid Gaussian-Laplacian, or Laplacian mixture."""
-
-_KINDS = get_args(Kind)
+_KINDS = get_args(MixtureKind)
 _HYBRID_SCALE = 10.0  # the floors of the EM with Laplacians are made for vectors of this length
 _EM_ITERATIONS = 10
 _ICA_ITERATIONS = 1000
 _ROWS = 4096
-_KEY = "codebook"  # of the facts in the file
+_KEY = "codebook"  # of the metadata in the file
 
 
 class CodebookError(PipelineError):
@@ -36,8 +33,8 @@ class CodebookError(PipelineError):
 
 
 @dataclass(frozen=True)
-class CodebookFacts:
-    """What made a codebook.
+class CodebookMetadata:
+    """What a codebook was fitted to, and how that ended.
 
     Attributes
     ----------
@@ -69,12 +66,12 @@ class Codebook:
 
     Attributes
     ----------
-    facts : what made it.
+    metadata : what it was fitted to.
     whitening : (D, D) float32, applied as `vector @ whitening.T`; the identity without ICA.
     mixture : over D dimensions.
     """
 
-    facts: CodebookFacts
+    metadata: CodebookMetadata
     whitening: npt.NDArray[np.float32]
     mixture: Mixture
 
@@ -108,10 +105,10 @@ class Codebook:
         if words.ndim != 2 or words.shape[1] != len(self.whitening):
             raise CodebookError(
                 f"the word vectors have shape {words.shape}, expected "
-                f"(words, {len(self.whitening)}) as {self.facts.vectors!r} has, which this "
+                f"(words, {len(self.whitening)}) as {self.metadata.vectors!r} has, which this "
                 "codebook was fitted to"
             )
-        return _prepared(words, self.whitening, self.facts.kind)
+        return _prepared(words, self.whitening, self.metadata.kind)
 
     def require_vectors(self, vectors: WordVectors, what: str) -> None:
         """Check that word vectors come from the source of those that it was fitted to.
@@ -125,17 +122,17 @@ class Codebook:
         ------
         CodebookError
         """
-        if self.facts.source_sha256 != vectors.source_sha256:
+        if self.metadata.source_sha256 != vectors.source_sha256:
             raise CodebookError(
-                f"{what} was fitted to the word vectors {self.facts.vectors!r} (SHA-256 of their "
-                f"source {self.facts.source_sha256}), but {vectors.name!r} (SHA-256 of their "
-                f"source {vectors.source_sha256}) are given; give those, or fit a codebook to "
-                "these"
+                f"{what} was fitted to the word vectors {self.metadata.vectors!r} (SHA-256 of "
+                f"their source {self.metadata.source_sha256}), but {vectors.name!r} (SHA-256 of "
+                f"their source {vectors.source_sha256}) are given; give those, or fit a codebook "
+                "to these"
             )
 
     def save(self, path: Path) -> None:
         """Write one `.safetensors` file, whole or not at all; equal codebooks give equal bytes."""
-        write_tensors(path, self._tensors(), _KEY, asdict(self.facts))
+        write_tensors(path, self._tensors(), _KEY, asdict(self.metadata))
 
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:
         return {"whitening": self.whitening, **vars(self.mixture)}
@@ -143,7 +140,7 @@ class Codebook:
 
 def fit_codebook(
     vectors: WordVectors,
-    kind: Kind = "hglmm",
+    kind: MixtureKind = "hglmm",
     components: int = 30,
     *,
     seed: int,
@@ -157,7 +154,7 @@ def fit_codebook(
     again, times 10 for mixtures with Laplacians, EM. The ICA is scikit-learn's with the settings
     of their program (deflation, cube, at most 1000 iterations a component, tolerance 1e-4, here
     of the cosine of two successive directions). An ICA or EM that does not converge is used as it
-    ended, and the facts say so: with GloVe 50-d a few components of the ICA swing to and fro.
+    ended, and the metadata say so: with GloVe 50-d a few components of the ICA swing to and fro.
 
     Parameters
     ----------
@@ -203,7 +200,7 @@ def fit_codebook(
         words = _prepared(words, whitening, kind)
         progress(f"EM of {components} components ({kind})")
         mixture, em_converged = _fit_mixture(words, kind, components, seed, progress)
-    facts = CodebookFacts(
+    metadata = CodebookMetadata(
         kind=kind,
         vectors=vectors.name,
         source_sha256=vectors.source_sha256,
@@ -214,7 +211,7 @@ def fit_codebook(
         em_converged=em_converged,
         created_by=created_by("numpy", "scipy", "scikit-learn", "safetensors"),
     )
-    return Codebook(facts, whitening, mixture)
+    return Codebook(metadata, whitening, mixture)
 
 
 def load_codebook(path: Path, vectors: WordVectors) -> Codebook:
@@ -234,9 +231,9 @@ def load_codebook(path: Path, vectors: WordVectors) -> Codebook:
     if not path.is_file():
         raise CodebookError(f"{path} not found; fit a codebook first")
     try:
-        facts = CodebookFacts(**read_facts(path, _KEY))
+        metadata = CodebookMetadata(**read_metadata(path, _KEY))
         tensors = read_tensors(path, ["whitening", *(field.name for field in fields(Mixture))])
-        codebook = _assembled(facts, tensors)
+        codebook = _assembled(metadata, tensors)
     except (KeyError, TypeError, ValueError, SafetensorError, MixtureError) as error:
         raise CodebookError(
             f"{path} is no codebook or is damaged ({error}); fit it again"
@@ -245,16 +242,16 @@ def load_codebook(path: Path, vectors: WordVectors) -> Codebook:
     return codebook
 
 
-def _assembled(facts: CodebookFacts, tensors: Mapping[str, npt.NDArray[Any]]) -> Codebook:
+def _assembled(metadata: CodebookMetadata, tensors: Mapping[str, npt.NDArray[Any]]) -> Codebook:
     mixture = Mixture(**{field.name: tensors[field.name] for field in fields(Mixture)})
     whitening = tensors["whitening"]
     square = whitening.shape == (mixture.dim, mixture.dim) and whitening.dtype == np.float32
-    if facts.kind not in _KINDS or not square or not np.isfinite(whitening).all():
+    if metadata.kind not in _KINDS or not square or not np.isfinite(whitening).all():
         raise ValueError(
-            f"kind {facts.kind!r}, whitening {whitening.dtype} of shape {whitening.shape} or not "
-            f"finite, {mixture.dim} dimensions"
+            f"kind {metadata.kind!r}, whitening {whitening.dtype} of shape {whitening.shape} or "
+            f"not finite, {mixture.dim} dimensions"
         )
-    return Codebook(facts, whitening, mixture)
+    return Codebook(metadata, whitening, mixture)
 
 
 def _fit_ica(words: npt.NDArray[np.float32], seed: int) -> tuple[npt.NDArray[np.float32], int]:
@@ -275,7 +272,7 @@ def _fit_ica(words: npt.NDArray[np.float32], seed: int) -> tuple[npt.NDArray[np.
 
 def _fit_mixture(
     words: npt.NDArray[np.float32],
-    kind: Kind,
+    kind: MixtureKind,
     components: int,
     seed: int,
     progress: Callable[[str], None],

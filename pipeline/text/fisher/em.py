@@ -215,7 +215,7 @@ def fit_gaussian(
     check_samples(x, components)
     model = GaussianMixture(components, covariance_type="diag", random_state=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # told by the second value instead
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the second value says it instead
         model.fit(x)
     means = model.means_.astype(np.float64)
     variances = model.covariances_.astype(np.float64)

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import PipelineError
+
+MixtureKind = Literal["gmm", "hglmm", "lmm"]
+"""Gaussian, hybrid Gaussian-Laplacian, or Laplacian."""
 
 _Floats = npt.NDArray[np.floating]
 _Doubles = npt.NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Mean and covariance of more rows than memory holds, in one pass that can be put down."""
+"""Mean and covariance of more rows than memory holds, in one pass that can be interrupted."""
 
 import json
 import zlib
@@ -17,7 +17,7 @@ _PANEL = 1024  # rows of the covariance that are multiplied and added at once
 
 
 class CovarianceError(PipelineError):
-    """Rows are not finite, or what was put down of a pass cannot be taken up."""
+    """Rows are not finite, or the saved sums of a pass cannot be read."""
 
 
 class Covariance:
@@ -137,8 +137,8 @@ class Covariance:
             ) from error
 
     def _head(self, fingerprint: str, rows: int) -> bytes:
-        facts = {"fingerprint": fingerprint, "rows": rows, "width": self._width}
-        return (canonical_json(facts) + "\n").encode()
+        state = {"fingerprint": fingerprint, "rows": rows, "width": self._width}
+        return (canonical_json(state) + "\n").encode()
 
     def _arrays(self) -> list[npt.NDArray[Any]]:
         return [self._shift, self._sums, *self._panels]

@@ -20,20 +20,20 @@ from pipeline.shards.build.locking import only_writer
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.pca.covariance import Covariance
 from pipeline.text.pca.eigenvectors import eigenvectors_memory, largest_eigenvectors
-from pipeline.text.tensor_file import read_facts, read_tensors, write_tensors
+from pipeline.text.tensor_file import read_metadata, read_tensors, write_tensors
 
 _CHUNK = 2048  # captions multiplied at once
 _LOCK = "fit.lock"  # beside the unfinished work
-_KEY = "projection"  # of the facts in the file
+_KEY = "projection"  # of the metadata in the file
 
 
-class ProjectionError(PipelineError):
-    """A projection cannot be fitted or read, or it belongs to another encoder."""
+class PcaError(PipelineError):
+    """Principal components cannot be fitted or read, or they belong to another encoder."""
 
 
 @dataclass(frozen=True)
-class ProjectionFacts:
-    """What made a projection.
+class PcaMetadata:
+    """What principal components were fitted to.
 
     Attributes
     ----------
@@ -55,19 +55,19 @@ class ProjectionFacts:
 
 
 @dataclass(frozen=True, eq=False)
-class Projection:
+class PrincipalComponents:
     """Principal components of the rows of an encoder.
 
     Attributes
     ----------
-    facts : what made it.
+    metadata : what they were fitted to.
     mean : (D,) float32, taken off a row first.
     components : (D, dim) float32, columns at norm 1, the largest eigenvalue first. The number of
         largest absolute value of a column is positive.
     eigenvalues : (dim,) float64, the variances along the components, falling; at least 0.
     """
 
-    facts: ProjectionFacts
+    metadata: PcaMetadata
     mean: npt.NDArray[np.float32]
     components: npt.NDArray[np.float32]
     eigenvalues: npt.NDArray[np.float64]
@@ -80,7 +80,7 @@ class Projection:
     @property
     def explained(self) -> float:
         """The share of the variance that lies along the components, 0 to 1; 0 if there is none."""
-        total = self.facts.total_variance
+        total = self.metadata.total_variance
         return float(self.eigenvalues.sum() / total) if total else 0.0
 
     @cached_property
@@ -92,31 +92,31 @@ class Projection:
         return digest.hexdigest()
 
     def check(self, encoder: CaptionEncoder) -> None:
-        """Refuse an encoder other than the one that the projection was fitted to.
+        """Refuse an encoder other than the one that the components were fitted to.
 
         Raises
         ------
-        ProjectionError
+        PcaError
         """
-        if self.facts.encoder_hash != _hash_of(encoder):
-            raise ProjectionError(
-                f"the projection was fitted to {self.facts.encoder!r} (recipe hash "
-                f"{self.facts.encoder_hash}), but {encoder.name!r} (recipe hash "
+        if self.metadata.encoder_hash != _hash_of(encoder):
+            raise PcaError(
+                f"the principal components were fitted to {self.metadata.encoder!r} (recipe hash "
+                f"{self.metadata.encoder_hash}), but {encoder.name!r} (recipe hash "
                 f"{_hash_of(encoder)}) is given; give that encoder with the settings it had, or "
-                "fit a projection to this one"
+                "fit components to this one"
             )
 
     def save(self, path: Path) -> None:
-        """Write one `.safetensors` file, whole or not at all; equal projections, equal bytes."""
+        """Write one `.safetensors` file, whole or not at all; equal components, equal bytes."""
         tensors = {name: array for name, array in vars(self).items() if name in _TENSORS}
-        write_tensors(path, tensors, _KEY, asdict(self.facts))
+        write_tensors(path, tensors, _KEY, asdict(self.metadata))
 
 
 _TENSORS = {"mean": np.float32, "components": np.float32, "eigenvalues": np.float64}
 
 
-def load_projection(path: Path, encoder: CaptionEncoder) -> Projection:
-    """Read what `Projection.save` wrote.
+def load_pca(path: Path, encoder: CaptionEncoder) -> PrincipalComponents:
+    """Read what `PrincipalComponents.save` wrote.
 
     Parameters
     ----------
@@ -125,24 +125,24 @@ def load_projection(path: Path, encoder: CaptionEncoder) -> Projection:
 
     Raises
     ------
-    ProjectionError
+    PcaError
         The file is missing or damaged, or was fitted to another encoder.
     """
     if not path.is_file():
-        raise ProjectionError(f"{path} not found; fit a projection first")
+        raise PcaError(f"{path} not found; fit principal components first")
     try:
         tensors = read_tensors(path, _TENSORS)
-        projection = Projection(ProjectionFacts(**read_facts(path, _KEY)), **tensors)
-        expected = (len(projection.mean), len(projection.eigenvalues))
+        found = PrincipalComponents(PcaMetadata(**read_metadata(path, _KEY)), **tensors)
+        expected = (len(found.mean), len(found.eigenvalues))
         types = {name: tensors[name].dtype.type for name in _TENSORS}
-        if projection.components.shape != expected or types != _TENSORS:
-            raise ValueError(f"components of shape {projection.components.shape}, not {expected}")
+        if found.components.shape != expected or types != _TENSORS:
+            raise ValueError(f"components of shape {found.components.shape}, not {expected}")
     except (KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise ProjectionError(
-            f"{path} is no projection or is damaged ({error}); fit it again"
+        raise PcaError(
+            f"{path} has no principal components or is damaged ({error}); fit them again"
         ) from error
-    projection.check(encoder)
-    return projection
+    found.check(encoder)
+    return found
 
 
 def require_enough(captions: int, dim: int) -> None:
@@ -150,10 +150,10 @@ def require_enough(captions: int, dim: int) -> None:
 
     Raises
     ------
-    ProjectionError
+    PcaError
     """
     if captions <= dim:
-        raise ProjectionError(
+        raise PcaError(
             f"{captions} captions have at most {max(captions - 1, 0)} principal components, "
             f"{dim} were asked for; ask for fewer or give more captions"
         )
@@ -174,7 +174,7 @@ def fit_disk(width: int) -> int:
     return 2 * Covariance.disk(width)
 
 
-def fit_projection(
+def fit_pca(
     encoder: CaptionEncoder,
     texts: Sequence[str],
     dim: int,
@@ -183,7 +183,7 @@ def fit_projection(
     device: str = "cpu",
     checkpoint_seconds: float = 120.0,
     progress: Progress = no_progress,
-) -> Projection:
+) -> PrincipalComponents:
     """Fit principal components to the rows of an encoder in one pass over the captions.
 
     The covariance is summed as `Covariance` does, its largest eigenvalues are found in float64.
@@ -204,11 +204,11 @@ def fit_projection(
 
     Returns
     -------
-    Projection
+    PrincipalComponents
 
     Raises
     ------
-    ProjectionError
+    PcaError
         Too few captions for `dim` components, `dim` out of range, or too little room on the disk.
     DeviceError
         The device is not there.
@@ -220,7 +220,7 @@ def fit_projection(
         Another process is fitting in the same work folder.
     """
     if not 1 <= dim <= encoder.dim:
-        raise ProjectionError(
+        raise PcaError(
             f"{dim} components were asked for, expected 1 to {encoder.dim}, the numbers in a row "
             f"of {encoder.name!r}"
         )
@@ -231,13 +231,13 @@ def fit_projection(
 
         usable_device(device)
     _require_room(work, encoder.dim)
-    facts = {
+    inputs = {
         "encoder_hash": _hash_of(encoder),
         "captions_sha256": sha256_of_json(list(texts)),
         "device": device,
         "created_by": created_by("numpy", "scipy", "safetensors"),
     }
-    fingerprint = sha256_of_json({**facts, "chunk": _CHUNK})
+    fingerprint = sha256_of_json({**inputs, "chunk": _CHUNK})
     checkpoint = work / f"covariance-{fingerprint[:16]}"
     with only_writer(work / _LOCK, work):
         for leftover in work.glob(f"{checkpoint.name}.*.part"):
@@ -257,8 +257,8 @@ def fit_projection(
         total = float(np.trace(covariance))
         eigenvalues, components = largest_eigenvectors(covariance, dim)
         checkpoint.unlink()
-    return Projection(
-        ProjectionFacts(encoder=encoder.name, captions=len(texts), total_variance=total, **facts),
+    return PrincipalComponents(
+        PcaMetadata(encoder=encoder.name, captions=len(texts), total_variance=total, **inputs),
         mean.astype(np.float32),
         components,
         np.maximum(eigenvalues, 0),  # without variance, rounding can leave some below
@@ -274,7 +274,7 @@ def _require_room(work: Path, width: int) -> None:
     work.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(work).free
     if fit_disk(width) > free:
-        raise ProjectionError(
+        raise PcaError(
             f"the unfinished sums of a {width} x {width} covariance need "
             f"{fit_disk(width) / 1e6:.1f} MB in {work}, and {free / 1e6:.1f} MB are free; make "
             "room or give another folder"

@@ -1,4 +1,4 @@
-"""Token policies: how a caption becomes words, and the policies that the papers used by name."""
+"""Tokenizers: how a caption becomes words, and the tokenizers that the papers used by name."""
 
 import re
 import unicodedata
@@ -31,8 +31,8 @@ def _treebank(text: str) -> list[str]:
     return words if all(map(_PLAIN_WORD.fullmatch, words)) else _TREEBANK.tokenize(text)
 
 
-class PolicyError(PipelineError):
-    """A token policy asks for what there is not."""
+class TokenizerError(PipelineError):
+    """A tokenizer is made of an unknown splitter or list, or cuts captions to nothing."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Tokenizer:
 
     Attributes
     ----------
-    name : of the policy, for names of encoders and for messages.
+    name : of the tokenizer, for names of encoders and for messages.
     lower_case : whether text is lower-cased.
     splitter : a name in `SPLITTERS`.
     punctuation : whether tokens without a letter or digit are "dropped" or "kept".
@@ -86,8 +86,8 @@ class Tokenizer:
 
     Raises
     ------
-    PolicyError
-        There is no such splitter or list of stop words, or the maximum length is below 1.
+    TokenizerError
+        The splitter or the list of stop words is unknown, or the maximum length is below 1.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Tokenizer:
         if self.stop_words is not None:
             _require("list of stop words", self.stop_words, STOP_WORDS)
         if self.max_length is not None and self.max_length < 1:
-            raise PolicyError(
+            raise TokenizerError(
                 f"the maximum length of a caption is {self.max_length}; give 1 word or more, or "
                 "None to cut nothing off"
             )
@@ -139,15 +139,17 @@ class Tokenizer:
 
 def _require(what: str, name: str, known: Collection[str]) -> None:
     if name not in known:
-        raise PolicyError(f"no {what} is known as {name!r}; there are {', '.join(sorted(known))}")
+        raise TokenizerError(
+            f"no {what} is known as {name!r}; there are {', '.join(sorted(known))}"
+        )
 
 
 _WHITESPACE = Tokenizer("whitespace", splitter="whitespace", punctuation="kept")
 _W2VV = Tokenizer("w2vv", splitter="alphanumeric")
 
 TOKENIZERS: dict[str, Tokenizer] = {
-    policy.name: policy
-    for policy in (
+    tokenizer.name: tokenizer
+    for tokenizer in (
         Tokenizer("treebank"),
         Tokenizer("vsepp", punctuation="kept"),
         _W2VV,
@@ -157,7 +159,7 @@ TOKENIZERS: dict[str, Tokenizer] = {
         replace(_WHITESPACE, name="kiros"),
     )
 }
-"""The policies by name; `treebank` is the default.
+"""The tokenizers by name; `treebank` is the default.
 
 treebank
     Penn Treebank words in lower case without punctuation: "don't" gives "do", "n't"; hyphens do

@@ -2,7 +2,7 @@
 
 Two tensors, `matrix` (words, dim) float32 and `words` (the canonical JSON list of the words as
 UTF-8 bytes), and one entry of metadata, `vectors`: canonical JSON with the format's version, the
-source's name and SHA-256 and the facts of how the vectors were made.
+source's name and SHA-256 and metadata of how the vectors were made.
 """
 
 import json
@@ -15,29 +15,29 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 
 from pipeline.hashing import canonical_json, sha256_of_file
-from pipeline.text.tensor_file import read_facts, read_tensors, write_tensors
+from pipeline.text.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.text.vectors.table import VectorsError, WordVectors
 
 SUFFIX = ".safetensors"
 _FORMAT, _VERSION = "pipeline-vectors", 1
-_KEY = "vectors"  # of the facts in the file
+_KEY = "vectors"  # of the metadata in the file
 
 
 def save_vectors(
-    path: Path, vectors: WordVectors, facts: Mapping[str, Any] | None = None
+    path: Path, vectors: WordVectors, metadata: Mapping[str, Any] | None = None
 ) -> WordVectors:
     """Write word vectors, whole or not at all, and return them as the file has them.
 
-    Equal vectors, sources and facts give equal bytes. The identity of stored vectors is the
+    Equal vectors, sources and metadata give equal bytes. The identity of stored vectors is the
     SHA-256 of the file, and so of the words, the numbers, the source's name and SHA-256 and the
-    facts together; it is not the source's own, which they keep as `source_sha256`, also when they
-    are stored again.
+    metadata together; it is not the source's own, which they keep as `source_sha256`, also when
+    they are stored again.
 
     Parameters
     ----------
     path : ends in `.safetensors`.
     vectors : at least one word.
-    facts : JSON values to keep beside them: the token policy, the settings of a training, ...
+    metadata : JSON values to keep beside them: the tokenizer, the settings of a training, ...
 
     Raises
     ------
@@ -56,7 +56,7 @@ def save_vectors(
         "format_version": _VERSION,
         "source": vectors.name,
         "source_sha256": vectors.source_sha256,
-        "facts": dict(facts or {}),
+        "facts": dict(metadata or {}),
     }
     words = np.frombuffer(canonical_json(list(vectors.words)).encode(), dtype=np.uint8)
     matrix = vectors.matrix.astype("<f4", copy=False)
@@ -106,9 +106,9 @@ def describe_stored(path: Path) -> dict[str, Any]:
     Raises
     ------
     SafetensorError, KeyError, TypeError, ValueError
-        As `read_facts`.
+        As `read_metadata`.
     """
-    return read_facts(path, _KEY)
+    return read_metadata(path, _KEY)
 
 
 def _words(path: Path) -> list[str]:
@@ -122,10 +122,10 @@ def _mapped(path: Path) -> npt.NDArray[np.float32]:
     # safetensors copies a tensor into memory; the offsets in its header allow a mapping.
     with path.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
-        facts = json.loads(stream.read(size))["matrix"]
-    if facts["dtype"] != "F32" or len(facts["shape"]) != 2 or not facts["shape"][1]:
-        raise TypeError(f"its matrix is {facts['dtype']} of shape {facts['shape']}")
-    if not facts["shape"][0]:
-        return np.empty(facts["shape"], dtype=np.float32)
-    start = 8 + size + facts["data_offsets"][0]
-    return np.asarray(np.memmap(path, "<f4", "r", start, tuple(facts["shape"])))
+        tensor = json.loads(stream.read(size))["matrix"]
+    if tensor["dtype"] != "F32" or len(tensor["shape"]) != 2 or not tensor["shape"][1]:
+        raise TypeError(f"its matrix is {tensor['dtype']} of shape {tensor['shape']}")
+    if not tensor["shape"][0]:
+        return np.empty(tensor["shape"], dtype=np.float32)
+    start = 8 + size + tensor["data_offsets"][0]
+    return np.asarray(np.memmap(path, "<f4", "r", start, tuple(tensor["shape"])))

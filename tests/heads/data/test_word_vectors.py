@@ -1,4 +1,4 @@
-"""Known word vectors, by word number."""
+"""Known word vectors, by token id."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from pipeline.heads.data.feature_spec import Side
 from pipeline.heads.data.word_vectors import known_words
 from pipeline.heads.errors import HeadError
 from pipeline.text.catalogue import plan_encoder
-from pipeline.text.encoders.token_ids import FIRST_WORD, WordSequence
-from pipeline.text.fitted import Fitting, fit_parts
+from pipeline.text.encoders.token_ids import FIRST_WORD, TokenIds
+from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.text.vectors import load_vectors
 
 
@@ -20,13 +20,13 @@ def side(recipe: dict[str, object], dim: int) -> Side:
 
 def test_words_get_their_vectors_by_number(tmp_path: Path) -> None:
     texts = ["a dog runs", "a dog zzzqx"]
-    plan = plan_encoder("sequence", vocabulary="all")
-    fitting = Fitting(texts, "made", "train", None, lambda line: None)
-    encoder = fit_parts(plan, tmp_path / "e", fitting, texts)
+    plan = plan_encoder("token-ids", vocabulary="all")
+    fitting = Fitting(texts, "made", "train")
+    encoder = fit_encoder(plan, tmp_path / "e", fitting, texts)
     facts = side(encoder.recipe(), encoder.dim)
     known = known_words(facts, tmp_path / "e", "glove-6b-50d")
-    assert isinstance(encoder, WordSequence)
-    assert known.rows.shape == (encoder.num_ids, 50)
+    assert isinstance(encoder, TokenIds)
+    assert known.rows.shape == (encoder.vocab_size, 50)
     vectors = load_vectors("glove-6b-50d", {"dog"})
     number = encoder.vocabulary.index["dog"] + FIRST_WORD
     np.testing.assert_array_equal(known.rows[number], vectors.matrix[vectors.index["dog"]])

@@ -28,8 +28,8 @@ from tests.heads.factories import (
     CHANNELS,
     COUNTS,
     GRID,
-    NUM_IDS,
     SEQUENCE,
+    VOCAB_SIZE,
     inputs_of_parts,
     vector_pairs,
 )
@@ -86,7 +86,7 @@ def test_each_part_of_a_caption_goes_its_way(parts: tuple[dict[str, object], ...
     net = SentenceVector(
         caption_parts(inputs_of_parts((CHANNELS,), *parts).captions), settings, None
     ).eval()
-    rows = torch.randint(0, NUM_IDS, (5, sum(int(str(part["dim"])) for part in parts))).float()
+    rows = torch.randint(0, VOCAB_SIZE, (5, sum(int(str(part["dim"])) for part in parts))).float()
     found = net(rows)
     assert found.shape == (5, net.dim)
     column = place = 0

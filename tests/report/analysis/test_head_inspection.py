@@ -28,13 +28,13 @@ RIDGE, WORDS = "ridge-tiny", "gru-tiny"
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """40 scenes, a head of vectors and one of word numbers, their embeddings and tables."""
+    """40 scenes, a head of vectors and one of token ids, their embeddings and tables."""
     folder = tmp_path_factory.mktemp("report")
     params = yaml.safe_load((PROJECT / "params.yaml").read_text())
     tiny = {"dim": 16, "word_dim": 8, "epochs": 2, "similarity": "cosine", "l2_normalise": "both"}
     params["experiments"] = {
         RIDGE: {"images": IMAGES, "captions": CAPTIONS, "head": "ridge"},
-        WORDS: {"images": IMAGES, "captions": "sequence", "head": "vse", "settings": tiny},
+        WORDS: {"images": IMAGES, "captions": "token-ids", "head": "vse", "settings": tiny},
     }
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     dataset = ("--dataset", "data/scenes")
@@ -42,7 +42,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Folders:
         ("prepare", "scenes", "--images", "40", "--out", "data/scenes"),
         ("extract", "--recipe", IMAGES, *dataset, "--out", f"data/features/scenes/{IMAGES}"),
         ("text", "--encoder", "mean", *dataset, "--out", f"data/text/scenes/{CAPTIONS}"),
-        ("text", "--encoder", "sequence", *dataset, "--out", "data/text/scenes/sequence"),
+        ("text", "--encoder", "token-ids", *dataset, "--out", "data/text/scenes/token-ids"),
         *((step, "--experiment", name) for name in (RIDGE, WORDS) for step in ("train", "embed")),
         *(("evaluate", f"data/embeddings/scenes/{name}.h5", "--out", f"data/reports/{name}")
           for name in (RIDGE, WORDS)),
@@ -78,7 +78,7 @@ def test_words_lie_where_their_head_puts_them(made: Folders, tmp_path: Path) -> 
     (gap,) = _write(made, tmp_path)
     assert gap == f"{WORDS}: Not in the plane of words, since its encoder does not know them: ball."
     entries = {e.id: e for e in read_manifest(made.datasets / "scenes").entries}
-    for name, encoder in ((RIDGE, CAPTIONS), (WORDS, "sequence")):
+    for name, encoder in ((RIDGE, CAPTIONS), (WORDS, "token-ids")):
         rows = _rows(tmp_path / f"figures/{name}-words.csv")
         words = [row["word"] for row in rows if not row["image"]]
         assert len(words) == len(set(words)) == 8 - (name == WORDS)
@@ -118,9 +118,9 @@ def test_distances_before_and_after_the_head(made: Folders, tmp_path: Path) -> N
                     apart[one == other].append(1 - float(units[i] @ units[j]))
         for kind, key in ((True, "within"), (False, "between")):
             assert float(rows[RIDGE][prefix + key]) == pytest.approx(np.mean(apart[kind]), abs=1e-6)
-    assert rows[WORDS]["features_within"] == ""  # word numbers lie nowhere
+    assert rows[WORDS]["features_within"] == ""  # token ids lie nowhere
     drawn = (tmp_path / "figures/distances-1.svg").read_text(encoding="utf-8")
-    assert drawn.count("no grey line: word numbers") == 1
+    assert drawn.count("no grey line: token ids") == 1
     assert float(rows[WORDS]["within"]) < float(rows[WORDS]["between"])
 
 
@@ -137,8 +137,8 @@ def test_both_directions_are_drawn_by_epoch(made: Folders, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("gone", "told"),
     [
-        ("text/scenes/sequence.encoder", "No plane of words and images"),
-        ("text/scenes/sequence", "no folder of"),
+        ("text/scenes/token-ids.encoder", "No plane of words and images"),
+        ("text/scenes/token-ids", "no folder of"),
         ("heads/scenes/gru-tiny/head.json", "holds no trained head"),
     ],
 )

@@ -79,7 +79,7 @@ def _y(mark: ElementTree.Element) -> float:
 
 def test_a_label_is_nearer_to_its_own_row_and_no_line_runs_through_text() -> None:
     dots = dot_chart([Bar("a", 50, 40, 70), Bar("b", 100), Bar("c", 1)], "rsum", "z")
-    rows = [Spans("a", (0, 1), (0, 1)), Spans("b", "word numbers", (0, 1))]
+    rows = [Spans("a", (0, 1), (0, 1)), Spans("b", "token ids", (0, 1))]
     spans = span_chart(rows, ("before", "after"), ("one", "two"), "x", "z")
     for svg in (dots, spans):
         texts = _all(svg, "text")
@@ -127,10 +127,10 @@ def test_letters_stand_at_their_points_at_one_scale() -> None:
 
 
 def test_spans_go_from_a_filled_end_to_a_hollow_one() -> None:
-    rows = [Spans(NAME, "word numbers", (0.5, 1)), Spans("b", (0, 0.25), (0, 1))]
+    rows = [Spans(NAME, "token ids", (0.5, 1)), Spans("b", (0, 0.25), (0, 1))]
     svg = span_chart(rows, ("before", "after"), ("one", "two"), "x", "z")
     texts = [text.text for text in _all(svg, "text")]
-    assert texts.count("no grey line: word numbers") == 1
+    assert texts.count("no grey line: token ids") == 1
     assert texts[-4:] == ["before", "after", "one", "two"]
     ends = [(c.attrib["class"], float(c.attrib["cx"])) for c in _all(svg, "circle")]
     *ends, _, _, _, _, _, _ = ends  # the legend's

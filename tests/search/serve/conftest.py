@@ -25,8 +25,8 @@ from pipeline.search.serve.server import Server
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.text.catalogue import plan_encoder
-from pipeline.text.encode import caption_header, encode_captions
-from pipeline.text.fitted import Fitting, fit_parts
+from pipeline.text.fitting import Fitting, fit_encoder
+from pipeline.text.rows import caption_header, encode_captions
 from tests.search.serve.factories import HUGE, OUTSIDE, STRANGE, TOP, Site
 
 COLOURS = {
@@ -79,8 +79,8 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
         extract_features(build, list(by_id.values()), network, Parallelism(4, 1, 1))
     captions = {i: t for e in entries for i, t in zip(e.caption_ids, e.captions, strict=True)}
     texts = list(captions.values())
-    fitting = Fitting(texts, "made", "train", None, lambda line: None)
-    encoder = fit_parts(plan_encoder("bow", vocabulary="all"), folder / "encoder", fitting, [])
+    fitting = Fitting(texts, "made", "train")
+    encoder = fit_encoder(plan_encoder("bow", vocabulary="all"), folder / "encoder", fitting, [])
     with ShardBuild(folder / "captions", caption_header(encoder, "made"), list(captions)) as build:
         encode_captions(build, encoder, texts)
 

@@ -6,7 +6,12 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from pipeline.hashing import canonical_json
-from pipeline.text.encoders.bag_of_words import Weighting, WeightingError, WordCounts, tfidf_policy
+from pipeline.text.encoders.bag_of_words import (
+    BagOfWords,
+    Weighting,
+    WeightingError,
+    tfidf_tokenizer,
+)
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.tokenizers.lemmas import RuleLemmatizer
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
@@ -19,7 +24,7 @@ from pipeline.text.vocabulary import (
 
 WORDS = [f"{letter}{letter}s" for letter in "bcdfghjklmnp"]
 LEMMAS = RuleLemmatizer("toy", [f"{letter}{letter}s" for letter in "bc"])
-POLICY = tfidf_policy(LEMMAS)
+TOKENIZER = tfidf_tokenizer(LEMMAS)
 
 
 def captions(number: int, seed: int) -> list[str]:
@@ -29,10 +34,10 @@ def captions(number: int, seed: int) -> list[str]:
 
 
 TRAINING = captions(60, seed=1)
-KNOWN = build_vocabulary(TRAINING, POLICY, VocabularyRule("few", most_frequent=9))
+KNOWN = build_vocabulary(TRAINING, TOKENIZER, VocabularyRule("few", most_frequent=9))
 ENCODERS: list[CaptionEncoder] = [
-    WordCounts(KNOWN, POLICY, "counts"),
-    WordCounts(KNOWN, POLICY, "tfidf"),
+    BagOfWords(KNOWN, TOKENIZER, "counts"),
+    BagOfWords(KNOWN, TOKENIZER, "tfidf"),
 ]
 
 
@@ -43,13 +48,15 @@ def test_bag_of_words_equals_a_plain_loop(number: int) -> None:
     assert rows.dtype == np.float32
     assert rows.shape == (number, 9)
     for row, text in zip(rows, texts, strict=True):
-        assert row.tolist() == [POLICY.tokenize(text).count(word) for word in KNOWN.words]
+        assert row.tolist() == [TOKENIZER.tokenize(text).count(word) for word in KNOWN.words]
 
 
 @pytest.mark.parametrize("number", [0, 1, 7, 40])
 def test_tfidf_equals_scikit_learns(number: int) -> None:
     texts = captions(number, seed=3)
-    oracle = TfidfVectorizer(analyzer=POLICY.tokenize, vocabulary=list(KNOWN.words)).fit(TRAINING)
+    oracle = TfidfVectorizer(analyzer=TOKENIZER.tokenize, vocabulary=list(KNOWN.words)).fit(
+        TRAINING
+    )
     rows = ENCODERS[1].encode(texts)
     assert rows.dtype == np.float32
     assert rows.shape == (number, 9)
@@ -58,9 +65,9 @@ def test_tfidf_equals_scikit_learns(number: int) -> None:
 
 
 def test_tfidf_by_hand() -> None:
-    policy = TOKENIZERS["treebank"]
-    known = build_vocabulary(["dog cat", "dog dog", "dog"], policy, VOCABULARY_RULES["all"])
-    row = WordCounts(known, policy, "tfidf").encode(["dog dog cat bird"])[0]
+    tokenizer = TOKENIZERS["treebank"]
+    known = build_vocabulary(["dog cat", "dog dog", "dog"], tokenizer, VOCABULARY_RULES["all"])
+    row = BagOfWords(known, tokenizer, "tfidf").encode(["dog dog cat bird"])[0]
     raw = np.array([2 * (np.log(4 / 4) + 1), np.log(4 / 2) + 1])
     np.testing.assert_allclose(row, raw / np.linalg.norm(raw), rtol=1e-7)
 
@@ -102,13 +109,13 @@ def test_recipe_names_everything(encoder: CaptionEncoder) -> None:
 def test_names_and_weightings() -> None:
     assert [encoder.name.split("-")[0] for encoder in ENCODERS] == ["bow", "tfidf"]
     with pytest.raises(WeightingError, match="'bm25'; there are counts, tfidf"):
-        WordCounts(KNOWN, POLICY, "bm25")  # type: ignore[arg-type]
+        BagOfWords(KNOWN, TOKENIZER, "bm25")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("weighting", ["counts", "tfidf"])
 def test_a_vocabulary_of_another_policy_is_refused(weighting: Weighting) -> None:
     with pytest.raises(VocabularyError, match="differ in name, stop_words, lemmatizer"):
-        WordCounts(KNOWN, TOKENIZERS["treebank"], weighting)
-    other = tfidf_policy(RuleLemmatizer("toy", ["other"]))
+        BagOfWords(KNOWN, TOKENIZERS["treebank"], weighting)
+    other = tfidf_tokenizer(RuleLemmatizer("toy", ["other"]))
     with pytest.raises(VocabularyError, match="differ in lemmatizer"):
-        WordCounts(KNOWN, other, weighting)
+        BagOfWords(KNOWN, other, weighting)

@@ -6,24 +6,24 @@ import numpy as np
 import pytest
 
 from pipeline.hashing import canonical_json, sha256_of_json
-from pipeline.text.encoders.bag_of_words import WordCounts
+from pipeline.text.encoders.bag_of_words import BagOfWords
 from pipeline.text.encoders.base import CaptionEncoder
-from pipeline.text.encoders.concatenation import Concatenated, ConcatenationError
-from pipeline.text.encoders.mean import MeanVectors
-from pipeline.text.encoders.token_ids import WordSequence
+from pipeline.text.encoders.concatenation import Concatenation, ConcatenationError
+from pipeline.text.encoders.mean import Mean
+from pipeline.text.encoders.token_ids import TokenIds
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors import WordVectors
 from pipeline.text.vocabulary import VOCABULARY_RULES, build_vocabulary
 
-POLICY = TOKENIZERS["treebank"]
+TOKENIZER = TOKENIZERS["treebank"]
 TEXTS = ["dog dog cat", "zz", "", "cat bird bird zz dog"]
-KNOWN = build_vocabulary(TEXTS[::2], POLICY, VOCABULARY_RULES["all"])
+KNOWN = build_vocabulary(TEXTS[::2], TOKENIZER, VOCABULARY_RULES["all"])
 MATRIX = np.random.default_rng(0).standard_normal((2, 5)).astype(np.float32)
-MEAN = MeanVectors(WordVectors("toy", ("dog", "bird"), MATRIX, "ab" * 32))
+MEAN = Mean(WordVectors("toy", ("dog", "bird"), MATRIX, "ab" * 32))
 PARTS: tuple[CaptionEncoder, ...] = (
-    WordCounts(KNOWN, POLICY, "counts"),
+    BagOfWords(KNOWN, TOKENIZER, "counts"),
     MEAN,
-    WordSequence(KNOWN, POLICY, 4),
+    TokenIds(KNOWN, TOKENIZER, 4),
 )
 
 
@@ -31,13 +31,13 @@ PARTS: tuple[CaptionEncoder, ...] = (
 @pytest.mark.parametrize("texts", [TEXTS, TEXTS[:1], []])
 def test_equals_hstack(number: int, texts: list[str]) -> None:
     parts = PARTS[:number]
-    rows = Concatenated(parts).encode(texts)
+    rows = Concatenation(parts).encode(texts)
     assert rows.dtype == np.float32
     assert np.array_equal(rows, np.hstack([part.encode(texts) for part in parts]))
 
 
 def test_it_says_what_it_is() -> None:
-    both: CaptionEncoder = Concatenated(PARTS[:2])
+    both: CaptionEncoder = Concatenation(PARTS[:2])
     first, second = PARTS[:2]
     assert both.name == f"{first.name}+mean-toy"
     assert both.dim == first.dim + second.dim == 7
@@ -51,12 +51,12 @@ def test_it_says_what_it_is() -> None:
         "parts": [first.recipe(), second.recipe()],
         "dim": 7,
     }
-    turned = Concatenated(PARTS[1::-1])
+    turned = Concatenation(PARTS[1::-1])
     assert (turned.recipe(), turned.weights) != (recipe, both.weights)
 
 
 def test_reports_are_those_of_the_parts() -> None:
-    reports = Concatenated((Concatenated(PARTS[:2]), PARTS[2])).reports(TEXTS)
+    reports = Concatenation((Concatenation(PARTS[:2]), PARTS[2])).reports(TEXTS)
     assert reports == {name: r for part in PARTS for name, r in part.reports(TEXTS).items()}
     assert [report.cut for report in reports.values()] == [(), (), (0, 3)]
 
@@ -64,15 +64,15 @@ def test_reports_are_those_of_the_parts() -> None:
 def test_no_report_takes_the_place_of_another() -> None:
     vectors = replace(MEAN.vectors, words=("dog",), matrix=MATRIX[:1])
     namesake = replace(MEAN, vectors=vectors)
-    reports = Concatenated((MEAN, namesake, MEAN, namesake)).reports(TEXTS)
+    reports = Concatenation((MEAN, namesake, MEAN, namesake)).reports(TEXTS)
     assert list(reports) == ["mean-toy", "mean-toy (2)"]
     assert [report.oov_tokens for report in reports.values()] == [4, 6]
 
 
 def test_one_twice_is_taken_and_fewer_than_two_are_not() -> None:
-    rows = Concatenated((MEAN, MEAN)).encode(TEXTS)
+    rows = Concatenation((MEAN, MEAN)).encode(TEXTS)
     assert np.array_equal(rows[:, :5], rows[:, 5:])
     with pytest.raises(ConcatenationError, match="two encoders or more, found mean-toy"):
-        Concatenated((MEAN,))
+        Concatenation((MEAN,))
     with pytest.raises(ConcatenationError, match="found none"):
-        Concatenated(())
+        Concatenation(())

@@ -10,14 +10,14 @@ import pytest
 from pipeline.hashing import canonical_json, recipe_hash
 from pipeline.text.encoders import fisher_vector as fisher_encoder
 from pipeline.text.encoders.base import CaptionEncoder
-from pipeline.text.encoders.fisher_vector import FisherEncoder
+from pipeline.text.encoders.fisher_vector import FisherVector
 from pipeline.text.fisher.codebook import Codebook, CodebookError, fit_codebook, load_codebook
 from pipeline.text.fisher.gradients import word_gradients
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors import WordVectors, load_vectors, save_vectors
 
 DIM, COMPONENTS = 5, 3
-POLICY = TOKENIZERS["treebank"]
+TOKENIZER = TOKENIZERS["treebank"]
 NAMES = tuple(f"word{row}" for row in range(200))
 
 
@@ -39,8 +39,8 @@ def hglmm(vectors: WordVectors) -> Codebook:
 
 
 @pytest.fixture
-def both(gmm: Codebook, hglmm: Codebook, vectors: WordVectors) -> FisherEncoder:
-    return FisherEncoder((gmm, hglmm), vectors, POLICY)
+def both(gmm: Codebook, hglmm: Codebook, vectors: WordVectors) -> FisherVector:
+    return FisherVector((gmm, hglmm), vectors, TOKENIZER)
 
 
 def captions(number: int) -> list[str]:
@@ -51,7 +51,7 @@ def captions(number: int) -> list[str]:
 
 def one(codebook: Codebook, vectors: WordVectors, text: str) -> npt.NDArray[np.float64]:
     """A caption's normalised Fisher vector, from its own word vectors and in float64."""
-    rows = [NAMES.index(token) for token in POLICY.tokenize(text) if token in NAMES]
+    rows = [NAMES.index(token) for token in TOKENIZER.tokenize(text) if token in NAMES]
     words = codebook.transform(vectors.matrix[rows])
     gradients = word_gradients(codebook.mixture, words)
     lengths = np.array([len(rows)])
@@ -63,7 +63,7 @@ def one(codebook: Codebook, vectors: WordVectors, text: str) -> npt.NDArray[np.f
 @pytest.mark.parametrize("number", [0, 1, 5, 64])
 @pytest.mark.parametrize("numbers_at_once", [1, 7 * 4 * COMPONENTS * DIM, 1 << 20])
 def test_equals_fisher_vectors_of_one_caption_at_a_time(
-    both: FisherEncoder, number: int, numbers_at_once: int, monkeypatch: pytest.MonkeyPatch
+    both: FisherVector, number: int, numbers_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fisher_encoder, "_NUMBERS_AT_ONCE", numbers_at_once)
     texts = captions(number)
@@ -75,24 +75,24 @@ def test_equals_fisher_vectors_of_one_caption_at_a_time(
         np.testing.assert_allclose(row, np.concatenate(parts), rtol=1e-4, atol=1e-6)
 
 
-def test_a_row_does_not_depend_on_its_company(both: FisherEncoder) -> None:
+def test_a_row_does_not_depend_on_its_company(both: FisherVector) -> None:
     texts = captions(50)
     together = both.encode(texts)
     alone = np.concatenate([both.encode([text]) for text in texts])
     assert np.array_equal(together, alone)
     assert np.array_equal(together[::-1], both.encode(texts[::-1]))
-    again = FisherEncoder(both.codebooks, both.vectors, POLICY)
+    again = FisherVector(both.codebooks, both.vectors, TOKENIZER)
     assert again.encode(texts).tobytes() == together.tobytes()
 
 
 def test_each_codebook_has_norm_one_and_its_own_columns(
-    both: FisherEncoder, gmm: Codebook, hglmm: Codebook, vectors: WordVectors
+    both: FisherVector, gmm: Codebook, hglmm: Codebook, vectors: WordVectors
 ) -> None:
     texts = ["word1 word2", "word3 unheard", "unheard", ""]
     rows = both.encode(texts)
     half = both.dim // 2
-    assert np.array_equal(rows[:, :half], FisherEncoder((gmm,), vectors, POLICY).encode(texts))
-    assert np.array_equal(rows[:, half:], FisherEncoder((hglmm,), vectors, POLICY).encode(texts))
+    assert np.array_equal(rows[:, :half], FisherVector((gmm,), vectors, TOKENIZER).encode(texts))
+    assert np.array_equal(rows[:, half:], FisherVector((hglmm,), vectors, TOKENIZER).encode(texts))
     for part in (rows[:, :half], rows[:, half:]):
         norms = np.linalg.norm(part.astype(np.float64), axis=1)
         np.testing.assert_allclose(norms, [1, 1, 0, 0], atol=1e-6)
@@ -103,16 +103,16 @@ def test_each_codebook_has_norm_one_and_its_own_columns(
 
 
 def test_name_and_recipe_tell_encoders_apart(
-    both: FisherEncoder, gmm: Codebook, hglmm: Codebook, vectors: WordVectors
+    both: FisherVector, gmm: Codebook, hglmm: Codebook, vectors: WordVectors
 ) -> None:
-    other_policy = replace(POLICY, name="cased", lower_case=False)
+    other_policy = replace(TOKENIZER, name="cased", lower_case=False)
     encoders: list[CaptionEncoder] = [
         both,
-        FisherEncoder((hglmm, gmm), vectors, POLICY),
-        FisherEncoder((hglmm,), vectors, POLICY),
-        FisherEncoder((gmm,), vectors, POLICY),
-        FisherEncoder((gmm, hglmm), vectors, other_policy),
-        FisherEncoder((fit_codebook(vectors, "hglmm", COMPONENTS, seed=1),), vectors, POLICY),
+        FisherVector((hglmm, gmm), vectors, TOKENIZER),
+        FisherVector((hglmm,), vectors, TOKENIZER),
+        FisherVector((gmm,), vectors, TOKENIZER),
+        FisherVector((gmm, hglmm), vectors, other_policy),
+        FisherVector((fit_codebook(vectors, "hglmm", COMPONENTS, seed=1),), vectors, TOKENIZER),
     ]
     hashes = {recipe_hash(encoder.recipe(), encoder.weights[1]) for encoder in encoders}
     assert len(hashes) == len(encoders)
@@ -120,24 +120,24 @@ def test_name_and_recipe_tell_encoders_apart(
     assert both.weights[0] == "toy, gmm+hglmm"
     assert canonical_json(both.recipe())
     few = replace(vectors, words=NAMES[:7], matrix=vectors.matrix[:7])
-    restricted = FisherEncoder((gmm, hglmm), few, POLICY)
+    restricted = FisherVector((gmm, hglmm), few, TOKENIZER)
     assert (restricted.recipe(), restricted.weights) == (both.recipe(), both.weights)
     assert restricted.memory == 7 * 4 * both.dim
 
 
-def test_the_table_of_words_is_within_what_is_told(both: FisherEncoder) -> None:
+def test_the_table_of_words_is_within_what_is_told(both: FisherVector) -> None:
     held = sum(gradients.gradients.nbytes for gradients in both._gradients)
     assert 0 < held <= both.memory
 
 
 def test_other_vectors_and_no_codebook_are_refused(
-    both: FisherEncoder, vectors: WordVectors
+    both: FisherVector, vectors: WordVectors
 ) -> None:
     other = replace(vectors, name="other", sha256="cd" * 32)
     with pytest.raises(CodebookError, match=f"gmm .*'toy' .*{'ab' * 32}.*'other' .*{'cd' * 32}"):
-        FisherEncoder(both.codebooks, other, POLICY)
+        FisherVector(both.codebooks, other, TOKENIZER)
     with pytest.raises(CodebookError, match="none was given"):
-        FisherEncoder((), vectors, POLICY)
+        FisherVector((), vectors, TOKENIZER)
 
 
 def test_a_codebook_of_the_full_source_goes_with_a_stored_subset(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_codebook_of_the_full_source_goes_with_a_stored_subset(tmp_path: Path)
     fit_codebook(full, "hglmm", 4, seed=0, ica=False, sample=2000).save(tmp_path / "c.safetensors")
     texts = ["the man is in the school", "a city by", "zqzq"]
     encoders = [
-        FisherEncoder((load_codebook(tmp_path / "c.safetensors", one),), one, POLICY)
+        FisherVector((load_codebook(tmp_path / "c.safetensors", one),), one, TOKENIZER)
         for one in (some, stored, again)
     ]
     rows = [encoder.encode(texts) for encoder in encoders]
@@ -164,8 +164,8 @@ def test_a_codebook_of_the_full_source_goes_with_a_stored_subset(tmp_path: Path)
         load_codebook(tmp_path / "c.safetensors", save_vectors(tmp_path / "o.safetensors", other))
 
 
-def test_no_known_word_at_all(both: FisherEncoder, vectors: WordVectors) -> None:
+def test_no_known_word_at_all(both: FisherVector, vectors: WordVectors) -> None:
     none = replace(vectors, words=(), matrix=vectors.matrix[:0])
-    rows = FisherEncoder(both.codebooks, none, POLICY).encode(["word1", ""])
+    rows = FisherVector(both.codebooks, none, TOKENIZER).encode(["word1", ""])
     assert rows.shape == (2, both.dim)
     assert not rows.any()

@@ -10,7 +10,7 @@ import pytest
 from pipeline.hashing import canonical_json
 from pipeline.text.encoders import mean as means
 from pipeline.text.encoders.base import CaptionEncoder
-from pipeline.text.encoders.mean import MEANINGS, MeanError, MeanVectors
+from pipeline.text.encoders.mean import AVERAGINGS, Mean, MeanError
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors import WordVectors, load_vectors
 
@@ -18,25 +18,25 @@ WORDS = tuple("abcdefgh")
 
 
 @pytest.fixture
-def encoder() -> MeanVectors:
+def encoder() -> Mean:
     matrix = np.random.default_rng(1).standard_normal((len(WORDS), 7)).astype(np.float32)
     matrix[4] = 0
-    return MeanVectors(WordVectors("toy", WORDS, matrix, "0" * 64))
+    return Mean(WordVectors("toy", WORDS, matrix, "0" * 64))
 
 
-def naive(encoder: MeanVectors, caption: str) -> npt.NDArray[np.float32]:
+def naive(encoder: Mean, caption: str) -> npt.NDArray[np.float32]:
     total, known, with_length, tokens = np.zeros(encoder.dim), 0, 0, 0
-    for token in encoder.policy.tokenize(caption):
+    for token in encoder.tokenizer.tokenize(caption):
         tokens += 1
         if token in WORDS:
             vector = encoder.vectors.matrix[WORDS.index(token)].astype(np.float64)
             norm = np.sqrt((vector * vector).sum())
-            if encoder.meaning == "unit" and norm > 0:
+            if encoder.averaging == "unit" and norm > 0:
                 vector = vector / norm
             total += vector
             known += 1
             with_length += int(norm > 0)
-    count = {"known": known, "all": tokens, "unit": with_length}[encoder.meaning]
+    count = {"known": known, "all": tokens, "unit": with_length}[encoder.averaging]
     return (total / max(count, 1)).astype(np.float32)
 
 
@@ -46,15 +46,15 @@ def captions(number: int) -> list[str]:
     return [" ".join(rng.choice(some, size=rng.integers(0, 9))) for _ in range(number)]
 
 
-@pytest.mark.parametrize("meaning", MEANINGS)
+@pytest.mark.parametrize("averaging", AVERAGINGS)
 @pytest.mark.parametrize("number", [0, 1, 5, 64])
 @pytest.mark.parametrize("chunk", [1, 7, 1024])
 def test_equals_a_plain_loop_whatever_the_chunk(
-    encoder: MeanVectors, meaning: str, number: int, chunk: int, monkeypatch: pytest.MonkeyPatch
+    encoder: Mean, averaging: str, number: int, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(means, "_CHUNK", chunk)
     monkeypatch.setattr(means, "_WORDS_AT_ONCE", chunk)
-    encoder = replace(encoder, meaning=meaning)
+    encoder = replace(encoder, averaging=averaging)
     texts = captions(number)
     rows = encoder.encode(texts)
     assert rows.dtype == np.float32
@@ -62,9 +62,9 @@ def test_equals_a_plain_loop_whatever_the_chunk(
     assert np.array_equal(rows, np.array([naive(encoder, t) for t in texts]).reshape(-1, 7))
 
 
-@pytest.mark.parametrize("meaning", MEANINGS)
-def test_a_row_does_not_depend_on_its_company(encoder: MeanVectors, meaning: str) -> None:
-    encoder = replace(encoder, meaning=meaning)
+@pytest.mark.parametrize("averaging", AVERAGINGS)
+def test_a_row_does_not_depend_on_its_company(encoder: Mean, averaging: str) -> None:
+    encoder = replace(encoder, averaging=averaging)
     texts = captions(50)
     together = encoder.encode(texts)
     alone = np.concatenate([encoder.encode([text]) for text in texts])
@@ -72,7 +72,7 @@ def test_a_row_does_not_depend_on_its_company(encoder: MeanVectors, meaning: str
     assert np.array_equal(together[::-1], encoder.encode(texts[::-1]))
 
 
-def test_unknown_words_do_not_count_and_repeats_do(encoder: MeanVectors) -> None:
+def test_unknown_words_do_not_count_and_repeats_do(encoder: Mean) -> None:
     a, b = encoder.vectors.matrix[:2].astype(np.float64)
     rows = encoder.encode(["a unheard, A b", "unheard", "a", ""])
     assert np.array_equal(rows[0], ((a + a + b) / 3).astype(np.float32))
@@ -93,14 +93,14 @@ def test_unit_is_fasttext_s_own_sentence_vector(tmp_path: Path) -> None:
     texts = ["a dog runs", "the dogs the dogs dogging x", "x", "zebra", ""]
     vectors = load_vectors(str(tmp_path / "tiny.bin"), {w for text in texts for w in text.split()})
     assert "dogging" in vectors.words
-    rows = MeanVectors(vectors, TOKENIZERS["whitespace"], "unit").encode(texts)
+    rows = Mean(vectors, TOKENIZERS["whitespace"], "unit").encode(texts)
     expected = np.array([model.get_sentence_vector(text) for text in texts])
     assert not expected[2].any()
     np.testing.assert_allclose(rows, expected, rtol=1e-5, atol=1e-7)
 
 
-def test_unit_does_not_know_words_of_norm_0(encoder: MeanVectors) -> None:
-    unit = replace(encoder, meaning="unit")
+def test_unit_does_not_know_words_of_norm_0(encoder: Mean) -> None:
+    unit = replace(encoder, averaging="unit")
     rows = unit.encode(["e", "a e"])
     assert not rows[0].any()
     assert np.isclose(np.linalg.norm(rows[1]), 1)
@@ -108,14 +108,14 @@ def test_unit_does_not_know_words_of_norm_0(encoder: MeanVectors) -> None:
     assert encoder.reports(["e", "a e"])[encoder.name].unknown_captions == ()
 
 
-def test_names_and_recipes_tell_means_apart(encoder: MeanVectors) -> None:
+def test_names_and_recipes_tell_means_apart(encoder: Mean) -> None:
     w2vv = TOKENIZERS["w2vv-filterstop"]
     every = [
         encoder,
-        replace(encoder, meaning="unit"),
-        replace(encoder, meaning="all"),
-        replace(encoder, policy=w2vv),
-        replace(encoder, policy=w2vv, meaning="unit"),
+        replace(encoder, averaging="unit"),
+        replace(encoder, averaging="all"),
+        replace(encoder, tokenizer=w2vv),
+        replace(encoder, tokenizer=w2vv, averaging="unit"),
     ]
     assert [one.name for one in every] == [
         "mean-toy",
@@ -126,15 +126,15 @@ def test_names_and_recipes_tell_means_apart(encoder: MeanVectors) -> None:
     ]
     assert len({canonical_json({**one.recipe(), "name": ""}) for one in every}) == 5
     with pytest.raises(MeanError, match="'median'; there are known, all, unit"):
-        replace(encoder, meaning="median")
+        replace(encoder, averaging="median")
 
 
 def test_no_known_word_at_all() -> None:
-    nothing = MeanVectors(WordVectors("none", (), np.empty((0, 3), np.float32), "0" * 64))
+    nothing = Mean(WordVectors("none", (), np.empty((0, 3), np.float32), "0" * 64))
     assert nothing.encode(["a b", ""]).tolist() == [[0, 0, 0], [0, 0, 0]]
 
 
-def test_report_counts_what_is_unknown(encoder: MeanVectors) -> None:
+def test_report_counts_what_is_unknown(encoder: Mean) -> None:
     report = encoder.reports(["a zz b", "zz yy xx", "", "a a yy zz"])[encoder.name]
     assert (report.captions, report.tokens, report.words) == (4, 10, 5)
     assert report.oov_tokens == 6
@@ -147,14 +147,14 @@ def test_report_counts_what_is_unknown(encoder: MeanVectors) -> None:
     )
 
 
-def test_report_of_nothing(encoder: MeanVectors) -> None:
+def test_report_of_nothing(encoder: Mean) -> None:
     assert encoder.reports([])[encoder.name].text() == (
         "0 captions, 0 tokens, 0 distinct words; 0 tokens (0.00 %) of 0 words are out of "
         "vocabulary. 0 captions have no known word."
     )
 
 
-def test_recipe_is_json_and_names_everything(encoder: MeanVectors) -> None:
+def test_recipe_is_json_and_names_everything(encoder: Mean) -> None:
     shared: CaptionEncoder = encoder
     assert shared.name == "mean-toy"
     assert shared.weights == ("toy", "0" * 64)

@@ -1,4 +1,4 @@
-"""Word sequences: numbers, marks, padding and cutting, by hand and against a plain loop."""
+"""Token ids: words, marks, padding and cutting, by hand and against a plain loop."""
 
 from dataclasses import replace
 
@@ -11,24 +11,24 @@ from pipeline.text.encoders.token_ids import (
     END,
     FIRST_WORD,
     PADDING,
-    SEQUENCE_LAYOUTS,
     START,
+    TOKEN_LAYOUTS,
     UNKNOWN,
-    SequenceError,
-    WordSequence,
+    TokenIds,
+    TokenIdsError,
     longest_caption,
 )
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vocabulary import VOCABULARY_RULES, VocabularyError, build_vocabulary
 
-POLICY = TOKENIZERS["treebank"]
-KNOWN = build_vocabulary(["dog dog dog cat cat bird"], POLICY, VOCABULARY_RULES["all"])
+TOKENIZER = TOKENIZERS["treebank"]
+KNOWN = build_vocabulary(["dog dog dog cat cat bird"], TOKENIZER, VOCABULARY_RULES["all"])
 DOG, CAT, BIRD = 4, 5, 6
 
 
 def test_numbers() -> None:
     assert (PADDING, UNKNOWN, START, END, FIRST_WORD) == (0, 1, 2, 3, 4)
-    assert WordSequence(KNOWN, POLICY, 5).num_ids == 7
+    assert TokenIds(KNOWN, TOKENIZER, 5).vocab_size == 7
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_numbers() -> None:
     ],
 )
 def test_layouts_by_hand(layout: str, rows: list[list[int]]) -> None:
-    encoder = WordSequence(KNOWN, POLICY, 6, SEQUENCE_LAYOUTS[layout])
+    encoder = TokenIds(KNOWN, TOKENIZER, 6, TOKEN_LAYOUTS[layout])
     texts = ["dog unheard cat", "dog dog dog dog dog bird cat", "!"]
     found = encoder.encode(texts)
     assert found.dtype == np.float32
@@ -49,16 +49,16 @@ def test_layouts_by_hand(layout: str, rows: list[list[int]]) -> None:
     assert report_of(encoder, texts).cut == (1,)
 
 
-def report_of(encoder: WordSequence, texts: list[str]) -> VocabularyReport:
+def report_of(encoder: TokenIds, texts: list[str]) -> VocabularyReport:
     (report,) = encoder.reports(texts).values()
     return report
 
 
-@pytest.mark.parametrize("name", SEQUENCE_LAYOUTS)
+@pytest.mark.parametrize("name", TOKEN_LAYOUTS)
 @pytest.mark.parametrize("room", [1, 2, 5, 20])
 def test_words_come_back(name: str, room: int) -> None:
-    layout = SEQUENCE_LAYOUTS[name]
-    encoder = WordSequence(KNOWN, POLICY, room + layout.start + layout.end, layout)
+    layout = TOKEN_LAYOUTS[name]
+    encoder = TokenIds(KNOWN, TOKENIZER, room + layout.start + layout.end, layout)
     rng = np.random.default_rng(5)
     words = np.array(["dog", "cat", "bird", "unheard"])
     texts = [" ".join(rng.choice(words, size=rng.integers(0, 9))) for _ in range(30)]
@@ -78,39 +78,39 @@ def test_words_come_back(name: str, room: int) -> None:
 
 
 def test_no_captions() -> None:
-    assert WordSequence(KNOWN, POLICY, 5).encode([]).shape == (0, 5)
+    assert TokenIds(KNOWN, TOKENIZER, 5).encode([]).shape == (0, 5)
 
 
-@pytest.mark.parametrize("name", SEQUENCE_LAYOUTS)
+@pytest.mark.parametrize("name", TOKEN_LAYOUTS)
 def test_longest_caption_cuts_nothing(name: str) -> None:
-    layout = SEQUENCE_LAYOUTS[name]
+    layout = TOKEN_LAYOUTS[name]
     texts = ["dog", "dog cat bird dog", "!"]
-    length = longest_caption(texts, POLICY, layout)
+    length = longest_caption(texts, TOKENIZER, layout)
     assert length == 4 + layout.start + layout.end
-    assert report_of(WordSequence(KNOWN, POLICY, length, layout), texts).cut == ()
-    assert report_of(WordSequence(KNOWN, POLICY, length - 1, layout), texts).cut == (1,)
-    WordSequence(KNOWN, POLICY, longest_caption([], POLICY, layout), layout)
+    assert report_of(TokenIds(KNOWN, TOKENIZER, length, layout), texts).cut == ()
+    assert report_of(TokenIds(KNOWN, TOKENIZER, length - 1, layout), texts).cut == (1,)
+    TokenIds(KNOWN, TOKENIZER, longest_caption([], TOKENIZER, layout), layout)
 
 
 def test_report_counts_what_is_unknown() -> None:
-    report = report_of(WordSequence(KNOWN, POLICY, 5), ["dog zz", "zz yy"])
+    report = report_of(TokenIds(KNOWN, TOKENIZER, 5), ["dog zz", "zz yy"])
     assert report.oov_words == (("zz", 2), ("yy", 1))
     assert report.unknown_captions == (1,)
-    assert "1 captions have no known word and get only marks, unknown numbers" in report.text()
+    assert "1 captions have no known word and get only marks, unknown ids" in report.text()
 
 
 @pytest.mark.parametrize(
     ("layout", "row"),
     [
-        ("vsepp", "only marks, unknown numbers, padding"),
-        ("w2vv", "only unknown numbers, padding"),
+        ("vsepp", "only marks, unknown ids, padding"),
+        ("w2vv", "only unknown ids, padding"),
         ("yan", "only padding"),
     ],
 )
 def test_report_is_of_the_words_that_a_row_holds(layout: str, row: str) -> None:
     texts = ["zz yy dog", "dog zz cat bird xx", "dog cat", ""]
-    chosen = SEQUENCE_LAYOUTS[layout]
-    report = report_of(WordSequence(KNOWN, POLICY, 2 + chosen.marks, chosen), texts)
+    chosen = TOKEN_LAYOUTS[layout]
+    report = report_of(TokenIds(KNOWN, TOKENIZER, 2 + chosen.marks, chosen), texts)
     assert report.unknown_row == row
     if chosen.unknown == "number":
         assert (report.cut, report.unknown_captions, report.tokens) == ((0, 1), (0, 3), 6)
@@ -119,34 +119,34 @@ def test_report_is_of_the_words_that_a_row_holds(layout: str, row: str) -> None:
 
 
 def test_captions_that_the_policy_cuts_are_told_too() -> None:
-    policy = replace(POLICY, name="short", max_length=2)
-    known = build_vocabulary(["dog cat"], policy, VOCABULARY_RULES["all"])
+    tokenizer = replace(TOKENIZER, name="short", max_length=2)
+    known = build_vocabulary(["dog cat"], tokenizer, VOCABULARY_RULES["all"])
     texts = ["dog cat", "dog cat dog", "dog zz zz"]
-    report = report_of(WordSequence(known, policy, 9), texts)
+    report = report_of(TokenIds(known, tokenizer, 9), texts)
     assert (report.cut, report.tokens, report.oov_tokens) == ((1, 2), 6, 1)
     assert report.text().endswith("2 captions lose their last words (first positions: 1, 2).")
 
 
 def test_recipe_names_everything() -> None:
-    encoder = WordSequence(KNOWN, POLICY, 5)
+    encoder = TokenIds(KNOWN, TOKENIZER, 5)
     shared: CaptionEncoder = encoder
     assert shared.name == "sequence-vsepp-5-treebank-all-3"
     assert shared.weights == (KNOWN.name, KNOWN.sha256)
     assert (shared.recipe()["num_ids"], shared.recipe()["dim"]) == (7, 5)
     others = [
         replace(encoder, max_length=6),
-        *(replace(encoder, layout=layout) for layout in SEQUENCE_LAYOUTS.values()),
+        *(replace(encoder, layout=layout) for layout in TOKEN_LAYOUTS.values()),
     ]
     assert len({canonical_json(one.recipe()) for one in others}) == 5
 
 
 def test_no_place_for_a_word() -> None:
-    with pytest.raises(SequenceError, match=r"a row of 2 numbers.*takes 2 for marks; give 3"):
-        WordSequence(KNOWN, POLICY, 2)
-    with pytest.raises(SequenceError, match="a row of 0 numbers"):
-        WordSequence(KNOWN, POLICY, 0, SEQUENCE_LAYOUTS["w2vv"])
+    with pytest.raises(TokenIdsError, match=r"a row of 2 token ids.*takes 2 for marks; give 3"):
+        TokenIds(KNOWN, TOKENIZER, 2)
+    with pytest.raises(TokenIdsError, match="a row of 0 token ids"):
+        TokenIds(KNOWN, TOKENIZER, 0, TOKEN_LAYOUTS["w2vv"])
 
 
 def test_a_vocabulary_of_another_policy_is_refused() -> None:
     with pytest.raises(VocabularyError, match="'vsepp'"):
-        WordSequence(KNOWN, TOKENIZERS["vsepp"], 5)
+        TokenIds(KNOWN, TOKENIZERS["vsepp"], 5)

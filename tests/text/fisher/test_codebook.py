@@ -9,7 +9,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from pipeline.text.fisher import codebook
-from pipeline.text.fisher.codebook import Codebook, CodebookError, Kind, fit_codebook, load_codebook
+from pipeline.text.fisher.codebook import Codebook, CodebookError, fit_codebook, load_codebook
+from pipeline.text.fisher.mixture import MixtureKind
 from pipeline.text.vectors import WordVectors
 
 DIM = 5
@@ -30,7 +31,7 @@ def norms(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
 
 @pytest.mark.parametrize(("kind", "length"), [("gmm", 1), ("hglmm", 10), ("lmm", 10)])
 def test_transform_is_norm_whitening_norm_length(
-    vectors: WordVectors, kind: Kind, length: int
+    vectors: WordVectors, kind: MixtureKind, length: int
 ) -> None:
     fitted = fit_codebook(vectors, kind, 3, seed=0)
     found = fitted.transform(vectors.matrix)
@@ -47,7 +48,7 @@ def test_transform_is_norm_whitening_norm_length(
     assert fitted.mixture.laplace.all() == (kind == "lmm")
     if kind == "gmm":
         assert not fitted.mixture.laplace.any()
-    assert fitted.facts.em_converged is (True if kind == "gmm" else None)
+    assert fitted.metadata.em_converged is (True if kind == "gmm" else None)
 
 
 def test_ica_finds_the_sources() -> None:
@@ -66,7 +67,7 @@ def test_ica_finds_the_sources() -> None:
 def test_without_ica_only_the_length_changes(vectors: WordVectors) -> None:
     fitted = fit_codebook(vectors, "hglmm", 3, seed=0, ica=False)
     assert np.array_equal(fitted.whitening, np.eye(DIM, dtype=np.float32))
-    assert fitted.facts.ica_converged is fitted.facts.ica_iterations is None
+    assert fitted.metadata.ica_converged is fitted.metadata.ica_iterations is None
     some = vectors.matrix[10:20]
     np.testing.assert_allclose(fitted.transform(some), 10 * some / norms(some)[:, None], rtol=1e-6)
 
@@ -74,14 +75,14 @@ def test_without_ica_only_the_length_changes(vectors: WordVectors) -> None:
 def test_what_did_not_converge_is_told(
     vectors: WordVectors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    facts = fit_codebook(vectors, "lmm", 3, seed=0).facts
-    assert facts.ica_converged is True
-    assert facts.ica_iterations is not None
-    assert 1 < facts.ica_iterations < 1000
+    metadata = fit_codebook(vectors, "lmm", 3, seed=0).metadata
+    assert metadata.ica_converged is True
+    assert metadata.ica_iterations is not None
+    assert 1 < metadata.ica_iterations < 1000
     monkeypatch.setattr(codebook, "_ICA_ITERATIONS", 1)
-    facts = fit_codebook(vectors, "lmm", 3, seed=0).facts
-    assert facts.ica_converged is False
-    assert facts.ica_iterations == 1
+    metadata = fit_codebook(vectors, "lmm", 3, seed=0).metadata
+    assert metadata.ica_converged is False
+    assert metadata.ica_iterations == 1
 
 
 def test_same_seed_same_bytes_and_the_file_gives_all_back(
@@ -99,9 +100,9 @@ def test_same_seed_same_bytes_and_the_file_gives_all_back(
     content = (tmp_path / "first.safetensors").read_bytes()
     assert (tmp_path / "again.safetensors").read_bytes() == content
     assert (tmp_path / "loaded.safetensors").read_bytes() == content
-    assert loaded.facts == first.facts
-    assert loaded.facts.sample == 300
-    assert loaded.facts.source_sha256 == vectors.source_sha256
+    assert loaded.metadata == first.metadata
+    assert loaded.metadata.sample == 300
+    assert loaded.metadata.source_sha256 == vectors.source_sha256
     assert np.array_equal(loaded.transform(vectors.matrix), first.transform(vectors.matrix))
     other = fit_codebook(vectors, "hglmm", 3, seed=5, sample=300)
     assert not np.array_equal(other.mixture.means, first.mixture.means)
@@ -119,7 +120,7 @@ def test_other_vectors_are_refused_by_their_hash(saved: Path, vectors: WordVecto
     with pytest.raises(CodebookError, match=f"'tiny' .*{'ab' * 32}.*'other' .*{'cd' * 32}"):
         load_codebook(saved, other)
     stored = replace(vectors, sha256="cd" * 32, stored_from=vectors.sha256)
-    assert load_codebook(saved, stored).facts.vectors == "tiny"
+    assert load_codebook(saved, stored).metadata.vectors == "tiny"
 
 
 def test_damaged_and_foreign_files_are_refused(saved: Path, vectors: WordVectors) -> None:

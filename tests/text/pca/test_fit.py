@@ -15,17 +15,17 @@ from sklearn.decomposition import PCA
 from pipeline.hashing import canonical_json
 from pipeline.shards.format import ShardError
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport, report_on
-from pipeline.text.encoders.pca import Projected
+from pipeline.text.encoders.pca import Pca
 from pipeline.text.pca import covariance, eigenvectors
-from pipeline.text.pca import fit as projection
+from pipeline.text.pca import fit as pca_fit
 from pipeline.text.pca.covariance import CovarianceError
 from pipeline.text.pca.fit import (
-    Projection,
-    ProjectionError,
+    PcaError,
+    PrincipalComponents,
     fit_disk,
     fit_memory,
-    fit_projection,
-    load_projection,
+    fit_pca,
+    load_pca,
 )
 
 
@@ -75,13 +75,15 @@ def texts_of(encoder: Table) -> list[str]:
     return [str(row) for row in range(len(encoder.rows))]
 
 
-def fitted(encoder: CaptionEncoder, texts: Sequence[str], dim: int, work: Path) -> Projection:
-    return fit_projection(encoder, texts, dim, work)
+def fitted(
+    encoder: CaptionEncoder, texts: Sequence[str], dim: int, work: Path
+) -> PrincipalComponents:
+    return fit_pca(encoder, texts, dim, work)
 
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(projection, "_CHUNK", 64)
+    monkeypatch.setattr(pca_fit, "_CHUNK", 64)
     monkeypatch.setattr(covariance, "_PANEL", 16)
 
 
@@ -89,7 +91,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_agrees_with_a_full_decomposition_in_float64(
     chunk: int, panel: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(projection, "_CHUNK", chunk)
+    monkeypatch.setattr(pca_fit, "_CHUNK", chunk)
     monkeypatch.setattr(covariance, "_PANEL", panel)
     monkeypatch.setattr(eigenvectors, "_COLUMNS", 3)
     encoder = table()
@@ -103,7 +105,7 @@ def test_agrees_with_a_full_decomposition_in_float64(
     axes *= np.sign(axes[largest, range(13)])
     np.testing.assert_allclose(found.components, axes, atol=1e-5)
     assert (found.components[largest, range(13)] > 0).all()
-    rows = Projected(encoder, found).encode(texts_of(encoder))
+    rows = Pca(encoder, found).encode(texts_of(encoder))
     expected = (encoder.rows.astype(np.float64) - oracle.mean_) @ axes
     np.testing.assert_allclose(rows, expected, atol=1e-4)
     np.testing.assert_allclose(rows.var(axis=0, ddof=1), found.eigenvalues, rtol=1e-4)
@@ -123,7 +125,7 @@ def test_rows_of_one_number(tmp_path: Path) -> None:
     encoder = Table(np.array([[1], [2], [6]], dtype=np.float32))
     found = fitted(encoder, texts_of(encoder), 1, tmp_path)
     assert (found.mean, found.components, found.eigenvalues) == (3, 1, 7)
-    assert Projected(encoder, found).encode(["2", "0"]).tolist() == [[3], [-2]]
+    assert Pca(encoder, found).encode(["2", "0"]).tolist() == [[3], [-2]]
 
 
 def test_constant_rows_have_no_variance(tmp_path: Path) -> None:
@@ -131,7 +133,7 @@ def test_constant_rows_have_no_variance(tmp_path: Path) -> None:
     found = fitted(encoder, texts_of(encoder), 3, tmp_path)
     assert found.eigenvalues.tolist() == [0, 0, 0]
     assert found.explained == 0
-    assert not Projected(encoder, found).encode(["3", "4"]).any()
+    assert not Pca(encoder, found).encode(["3", "4"]).any()
 
 
 @pytest.mark.parametrize("failing", ["0", "64", "100", "299"])
@@ -142,10 +144,10 @@ def test_an_interrupted_fit_goes_on_to_the_same_bytes(failing: str, tmp_path: Pa
     whole.save(tmp_path / "whole.safetensors")
     seen: list[tuple[int, int, int]] = []
     with pytest.raises(KeyboardInterrupt):
-        fit_projection(
+        fit_pca(
             replace(encoder, fails_at=failing), texts, 9, tmp_path / "work", checkpoint_seconds=0
         )
-    found = fit_projection(
+    found = fit_pca(
         encoder, texts, 9, tmp_path / "work", progress=lambda *counts: seen.append(counts)
     )
     found.save(tmp_path / "continued.safetensors")
@@ -162,10 +164,10 @@ def test_products_of_torch_agree(tmp_path: Path) -> None:
     texts = texts_of(encoder)
     expected = fitted(encoder, texts, 9, tmp_path)
     # torch's name for the same device: the way that "cuda" goes, on any machine.
-    found = fit_projection(encoder, texts, 9, tmp_path, device="cpu:0")
+    found = fit_pca(encoder, texts, 9, tmp_path, device="cpu:0")
     np.testing.assert_allclose(found.eigenvalues, expected.eigenvalues, rtol=1e-5)
     np.testing.assert_allclose(found.components, expected.components, atol=1e-4)
-    assert found.facts.device == "cpu:0"
+    assert found.metadata.device == "cpu:0"
 
 
 def test_two_fits_in_one_folder_and_what_a_killed_one_left(tmp_path: Path) -> None:
@@ -176,9 +178,9 @@ def test_two_fits_in_one_folder_and_what_a_killed_one_left(tmp_path: Path) -> No
         with pytest.raises(ShardError, match="another process is writing"):
             fitted(encoder, texts, 9, tmp_path)
 
-    fit_projection(encoder, texts, 9, tmp_path, progress=again)
+    fit_pca(encoder, texts, 9, tmp_path, progress=again)
     with pytest.raises(KeyboardInterrupt):
-        fit_projection(replace(encoder, fails_at="200"), texts, 9, tmp_path, checkpoint_seconds=0)
+        fit_pca(replace(encoder, fails_at="200"), texts, 9, tmp_path, checkpoint_seconds=0)
     (work_file,) = tmp_path.glob("covariance-*")
     half = work_file.with_name(f"{work_file.name}.0123456789ab.part")
     half.write_bytes(work_file.read_bytes()[:1000])
@@ -192,13 +194,13 @@ def test_unfinished_sums_are_continued_for_these_captions_and_this_encoder_only(
     encoder = table()
     texts = texts_of(encoder)
     with pytest.raises(KeyboardInterrupt):
-        fit_projection(replace(encoder, fails_at="200"), texts, 9, tmp_path, checkpoint_seconds=0)
+        fit_pca(replace(encoder, fails_at="200"), texts, 9, tmp_path, checkpoint_seconds=0)
     (work_file,) = tmp_path.glob("covariance-*")
     starts: list[int] = []
     others = [(replace(encoder, sha256="1" * 64), texts), (encoder, texts[::-1])]
     for other, in_order in others:
         seen: list[int] = []
-        fit_projection(
+        fit_pca(
             other,
             in_order,
             9,
@@ -217,15 +219,15 @@ def test_unfinished_sums_are_continued_for_these_captions_and_this_encoder_only(
     work_file.write_bytes(content)
     # The sums serve any number of components.
     seen = []
-    fit_projection(encoder, texts, 4, tmp_path, progress=lambda done, *_: seen.append(done))
+    fit_pca(encoder, texts, 4, tmp_path, progress=lambda done, *_: seen.append(done))
     assert seen[0] == 192
 
 
 @pytest.mark.parametrize("dim", [1, 9])
-def test_a_projected_row_does_not_depend_on_its_company(dim: int, tmp_path: Path) -> None:
+def test_a_row_does_not_depend_on_its_company(dim: int, tmp_path: Path) -> None:
     encoder = table(600, 129)
     texts = texts_of(encoder)
-    found = Projected(encoder, fitted(encoder, texts, dim, tmp_path))
+    found = Pca(encoder, fitted(encoder, texts, dim, tmp_path))
     together = found.encode(texts)
     assert together.dtype == np.float32
     assert np.array_equal(found.encode(texts[::-1])[::-1], together)
@@ -235,9 +237,9 @@ def test_a_projected_row_does_not_depend_on_its_company(dim: int, tmp_path: Path
     assert found.encode([]).shape == (0, dim)
 
 
-def test_projected_names_what_it_is(tmp_path: Path) -> None:
+def test_the_name_and_recipe_say_what_it_is(tmp_path: Path) -> None:
     encoder = table()
-    found = Projected(encoder, fitted(encoder, texts_of(encoder), 9, tmp_path))
+    found = Pca(encoder, fitted(encoder, texts_of(encoder), 9, tmp_path))
     shared: CaptionEncoder = found
     assert shared.name == "table-pca9"
     assert shared.dim == 9
@@ -246,7 +248,7 @@ def test_projected_names_what_it_is(tmp_path: Path) -> None:
     assert shared.recipe()["dim"] == 9
     assert shared.reports(["0", "1"]) == encoder.reports(["0", "1"])
     assert shared.reports(["0", "1"])["table"].unknown_captions == (1,)
-    fewer = Projected(encoder, fitted(encoder, texts_of(encoder)[:200], 9, tmp_path))
+    fewer = Pca(encoder, fitted(encoder, texts_of(encoder)[:200], 9, tmp_path))
     assert fewer.weights[1] != shared.weights[1]
     assert fewer.recipe() != shared.recipe()
 
@@ -256,37 +258,37 @@ def test_the_file_gives_all_back(tmp_path: Path) -> None:
     found = fitted(encoder, texts_of(encoder), 9, tmp_path)
     path = tmp_path / "pca.safetensors"
     found.save(path)
-    loaded = load_projection(path, encoder)
-    assert loaded.facts == found.facts
+    loaded = load_pca(path, encoder)
+    assert loaded.metadata == found.metadata
     assert loaded.sha256 == found.sha256
     assert np.array_equal(loaded.eigenvalues, found.eigenvalues)
     loaded.save(tmp_path / "again.safetensors")
     assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
     other = replace(encoder, name="other")
-    with pytest.raises(ProjectionError, match=r"fitted to 'table' .*but 'other'"):
-        load_projection(path, other)
-    with pytest.raises(ProjectionError, match=r"fitted to 'table' .*but 'table'"):
-        Projected(replace(encoder, sha256="1" * 64), found)
+    with pytest.raises(PcaError, match=r"fitted to 'table' .*but 'other'"):
+        load_pca(path, other)
+    with pytest.raises(PcaError, match=r"fitted to 'table' .*but 'table'"):
+        Pca(replace(encoder, sha256="1" * 64), found)
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     encoder = table()
     path = tmp_path / "pca.safetensors"
-    with pytest.raises(ProjectionError, match="not found"):
-        load_projection(path, encoder)
+    with pytest.raises(PcaError, match="not found"):
+        load_pca(path, encoder)
     fitted(encoder, texts_of(encoder), 9, tmp_path).save(path)
     content, tensors = path.read_bytes(), load_file(path)
     for damaged in (b"", content[:100], content[:-1], content.replace(b"captions", b"Captions")):
         path.write_bytes(damaged)
-        with pytest.raises(ProjectionError, match="damaged"):
-            load_projection(path, encoder)
+        with pytest.raises(PcaError, match="damaged"):
+            load_pca(path, encoder)
     mode = path.stat().st_mode
     beside = tmp_path / "plain"
     beside.touch()
     assert mode == beside.stat().st_mode  # as umask says: others may read it
     save_file(tensors, path)
-    with pytest.raises(ProjectionError, match="damaged"):
-        load_projection(path, encoder)
+    with pytest.raises(PcaError, match="damaged"):
+        load_pca(path, encoder)
 
 
 def test_what_cannot_be_fitted_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,17 +296,17 @@ def test_what_cannot_be_fitted_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     texts = texts_of(encoder)
     for number in (0, 5, 8):
         few = rf"{number} captions have at most {max(number - 1, 0)} .* 8 were asked"
-        with pytest.raises(ProjectionError, match=few):
+        with pytest.raises(PcaError, match=few):
             fitted(encoder, texts[:number], 8, tmp_path)
     assert fitted(encoder, texts, 7, tmp_path).dim == 7
     for dim in (0, 41):
-        with pytest.raises(ProjectionError, match=f"{dim} components .* expected 1 to 40"):
+        with pytest.raises(PcaError, match=f"{dim} components .* expected 1 to 40"):
             fitted(encoder, texts, dim, tmp_path)
     bad = replace(encoder, rows=np.where(np.eye(8, 40), np.nan, encoder.rows))
     with pytest.raises(CovarianceError, match=r"rows 0 to 7 \(from 0\) have NaN"):
         fitted(bad, texts, 3, tmp_path)
-    monkeypatch.setattr(projection, "fit_disk", lambda width: 1 << 60)
-    with pytest.raises(ProjectionError, match="make room"):
+    monkeypatch.setattr(pca_fit, "fit_disk", lambda width: 1 << 60)
+    with pytest.raises(PcaError, match="make room"):
         fitted(encoder, texts, 3, tmp_path)
 
 
@@ -323,6 +325,6 @@ def test_memory_and_disk_are_as_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert 0.5 * fit_memory(600, 200) < peaks[-1] < 1.05 * fit_memory(600, 200)
     assert peaks[1] < 1.05 * peaks[0]
     with pytest.raises(KeyboardInterrupt):
-        fit_projection(Table(rows, fails_at="100"), texts, 3, tmp_path, checkpoint_seconds=0)
+        fit_pca(Table(rows, fails_at="100"), texts, 3, tmp_path, checkpoint_seconds=0)
     (work_file,) = tmp_path.glob("covariance-*")
     assert 2 * work_file.stat().st_size == pytest.approx(fit_disk(600), abs=1000)

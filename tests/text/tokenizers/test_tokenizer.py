@@ -1,4 +1,4 @@
-"""Token policies: what each splits, drops and keeps, and that nltk's rules are nltk's."""
+"""Tokenizers: what each splits, drops and keeps, and that nltk's rules are nltk's."""
 
 import random
 from dataclasses import replace
@@ -9,7 +9,7 @@ from nltk.tokenize import NLTKWordTokenizer
 from pipeline.hashing import canonical_json, sha256_of_json
 from pipeline.text.tokenizers.lemmas import RuleLemmatizer
 from pipeline.text.tokenizers.stop_words import STOP_WORDS, stop_words_sha256
-from pipeline.text.tokenizers.tokenizer import SPLITTERS, TOKENIZERS, PolicyError, Tokenizer
+from pipeline.text.tokenizers.tokenizer import SPLITTERS, TOKENIZERS, Tokenizer, TokenizerError
 from tests.project import SHARED
 
 FLICKR8K = SHARED / "data/flickr8k/annotations/Flickr8k.token.txt"
@@ -86,24 +86,28 @@ def test_treebank_words_of_flickr8k_are_nltks() -> None:
 
 
 def test_stop_words_then_lemmas_then_length() -> None:
-    policy = Tokenizer(
+    tokenizer = Tokenizer(
         "all",
         stop_words="english-function",
         lemmatizer=RuleLemmatizer("toy", ["dog", "run", "hat"]),
         max_length=3,
     )
-    assert policy.tokenize("The dogs were running with hats and shoes") == ["dog", "run", "hat"]
-    assert replace(policy, max_length=None).tokenize("Two dogs of the men") == ["two", "dog", "men"]
+    assert tokenizer.tokenize("The dogs were running with hats and shoes") == ["dog", "run", "hat"]
+    assert replace(tokenizer, max_length=None).tokenize("Two dogs of the men") == [
+        "two",
+        "dog",
+        "men",
+    ]
 
 
 def test_recipe_says_everything() -> None:
-    policies = [
+    tokenizers = [
         *TOKENIZERS.values(),
         replace(TOKENIZERS["treebank"], max_length=4),
         replace(TOKENIZERS["treebank"], lemmatizer=RuleLemmatizer("toy", ["a"])),
         replace(TOKENIZERS["treebank"], lemmatizer=RuleLemmatizer("toy", ["b"])),
     ]
-    assert len({canonical_json(policy.to_json()) for policy in policies}) == len(policies)
+    assert len({canonical_json(tokenizer.to_json()) for tokenizer in tokenizers}) == len(tokenizers)
     asked = TOKENIZERS["w2vv-filterstop"].to_json()["stop_words"]
     words = sorted(STOP_WORDS["english-function"])
     assert asked == {"name": "english-function", "sha256": sha256_of_json(words)}
@@ -122,5 +126,5 @@ def test_recipe_says_everything() -> None:
 )
 def test_what_there_is_not(make: object, message: str) -> None:
     assert callable(make)
-    with pytest.raises(PolicyError, match=message):
+    with pytest.raises(TokenizerError, match=message):
         make()

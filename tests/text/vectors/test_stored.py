@@ -64,9 +64,9 @@ def test_wanted_words_in_the_file_s_order(tmp_path: Path) -> None:
     assert based_on_a_mapping(every.matrix)
 
 
-def test_identity_is_of_words_numbers_source_and_facts(tmp_path: Path) -> None:
-    def identity(vectors: WordVectors, facts: dict[str, Any], name: str = "v") -> str:
-        return save_vectors(tmp_path / f"{name}.safetensors", vectors, facts).sha256
+def test_identity_is_of_words_numbers_source_and_metadata(tmp_path: Path) -> None:
+    def identity(vectors: WordVectors, metadata: dict[str, Any], name: str = "v") -> str:
+        return save_vectors(tmp_path / f"{name}.safetensors", vectors, metadata).sha256
 
     first = identity(made(), {"seed": 1, "dim": 3})
     assert first == identity(made(), {"dim": 3, "seed": 1}, "renamed")

@@ -1,0 +1,238 @@
+"""Fitting an encoder to the training captions: what its folder lacks is made, the rest is taken."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pipeline.files import write_json
+from pipeline.hashing import sha256_of_json
+from pipeline.progress import QUIET, Monitor
+from pipeline.shards.build.locking import WORK_FOLDER
+from pipeline.text.catalogue import (
+    CodebookPlan,
+    EncoderError,
+    EncoderPlan,
+    EncoderSpec,
+    vocabulary_rule,
+)
+from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS, longest_caption
+from pipeline.text.fisher.codebook import Codebook, fit_codebook, load_codebook
+from pipeline.text.fisher.mixture import MixtureKind
+from pipeline.text.fitted import (
+    ENCODER_FILE,
+    FORMAT,
+    FORMAT_VERSION,
+    PCA_FILE,
+    FittedFolder,
+    codebook_file,
+    read_description,
+    vocabulary_file,
+)
+from pipeline.text.lexicon import Lexicon
+from pipeline.text.pca.fit import fit_disk, fit_memory, fit_pca, require_enough
+from pipeline.text.vectors import WordVectors
+from pipeline.text.vocabulary import build_vocabulary, save_vocabulary
+
+_MB = 1e6
+
+
+@dataclass(frozen=True, eq=False)
+class Fitting:
+    """What an encoder is fitted to, and how.
+
+    Attributes
+    ----------
+    training : the captions of the training split.
+    dataset, split : their names, for the record.
+    codebooks : a folder of codebooks to take from and to add to; None keeps them to the encoder.
+    device : where the products of principal components are taken: "cpu", or a device of torch.
+    monitor : gets one line before each long step, and the progress of principal components.
+    """
+
+    training: Sequence[str]
+    dataset: str
+    split: str
+    codebooks: Path | None = None
+    device: str = "cpu"
+    monitor: Monitor = QUIET
+
+
+def fit_encoder(
+    plan: EncoderPlan, folder: Path, fitting: Fitting, texts: Sequence[str]
+) -> CaptionEncoder:
+    """Fit an encoder, or take what is in its folder from an earlier call.
+
+    Parameters
+    ----------
+    plan : of the encoder.
+    folder : of the fitted files; made if it is missing. The unfinished sums of principal
+        components lie in a work folder beside it.
+    fitting : the captions to fit to.
+    texts : the captions that will be encoded: word vectors are read for their words.
+
+    Returns
+    -------
+    CaptionEncoder
+        As `load_encoder(folder, texts)` gives it.
+
+    Raises
+    ------
+    EncoderError
+        The folder holds an encoder of another plan or of other captions.
+    VocabularyError, CodebookError, VectorsError, LemmatizerError
+        A vocabulary or a codebook cannot be fitted.
+    PcaError, CovarianceError, DeviceError, OutputError, ShardError
+        As `fit_pca`, or `load_pca` of components that are there already.
+    """
+    if plan.pca is not None:
+        require_enough(len(fitting.training), plan.pca)
+    lexicon = Lexicon(plan)
+    plan = _with_lengths(plan, lexicon, fitting.training)
+    fitted = FittedFolder(folder, plan, lexicon)
+    words = lexicon.words_of(texts)
+    _claim(folder, plan, fitting)
+    try:
+        vectors = fitted.vectors_of(words)
+        for spec in plan.specs:
+            _fit_vocabulary(spec, folder, lexicon, fitting)
+            if spec.mixtures:
+                assert vectors is not None
+                _fit_codebooks(spec, plan, folder, lexicon, vectors, fitting)
+        encoder = fitted.without_pca(vectors)
+    except BaseException:
+        # Nothing was fitted: a mended command may have another plan.
+        if [path.name for path in folder.iterdir()] == [ENCODER_FILE]:
+            (folder / ENCODER_FILE).unlink()
+            folder.rmdir()
+        raise
+    if plan.pca is not None and not (folder / PCA_FILE).is_file():
+        _fit_components(encoder, plan.pca, folder, fitting)
+    return fitted.with_pca(encoder)
+
+
+def _with_lengths(plan: EncoderPlan, lexicon: Lexicon, training: Sequence[str]) -> EncoderPlan:
+    """Return the plan with rows of token ids as long as the longest training caption needs."""
+    specs = []
+    for spec in plan.specs:
+        if spec.layout is not None and spec.max_length is None:
+            layout = TOKEN_LAYOUTS[spec.layout]
+            length = longest_caption(training, lexicon.tokenizer_of(spec), layout)
+            spec = replace(spec, max_length=length)
+        specs.append(spec)
+    return replace(plan, specs=tuple(specs))
+
+
+def _fit_vocabulary(spec: EncoderSpec, folder: Path, lexicon: Lexicon, fitting: Fitting) -> None:
+    path = vocabulary_file(folder, spec)
+    if spec.vocabulary is None or path.exists():
+        return
+    known = None
+    if spec.takes_vectors:
+        known = lexicon.vectors_of(lexicon.words_of(fitting.training)).index.keys()
+    rule = vocabulary_rule(spec.vocabulary)
+    tokenizer = lexicon.tokenizer_of(spec)
+    save_vocabulary(build_vocabulary(fitting.training, tokenizer, rule, known), path)
+
+
+def _fit_codebooks(
+    spec: EncoderSpec,
+    plan: EncoderPlan,
+    folder: Path,
+    lexicon: Lexicon,
+    vectors: WordVectors,
+    fitting: Fitting,
+) -> None:
+    """Put the codebooks of an encoder into its folder: shared ones, or newly fitted ones.
+
+    `vectors` are of any words of the plan's source.
+    """
+    for kind in spec.mixtures:
+        path = codebook_file(folder, kind)
+        if not path.exists():
+            assert plan.codebooks is not None
+            shared = None
+            if fitting.codebooks is not None:
+                name = f"{kind}-{plan.codebooks.components}-{vectors.name}.safetensors"
+                shared = fitting.codebooks / name
+            if shared is not None and shared.exists():
+                fitting.monitor.log(f"the {kind} codebook is taken from {shared}")
+                codebook = load_codebook(shared, vectors)
+            else:
+                codebook = _fit_codebook(kind, plan.codebooks, lexicon, fitting)
+                if shared is not None:
+                    shared.parent.mkdir(parents=True, exist_ok=True)
+                    codebook.save(shared)
+            codebook.save(path)
+
+
+def _fit_codebook(
+    kind: MixtureKind, plan: CodebookPlan, lexicon: Lexicon, fitting: Fitting
+) -> Codebook:
+    words = lexicon.words_of(fitting.training) if plan.words == "training" else None
+    return fit_codebook(
+        lexicon.vectors_of(words),
+        kind,
+        plan.components,
+        seed=plan.seed,
+        sample=plan.sample,
+        progress=fitting.monitor.log,
+    )
+
+
+def _fit_components(encoder: CaptionEncoder, dim: int, folder: Path, fitting: Fitting) -> None:
+    """Announce sizes, then fit principal components to the rows of the training captions."""
+    fitting.monitor.log(
+        f"{dim} principal components of {len(fitting.training)} rows of {encoder.dim} numbers: "
+        f"at most {fit_memory(encoder.dim, dim) / _MB:.0f} MB of memory and "
+        f"{fit_disk(encoder.dim) / _MB:.0f} MB on the disk, however many captions"
+    )
+    work = folder.absolute().parent / WORK_FOLDER / f"{folder.name}-pca"
+    with fitting.monitor.progress("principal components", "caption") as progress:
+        components = fit_pca(
+            encoder, fitting.training, dim, work, device=fitting.device, progress=progress
+        )
+    components.save(folder / PCA_FILE)
+
+
+def _claim(folder: Path, plan: EncoderPlan, fitting: Fitting) -> None:
+    """Write what the folder is for, or check that it is for the same.
+
+    Raises
+    ------
+    EncoderError
+        It is for something else.
+    """
+    about: dict[str, Any] = {
+        "format": FORMAT, "format_version": FORMAT_VERSION, "plan": plan.to_json()
+    }  # fmt: skip
+    if _is_fitted_to_captions(plan):
+        about["captions"] = len(fitting.training)
+        about["captions_sha256"] = sha256_of_json(list(fitting.training))
+        about |= {"dataset": fitting.dataset, "split": fitting.split}
+    if not (folder / ENCODER_FILE).exists():
+        write_json(folder / ENCODER_FILE, about)
+        return
+    found = read_description(folder)
+    if different := sorted(k for k in {*found, *about} if found.get(k) != about.get(k)):
+        inner = _differences(found.get("plan"), about["plan"])
+        raise EncoderError(
+            f"{folder} holds an encoder that was fitted otherwise: it differs in "
+            f"{', '.join(inner if different == ['plan'] else different)}; give another folder for "
+            "what is fitted, or remove this one if it is not wanted any more"
+        )
+
+
+def _is_fitted_to_captions(plan: EncoderPlan) -> bool:
+    return (
+        plan.pca is not None
+        or (plan.codebooks is not None and plan.codebooks.words == "training")
+        or any(spec.vocabulary for spec in plan.specs)
+    )
+
+
+def _differences(found: Any, plan: dict[str, Any]) -> list[str]:
+    if not isinstance(found, dict):
+        return ["plan"]
+    return [f"{k} ({found.get(k)!r}, now {v!r})" for k, v in plan.items() if found.get(k) != v]

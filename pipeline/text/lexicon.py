@@ -1,0 +1,61 @@
+"""The tokenizers and word vectors of a plan's encoders."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pipeline.text.catalogue import LEMMAS, EncoderPlan, EncoderSpec
+from pipeline.text.encoders.bag_of_words import tfidf_tokenizer
+from pipeline.text.tokenizers.lemmas import Lemmatizer, RuleLemmatizer, load_wordnet
+from pipeline.text.tokenizers.tokenizer import TOKENIZERS, Tokenizer
+from pipeline.text.vectors import GLOVE_PACKAGE, WordVectors, load_vectors
+
+_LEMMA_WORDS = 50_000  # of GloVe, by frequency; see `RuleLemmatizer`
+
+
+@dataclass(frozen=True, eq=False)
+class Lexicon:
+    """What a plan's encoders know of words; dictionaries are read when they are first needed.
+
+    Attributes
+    ----------
+    plan : of the encoders.
+    """
+
+    plan: EncoderPlan
+
+    def tokenizer_of(self, spec: EncoderSpec) -> Tokenizer:
+        """Return the tokenizer of one of the plan's encoders.
+
+        Raises
+        ------
+        LemmatizerError
+            The folder of the plan's WordNet cannot be read.
+        """
+        if spec.tokenizer == LEMMAS:
+            return tfidf_tokenizer(self._lemmatizer)
+        return TOKENIZERS[spec.tokenizer]
+
+    def words_of(self, texts: Iterable[str]) -> set[str]:
+        """Return the words of captions that may need a vector."""
+        tokenizers = [self.tokenizer_of(spec) for spec in self.plan.specs if spec.takes_vectors]
+        return {
+            word for text in texts for tokenizer in tokenizers for word in tokenizer.tokenize(text)
+        }
+
+    def vectors_of(self, words: Collection[str] | None) -> WordVectors:
+        """Read the plan's word vectors for some words; None reads all of the source.
+
+        Raises
+        ------
+        VectorsError
+        """
+        assert self.plan.vectors is not None
+        return load_vectors(self.plan.vectors, words)
+
+    @cached_property
+    def _lemmatizer(self) -> Lemmatizer:
+        if self.plan.wordnet is not None:
+            return load_wordnet(Path(self.plan.wordnet))
+        return RuleLemmatizer(GLOVE_PACKAGE, load_vectors(GLOVE_PACKAGE).words[:_LEMMA_WORDS])
