@@ -4,13 +4,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+EXTRAS := .[dvc,dev,search,timm]
 
 .PHONY: repro test format clean
 
 repro: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro
 	@echo
-	@cat data/reports/recall.md
+	@cat data/report/*/recall.md
 
 test: $(READY)
 	$(BIN)/ruff check .
@@ -22,12 +23,20 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The environment is made again when what it holds changes.
+# The environment is made again when what it holds changes. uv installs it where it is there or can be
+# had from the package index, else pip does. What was interrupted has no .ready, and starts again.
 $(READY): setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version). Name another with: make PYTHON=python3.12"; exit 1; }
-	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dvc,dev,search,timm]'
+	@$(PYTHON) -m venv --clear $(VENV)
+	@uv=$$(command -v uv) || \
+	  { $(BIN)/python -m pip install --quiet --disable-pip-version-check uv && uv=$(BIN)/uv; } || uv=; \
+	echo "installing the packages of constraints.txt into $(VENV) (6 GB, most of it torch) with $$([ -n "$$uv" ] && echo uv || echo pip)"; \
+	if [ -n "$$uv" ]; then \
+	  "$$uv" pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '$(EXTRAS)'; \
+	else \
+	  $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '$(EXTRAS)'; \
+	fi || { echo "packages could not be installed: see above; with the network and the disk in order, give the same command again"; exit 1; }
 	@touch $@
 
 clean:

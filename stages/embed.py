@@ -16,7 +16,7 @@ from stages.experiment import experiment_options, layout_of
     type=click.Path(path_type=Path),
     help="Folder of the trained head.  [default: data/heads/DATASET/EXPERIMENT]",
 )
-@click.option("--split", help="Split to embed.  [default: the test split of params.yaml]")
+@click.option("--split", help="Split to embed.  [default: that of params.yaml, or test, val, dev]")
 @click.option(
     "--out", type=OUTPUT, help="Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.h5]"
 )

@@ -1,10 +1,10 @@
 """params.yaml, checked: the one place that knows its keys."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from pipeline.errors import PipelineError
 
@@ -20,19 +20,32 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Scenes(_Section):
-    """How many images are drawn, and from which seed."""
+class Dataset(BaseModel):
+    """How a dataset is prepared: a kind, and the options of `pipeline prepare KIND`."""
 
-    images: int
-    seed: int
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    kind: Literal["scenes", "flickr8k", "coco", "karpathy", "folder"]
+
+    @property
+    def arguments(self) -> list[str]:
+        """The options as a command line has them; lists repeat one, mappings are NAME=VALUE."""
+        found = []
+        for name, value in (self.model_extra or {}).items():
+            values = value if isinstance(value, list) else [value]
+            if isinstance(value, dict):
+                values = [f"{key}={item}" for key, item in value.items()]
+            for item in values:
+                found += [f"--{name.replace('_', '-')}", str(item)]
+        return found
 
 
 class Splits(_Section):
-    """Which split does what."""
+    """Which split does what; None: by its usual name, see `pipeline.datasets.splits`."""
 
-    train: str
-    validation: str
-    test: str
+    train: str | None = None
+    validation: str | None = None
+    test: str | None = None
 
 
 class Extract(_Section):
@@ -74,8 +87,8 @@ class Params(_Section):
     """The whole file."""
 
     dataset: str
-    scenes: Scenes
-    splits: Splits
+    datasets: dict[str, Dataset]
+    splits: Splits = Splits()
     image_features: list[str]
     extract: Extract
     word_vectors: dict[str, dict[str, Any]] = {}
@@ -85,6 +98,29 @@ class Params(_Section):
     evaluate: dict[str, Any] = {}
     experiments: dict[str, Experiment]
     ensembles: dict[str, dict[str, float]] = {}
+
+    @model_validator(mode="after")
+    def _dataset_is_known(self) -> "Params":
+        if self.dataset not in self.datasets:
+            raise ValueError(
+                f"dataset is {self.dataset!r}, which is not among datasets "
+                f"({', '.join(self.datasets)}); add how it is prepared"
+            )
+        return self
+
+    def dataset_named(self, name: str) -> Dataset:
+        """Return how a dataset is prepared.
+
+        Raises
+        ------
+        ParamsError
+            There is none of this name; the known ones are listed.
+        """
+        if name not in self.datasets:
+            raise ParamsError(
+                f"{PARAMS_FILE} has no dataset {name!r}; it has {', '.join(self.datasets)}"
+            )
+        return self.datasets[name]
 
     def experiment(self, name: str) -> Experiment:
         """Return an experiment by name.

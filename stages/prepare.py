@@ -14,7 +14,9 @@ from pipeline.datasets.folder import read_folder
 from pipeline.datasets.karpathy import Restval, read_karpathy
 from pipeline.datasets.manifest import Manifest, check_split
 from pipeline.datasets.scenes.dataset import draw_scenes
+from pipeline.experiments.layout import Layout
 from stages.console import log_done, log_settings, progress_of
+from stages.params import PARAMS_FILE, load_params
 
 T = TypeVar("T")
 
@@ -295,6 +297,27 @@ def folder(root: Path, captions: Path, name: str | None, expect: dict[str, int],
     )
     started = time.monotonic()
     _write(read_folder(root, captions, name=name, expect=expect), out, started)
+
+
+@prepare.command("dataset")
+@click.argument("name")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Folder of the dataset.  [default: data/NAME]"
+)
+def of_params(name: str, out: Path | None) -> None:
+    """Prepare a dataset as `datasets` of params.yaml says.
+
+    \b
+    Example:
+      pipeline prepare dataset scenes
+    """
+    plan = load_params().dataset_named(name)
+    where = str(out or Layout.of(name).dataset)
+    prepare.commands[plan.kind].main(
+        [*plan.arguments, "--out", where],
+        prog_name=f"pipeline prepare {plan.kind} (datasets.{name} of {PARAMS_FILE})",
+        standalone_mode=False,
+    )
 
 
 def _write(manifest: Manifest, out: Path, started: float) -> None:

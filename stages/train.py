@@ -11,8 +11,8 @@ from stages.experiment import experiment_options, layout_of
 
 @click.command()
 @experiment_options
-@click.option("--train-split", help="[default: that of params.yaml]")
-@click.option("--validation-split", help="[default: that of params.yaml]")
+@click.option("--train-split", help="[default: that of params.yaml, or train]")
+@click.option("--validation-split", help="[default: that of params.yaml, or val, dev]")
 @click.option("--seed", type=click.IntRange(0), help="[default: that of params.yaml]")
 @click.option(
     "--max-epochs",

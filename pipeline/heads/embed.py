@@ -12,6 +12,7 @@ import numpy as np
 
 from pipeline.cluster.place import place_of_work
 from pipeline.datasets.manifest import MANIFEST_FILE, ImageEntry, read_manifest
+from pipeline.datasets.splits import split_for
 from pipeline.devices import one_core_each
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.base import Head
@@ -35,7 +36,7 @@ def embed(
     head: str | Path,
     images: str | Path,
     captions: str | Path,
-    split: str = "test",
+    split: str | None = None,
     experiment: str | None = None,
     average_captions: bool = False,
     leave_out_failed: bool = False,
@@ -56,7 +57,8 @@ def embed(
     out : the embedding file; see `pipeline.retrieval.embeddings`.
     head : folder of the trained head.
     images, captions : folders of the features that the head was fitted on.
-    split : the split of the dataset that is embedded.
+    split : of the dataset, which is embedded; None: "test", or by the other usual names of
+        `pipeline.datasets.splits.USUAL_NAMES`.
     experiment : refuse the head of any other experiment; None: take whatever head there is.
     average_captions : embed the mean of the features of an image's captions in place of each;
         see `pipeline.heads.data.pairs.AveragedRows`. Rows and ids stay the same.
@@ -89,6 +91,7 @@ def embed(
     started = time.monotonic()
     watch = Stopwatch()
     manifest = read_manifest(Path(dataset))
+    split = split_for("test", manifest, split)
     entries = manifest.select(split)
     trained = load_head(head_folder)
     if experiment is not None and trained.experiment != experiment:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.datasets.manifest import read_manifest
+from pipeline.datasets.splits import split_for
 from pipeline.devices import usable_device
 from pipeline.files import created_by, require_folder
 from pipeline.heads.base import Head, History, Run
@@ -38,8 +39,8 @@ def fit(
     images: str | Path,
     captions: str | Path,
     encoder: str | Path | None = None,
-    train_split: str = "train",
-    validation_split: str = "val",
+    train_split: str | None = None,
+    validation_split: str | None = None,
     seed: int = 0,
     max_epochs: int | None = None,
     workers: int = 0,
@@ -61,7 +62,8 @@ def fit(
     images, captions : folders of the features of both sides.
     encoder : folder of the captions' fitted encoder, which knows the words of an experiment with
         word vectors; None: the one that `pipeline text` leaves beside the captions.
-    train_split, validation_split : splits of the dataset.
+    train_split, validation_split : of the dataset; None: by their usual names, see
+        `pipeline.datasets.splits.USUAL_NAMES`.
     seed : of everything random.
     max_epochs : train no longer than this, whatever the experiment says; None: as it says.
     workers : processes that read batches ahead; the head does not depend on their number.
@@ -95,6 +97,8 @@ def fit(
     usable_device(device)
     settings = with_epochs_at_most(experiment.head, experiment.settings, max_epochs)
     manifest = read_manifest(Path(dataset))
+    train_split = split_for("train", manifest, train_split)
+    validation_split = split_for("validation", manifest, validation_split)
     splits = manifest.select(train_split), manifest.select(validation_split)
     image_set, caption_set = FeatureSet(Path(images)), FeatureSet(captions)
     inputs = Inputs.of(image_set, caption_set)
