@@ -19,12 +19,11 @@ import numpy as np
 import torch
 
 from pipeline.datasets.manifest import ImageEntry
-from pipeline.heads.data.feature_spec import Inputs
-from pipeline.heads.data.loader import BatchLoader
+from pipeline.heads.data.batches import Batch, BatchLoader
+from pipeline.heads.data.feature_spec import HeadInputs
 from pipeline.heads.data.pairs import Pairs, join_pairs
-from pipeline.heads.models import two_branch
-from pipeline.heads.models import vse as joint_embedding
-from pipeline.heads.training.task import Batch, Design
+from pipeline.heads.models import two_branch, vse
+from pipeline.heads.training.task import TrainingTask
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import FeatureHeader, RowBlock
@@ -47,11 +46,13 @@ def write(folder: Path, ids: list[str], features: np.ndarray, **recipe: object) 
     return FeatureSet(folder)
 
 
-def compare(name: str, design: Design, sources: dict[str, Pairs], steps: int, workers: int) -> None:
+def compare(
+    name: str, task: TrainingTask, sources: dict[str, Pairs], steps: int, workers: int
+) -> None:
     """Print captions a second with each source of batches."""
     torch.manual_seed(0)
-    net = design.build(None).train()
-    optimiser = design.optimiser(net)
+    net = task.build(None).train()
+    optimiser = task.optimiser(net)
     generator = torch.Generator()
 
     def seconds(batches: Iterator[Batch]) -> tuple[float, float]:
@@ -59,14 +60,14 @@ def compare(name: str, design: Design, sources: dict[str, Pairs], steps: int, wo
         batch = next(batches)
         there = time.perf_counter()
         optimiser.zero_grad()
-        design.loss(net, batch, 0, generator).backward()
+        task.loss(net, batch, 0, generator).backward()
         optimiser.step()
         ended = time.perf_counter()
         return (there - started) / len(batch.captions), (ended - there) / len(batch.captions)
 
     def epochs(pairs: Pairs, number: int) -> Iterator[Batch]:
         rng = np.random.default_rng(0)
-        loader = BatchLoader(pairs, design.batches, rng, number, torch.device("cpu"))
+        loader = BatchLoader(pairs, task.batches, rng, number, torch.device("cpu"))
         return chain.from_iterable(repeat(loader))
 
     held = list(islice(epochs(sources["rows in memory"], 0), steps))
@@ -102,16 +103,16 @@ def main() -> None:
             layout={"padding": "back"},
         )  # fmt: skip
         two = two_branch.TwoBranchSettings()
-        gru = joint_embedding.VseSettings()
-        for name, captions, design in (
-            ("two-branch", means, two_branch.design(two, Inputs.of(seen, means))),
-            ("GRU", words, joint_embedding.design(gru, Inputs.of(seen, words))),
+        gru = vse.VseSettings()
+        for name, captions, task in (
+            ("two-branch", means, two_branch.task(two, HeadInputs.of(seen, means))),
+            ("GRU", words, vse.task(gru, HeadInputs.of(seen, words))),
         ):
             sources = {
                 "shards": join_pairs(entries, seen, captions, in_memory=0),
                 "rows in memory": join_pairs(entries, seen, captions),
             }
-            compare(name, design, sources, steps, workers)
+            compare(name, task, sources, steps, workers)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,8 @@
-"""What every head offers, and how settings given as data become a head's own settings."""
+"""What every head offers and what heads share.
+
+`Head` is the protocol, `FitOptions` the circumstances of a fitting. Below it: features through a
+fitted module, the figures of a validation split, and settings given as data.
+"""
 
 import math
 from collections.abc import Container, Mapping
@@ -6,20 +10,34 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import torch
+from torch import nn
 
-from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.data.rows import Features, Rows
-from pipeline.heads.errors import HeadError
+from pipeline.heads import HeadError
+from pipeline.heads.data.pairs import Features, Pairs, Rows, in_blocks
 from pipeline.progress import Progress, no_progress
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.recall import recall_table
+
+# Enough for full matrix products, few enough for a long caption's activations.
+_ROWS = 512
+
+_FIGURES = (
+    "image_to_text_r1",
+    "text_to_image_r1",
+    "image_to_text_r10",
+    "text_to_image_r10",
+    "rsum",
+)
 
 History = list[dict[str, float]]
 """One entry an epoch (or one for a closed form): the figures worth plotting."""
 
 
 @dataclass(frozen=True)
-class Run:
-    """Circumstances of one fitting.
+class FitOptions:
+    """How a head is fitted, beside its settings and its data.
 
     Attributes
     ----------
@@ -47,7 +65,7 @@ class Head(Protocol):
     similarity: str
     """Name of the similarity that its embeddings are meant for."""
 
-    def fit(self, train: Pairs, validation: Pairs, run: Run) -> History:
+    def fit(self, train: Pairs, validation: Pairs, options: FitOptions) -> History:
         """Fit on `train`; `validation` may choose among epochs or settings, no more."""
 
     def embed_images(self, rows: Rows) -> Features:
@@ -61,6 +79,65 @@ class Head(Protocol):
 
     def restore(self, tensors: dict[str, torch.Tensor]) -> None:
         """Take back what `tensors` gave, from a head of the same settings and inputs."""
+
+
+def require_fitted(net: nn.ModuleDict | None) -> nn.ModuleDict:
+    """Return a head's modules.
+
+    Raises
+    ------
+    HeadError
+        There are none yet.
+    """
+    if net is None:
+        raise HeadError("this head has not learnt anything yet; fit it or load a trained one")
+    return net
+
+
+@torch.inference_mode()
+def embed_rows(module: nn.Module, rows: Rows, device: torch.device) -> Features:
+    """Return the embeddings (n, ...) float32 of all rows, each by itself.
+
+    Parameters
+    ----------
+    module : in evaluation mode, on `device`; from (n, *row_shape) float32 to (n, ...) float32.
+    rows : at least one.
+    """
+    chunks = [
+        module(torch.from_numpy(block).to(device)).cpu().numpy() for block in in_blocks(rows, _ROWS)
+    ]
+    return np.concatenate(chunks)
+
+
+def retrieval_figures(
+    net: nn.ModuleDict, similarity: str, pairs: Pairs, device: torch.device
+) -> dict[str, float]:
+    """Return R@1 and R@10 in both directions and rsum of a split, in percent.
+
+    Raises
+    ------
+    HeadError
+        An embedding is not finite.
+    """
+    images = embed_rows(net["image"], pairs.images, device)
+    captions = embed_rows(net["caption"], pairs.captions, device)
+    if not (np.isfinite(images).all() and np.isfinite(captions).all()):
+        raise HeadError(
+            "training diverged: an embedding of the validation split is not finite; lower the "
+            "learning rate, or check the features for outliers"
+        )
+    table = recall_table(
+        Embeddings(
+            pairs.image_ids,
+            images,
+            pairs.caption_ids,
+            pairs.caption_image_ids,
+            captions,
+            similarity,
+            {},
+        )
+    )
+    return {name: float(table[name]) for name in _FIGURES}
 
 
 Settings = TypeVar("Settings")

@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pipeline.heads import HeadError
 from pipeline.heads.base import Head, settings_from
-from pipeline.heads.data.feature_spec import Inputs
-from pipeline.heads.errors import HeadError
+from pipeline.heads.data.feature_spec import HeadInputs
 from pipeline.heads.models import relational, scan, two_branch, word2visualvec
 from pipeline.heads.models import vse as joint_embedding
 from pipeline.heads.models.cca import CcaHead, CcaSettings
 from pipeline.heads.models.ridge import RidgeHead, RidgeSettings
-from pipeline.heads.training.network_head import NetworkHead
-from pipeline.heads.training.task import Design
+from pipeline.heads.training.task import TrainingTask
+from pipeline.heads.training.trainer import NetworkHead
 
 
 @dataclass(frozen=True)
@@ -21,17 +21,17 @@ class HeadKind:
     """A head's settings and how to make it from them and the facts of its inputs."""
 
     settings: type[Any]
-    make: Callable[[Any, Inputs], Head]
+    make: Callable[[Any, HeadInputs], Head]
 
 
-def network(settings: type[Any], design: Callable[[Any, Inputs], Design]) -> HeadKind:
-    """Return the kind of head that trains a network of this design."""
+def network(settings: type[Any], task: Callable[[Any, HeadInputs], TrainingTask]) -> HeadKind:
+    """Return the kind of head that trains a network for this task."""
 
-    def make(values: Any, inputs: Inputs) -> Head:
+    def make(values: Any, inputs: HeadInputs) -> Head:
         # Without the number of epochs, so that it may be raised before a training goes on.
         named = {name: value for name, value in asdict(values).items() if name != "epochs"}
         recipes = [inputs.images.recipe_hash, inputs.captions.recipe_hash]
-        return NetworkHead(design(values, inputs), [design.__module__, named, recipes])
+        return NetworkHead(task(values, inputs), [task.__module__, named, recipes])
 
     return HeadKind(settings, make)
 
@@ -39,15 +39,15 @@ def network(settings: type[Any], design: Callable[[Any, Inputs], Design]) -> Hea
 HEADS = {
     "cca": HeadKind(CcaSettings, CcaHead),
     "ridge": HeadKind(RidgeSettings, RidgeHead),
-    "vse": network(joint_embedding.VseSettings, joint_embedding.design),
-    "relational": network(relational.RelationalSettings, relational.design),
-    "scan": network(scan.ScanSettings, scan.design),
-    "two-branch": network(two_branch.TwoBranchSettings, two_branch.design),
-    "word2visualvec": network(word2visualvec.Word2VisualVecSettings, word2visualvec.design),
+    "vse": network(joint_embedding.VseSettings, joint_embedding.task),
+    "relational": network(relational.RelationalSettings, relational.task),
+    "scan": network(scan.ScanSettings, scan.task),
+    "two-branch": network(two_branch.TwoBranchSettings, two_branch.task),
+    "word2visualvec": network(word2visualvec.Word2VisualVecSettings, word2visualvec.task),
 }
 
 
-def make_head(name: str, settings: Mapping[str, Any], inputs: Inputs) -> Head:
+def make_head(name: str, settings: Mapping[str, Any], inputs: HeadInputs) -> Head:
     """Return an unfitted head.
 
     Parameters

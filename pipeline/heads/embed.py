@@ -15,12 +15,11 @@ from pipeline.datasets.manifest import MANIFEST_FILE, ImageEntry, read_manifest
 from pipeline.datasets.splits import split_for
 from pipeline.devices import one_core_each
 from pipeline.hashing import sha256_of_file
+from pipeline.heads import HeadError
 from pipeline.heads.base import Head
 from pipeline.heads.chunks import CAPTIONS, IMAGES, embed_chunk, split_into_chunks
 from pipeline.heads.data.feature_spec import require_averageable
-from pipeline.heads.data.pairs import AveragedRows, Pairs, join_pairs, with_features
-from pipeline.heads.data.rows import Features, Rows
-from pipeline.heads.errors import HeadError
+from pipeline.heads.data.pairs import AveragedRows, Features, Pairs, Rows, join_pairs, with_features
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.workers import EmbeddingJob, embed_on_workers
 from pipeline.progress import QUIET, Monitor, Progress, Stopwatch, no_progress

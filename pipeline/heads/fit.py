@@ -9,11 +9,17 @@ from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.splits import split_for
 from pipeline.devices import usable_device
 from pipeline.files import created_by, require_folder
-from pipeline.heads.base import Head, History, Run
+from pipeline.heads.base import FitOptions, Head, History
 from pipeline.heads.catalogue import make_head, with_epochs_at_most
-from pipeline.heads.data.feature_spec import Inputs
-from pipeline.heads.data.pairs import Pairs, join_pairs, with_features
-from pipeline.heads.data.rows import Rows, float32_bytes, is_in_memory
+from pipeline.heads.data.feature_spec import HeadInputs
+from pipeline.heads.data.pairs import (
+    Pairs,
+    Rows,
+    float32_bytes,
+    is_in_memory,
+    join_pairs,
+    with_features,
+)
 from pipeline.heads.data.word_vectors import KnownWords, known_words
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.progress import QUIET, Monitor
@@ -101,7 +107,7 @@ def fit(
     validation_split = split_for("validation", manifest, validation_split)
     splits = manifest.select(train_split), manifest.select(validation_split)
     image_set, caption_set = FeatureSet(Path(images)), FeatureSet(captions)
-    inputs = Inputs.of(image_set, caption_set)
+    inputs = HeadInputs.of(image_set, caption_set)
     head = make_head(experiment.head, settings, inputs)
     if leave_out_failed:
         asked = sum(map(len, splits))
@@ -124,8 +130,8 @@ def fit(
     work.mkdir(parents=True, exist_ok=True)
     with only_writer(work.with_name(f"{work.name}.lock"), out):
         words = None if known is None else known.rows
-        run = Run(seed, work=work, workers=workers, device=device, words=words)
-        history = _fit(head, pairs, validation, run, experiment.name, monitor)
+        options = FitOptions(seed, work=work, workers=workers, device=device, words=words)
+        history = _fit(head, pairs, validation, options, experiment.name, monitor)
         trained = TrainedHead(
             experiment=experiment.name,
             kind=experiment.head,
@@ -145,7 +151,7 @@ def fit(
 
 
 def _fit(
-    head: Head, pairs: Pairs, validation: Pairs, run: Run, name: str, monitor: Monitor
+    head: Head, pairs: Pairs, validation: Pairs, options: FitOptions, name: str, monitor: Monitor
 ) -> History:
     """Fit a head with progress by epoch; whoever interrupts it is told what is kept."""
     epochs: list[int] = []
@@ -153,14 +159,16 @@ def _fit(
 
         def progress(done: int, total: int, failed: int) -> None:
             if done and not epochs:
-                monitor.log(f"{run.work} has the state after epoch {done} of {total}; it goes on")
+                monitor.log(
+                    f"{options.work} has the state after epoch {done} of {total}; it goes on"
+                )
             epochs.append(done)
             show(done, total, failed)
 
         try:
-            return head.fit(pairs, validation, replace(run, progress=progress))
+            return head.fit(pairs, validation, replace(options, progress=progress))
         except KeyboardInterrupt:
-            kept = f"{epochs[-1] if epochs else 0} epochs are kept in {run.work}"
+            kept = f"{epochs[-1] if epochs else 0} epochs are kept in {options.work}"
             monitor.log(f"interrupted: {kept}; the same command goes on from there")
             raise
 

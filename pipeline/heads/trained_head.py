@@ -13,11 +13,11 @@ from safetensors.torch import load_file, save
 
 from pipeline.files import appearing_whole, write_json
 from pipeline.hashing import sha256_of_file
+from pipeline.heads import HeadError
 from pipeline.heads.base import Head, History
 from pipeline.heads.catalogue import make_head
-from pipeline.heads.data.feature_spec import Inputs, Side
-from pipeline.heads.data.rows import ArrayRows, Features
-from pipeline.heads.errors import HeadError
+from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
+from pipeline.heads.data.pairs import ArrayRows, Features
 
 TENSORS_FILE, HEAD_FILE, HISTORY_FILE = "head.safetensors", "head.json", "history.json"
 
@@ -47,7 +47,7 @@ class TrainedHead:
     dataset: str
     train_split: str
     validation_split: str
-    inputs: Inputs
+    inputs: HeadInputs
     word_vectors: Mapping[str, str] | None
     history: History
     created_by: str
@@ -167,7 +167,7 @@ def load_head(folder: str | Path) -> TrainedHead:
                 f"{path} is not the file that {described} describes; run `pipeline train` again"
             )
         del values["similarity"]
-        values["inputs"] = Inputs.from_json(values["inputs"])
+        values["inputs"] = HeadInputs.from_json(values["inputs"])
         head = _unfitted(described, values)
         head.restore(load_file(path))
         return TrainedHead(head=head, **values)
@@ -186,7 +186,7 @@ def _unfitted(described: Path, values: Mapping[str, Any]) -> Head:
         raise HeadError(f"{described}: {error}; run `pipeline train` again") from error
 
 
-def _rows(features: npt.ArrayLike, side: Side, name: str) -> ArrayRows:
+def _rows(features: npt.ArrayLike, side: FeatureSpec, name: str) -> ArrayRows:
     array = np.asarray(features, np.float32)
     if array.shape[1:] != side.shape or not array.size:
         raise HeadError(

@@ -11,7 +11,7 @@ from PIL import Image
 
 from pipeline.datasets.manifest import check_caption
 from pipeline.hashing import canonical_json
-from pipeline.heads.data.rows import ArrayRows, Features
+from pipeline.heads.data.pairs import ArrayRows, Features
 from pipeline.heads.trained_head import HEAD_FILE, TrainedHead, load_head
 from pipeline.images.extract import feature_header
 from pipeline.images.network import RecipeNetwork

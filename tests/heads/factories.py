@@ -1,6 +1,6 @@
 """Made pairs whose captions describe their images through a fixed random map, with noise.
 
-As a program: made.py FOLDER EPOCHS. For each of `MOMENTS` a process trains `small_design` with
+As a program: made.py FOLDER EPOCHS. For each of `MOMENTS` a process trains `small_task` with
 checkpoints in FOLDER/MOMENT and sends itself SIGKILL: `between` after the second epoch, `within`
 the third one, or `saving` just before its checkpoint appears.
 """
@@ -17,15 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.datasets.manifest import ImageEntry
-from pipeline.heads.base import Head, Run
-from pipeline.heads.data.feature_spec import Inputs, Side
-from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.data.rows import ArrayRows, Features, Rows
-from pipeline.heads.data.sampling import shuffled_captions
+from pipeline.heads.base import FitOptions, Head
+from pipeline.heads.data.batches import Batch, shuffled_captions
+from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
+from pipeline.heads.data.pairs import ArrayRows, Features, Pairs, Rows
 from pipeline.heads.layers.scaling import mean_and_scale
-from pipeline.heads.training.network_head import NetworkHead
-from pipeline.heads.training.optim import overall, plateau
-from pipeline.heads.training.task import Batch, Design
+from pipeline.heads.training.task import TrainingTask, overall, plateau
+from pipeline.heads.training.trainer import NetworkHead
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import recall_table
 from pipeline.shards.build.feature_build import ShardBuild
@@ -38,11 +36,11 @@ MOMENTS = ("between", "within", "saving")
 
 def inputs(
     images: tuple[int, ...] = (IMAGE_DIM,), captions: tuple[int, ...] = (CAPTION_DIM,)
-) -> Inputs:
+) -> HeadInputs:
     """Return facts of features of these shapes."""
-    return Inputs(
-        Side(images, {"name": "i"}, "0" * 16, "none"),
-        Side(captions, {"name": "c", "encoder": "mean"}, "1" * 16, "none"),
+    return HeadInputs(
+        FeatureSpec(images, {"name": "i"}, "0" * 16, "none"),
+        FeatureSpec(captions, {"name": "c", "encoder": "mean"}, "1" * 16, "none"),
     )
 
 
@@ -135,8 +133,8 @@ class Tower(nn.Module):
         return nn.functional.normalize(self.layers(x - self.mean), dim=1)
 
 
-def small_design(epochs: int, batch_size: int = 20, patience: int | None = None) -> Design:
-    """Return a design that draws random numbers wherever one can."""
+def small_task(epochs: int, batch_size: int = 20, patience: int | None = None) -> TrainingTask:
+    """Return a task that draws random numbers wherever one can."""
 
     def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
         scores = net["image"](batch.images) @ net["caption"](batch.captions).T
@@ -150,7 +148,7 @@ def small_design(epochs: int, batch_size: int = 20, patience: int | None = None)
         mean, _ = mean_and_scale(train.images)
         net.get_buffer("image.mean").copy_(torch.from_numpy(mean))
 
-    return Design(
+    return TrainingTask(
         similarity="cosine",
         build=lambda words: nn.ModuleDict(
             {"image": Tower(IMAGE_DIM), "caption": Tower(CAPTION_DIM)}
@@ -167,7 +165,7 @@ def small_design(epochs: int, batch_size: int = 20, patience: int | None = None)
 
 
 def _train_until(moment: str, work: Path, epochs: int) -> None:
-    design = small_design(epochs)
+    task = small_task(epochs)
 
     def kill() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -183,7 +181,7 @@ def _train_until(moment: str, work: Path, epochs: int) -> None:
     def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
         if moment == "within" and done == 2:
             kill()
-        return small_design(epochs).loss(net, batch, epoch, generator)
+        return small_task(epochs).loss(net, batch, epoch, generator)
 
     if moment == "saving":
         replace = Path.replace
@@ -194,16 +192,16 @@ def _train_until(moment: str, work: Path, epochs: int) -> None:
             return replace(self, target)
 
         Path.replace = replaced  # type: ignore[method-assign, assignment]
-    head = NetworkHead(Design(**{**vars(design), "loss": loss}), "small")
-    head.fit(pairs(40), pairs(15, seed=1), Run(0, progress, work))
+    head = NetworkHead(TrainingTask(**{**vars(task), "loss": loss}), "small")
+    head.fit(pairs(40), pairs(15, seed=1), FitOptions(0, progress, work))
 
 
 def _main() -> None:
     folder, epochs = Path(sys.argv[1]), int(sys.argv[2])
     torch.set_num_threads(1)
     # What torch imports late is imported once; starting it takes longer than all else.
-    design = small_design(epochs)
-    design.optimiser(design.build(None))
+    task = small_task(epochs)
+    task.optimiser(task.build(None))
     for moment in MOMENTS:
         work = folder / moment
         work.mkdir()
@@ -229,17 +227,17 @@ SEQUENCE = {
 COUNTS = {"name": "made-counts", "encoder": "bow", "dim": VOCAB_SIZE}
 
 
-def side(shape: tuple[int, ...], recipe: dict[str, Any]) -> Side:
+def side(shape: tuple[int, ...], recipe: dict[str, Any]) -> FeatureSpec:
     """Return the facts of made features."""
-    return Side(shape, recipe, "0" * 16, "none")
+    return FeatureSpec(shape, recipe, "0" * 16, "none")
 
 
-def inputs_of_parts(images: tuple[int, ...], *parts: dict[str, Any]) -> Inputs:
+def inputs_of_parts(images: tuple[int, ...], *parts: dict[str, Any]) -> HeadInputs:
     """Return the facts of images of a shape and of captions of one part or several."""
     joined = {"name": "made", "encoder": "concatenation", "parts": list(parts)}
     recipe = parts[0] if len(parts) == 1 else joined
     dim = sum(part["dim"] for part in parts)
-    return Inputs(side(images, {"name": "made-image"}), side((dim,), recipe))
+    return HeadInputs(side(images, {"name": "made-image"}), side((dim,), recipe))
 
 
 def grid_pairs(images: int, seed: int = 0) -> Pairs:

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.heads.base import Head, History, Run
+from pipeline.heads import HeadError
+from pipeline.heads.base import FitOptions, Head, History
 from pipeline.heads.catalogue import HEADS, make_head
-from pipeline.heads.data.feature_spec import Inputs, Side
-from pipeline.heads.data.pairs import AveragedRows
-from pipeline.heads.data.rows import ArrayRows
+from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
+from pipeline.heads.data.pairs import ArrayRows, AveragedRows
 from pipeline.heads.embed import embed_split
-from pipeline.heads.errors import HeadError
-from pipeline.heads.models.two_branch import TwoBranchSettings, design
+from pipeline.heads.models.two_branch import TwoBranchSettings, task
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.retrieval.recall import recall_table
 from pipeline.shards.feature_set import FeatureSet
@@ -32,7 +31,7 @@ SMALL: dict[str, Any] = {"hidden": 16, "dim": 8, "epochs": 12, "batch_size": 40,
 
 def fitted(kind: str, seed: int = 0, **settings: Any) -> tuple[Head, History]:
     head = make_head(kind, settings, inputs())
-    return head, head.fit(pairs(60), pairs(20, seed=1), Run(seed))
+    return head, head.fit(pairs(60), pairs(20, seed=1), FitOptions(seed))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +69,7 @@ def test_ridge_equals_least_squares_on_stacked_rows() -> None:
 
 def test_two_branches_are_those_of_the_paper() -> None:
     settings = TwoBranchSettings()
-    made = design(settings, inputs((4096,), (6000,)))
+    made = task(settings, inputs((4096,), (6000,)))
     net = made.build(None)
     shapes = [tuple(p.shape) for p in net["image"].parameters()]
     assert shapes == [(2048, 4096), (2048,), (512, 2048), (512,), (512,), (512,)]
@@ -85,7 +84,7 @@ def test_two_branches_are_those_of_the_paper() -> None:
     weights = s.text_to_image_weight, s.structure_weight
     assert (s.margin, *weights, s.top_k) == (0.1, 2.0, 0.2, 50)
     assert (s.batch_size, s.dropout, s.epochs) == (1500, 0.5, 30)
-    linear = design(TwoBranchSettings(branches="linear"), inputs((4096,), (6000,))).build(None)
+    linear = task(TwoBranchSettings(branches="linear"), inputs((4096,), (6000,))).build(None)
     assert [tuple(p.shape) for p in linear["caption"].parameters()] == [(512, 6000), (512,)]
 
 
@@ -150,7 +149,7 @@ def test_what_a_head_cannot_take_is_refused_before_work(
 def test_a_single_image_or_a_diverging_loss_is_refused() -> None:
     head = make_head("two-branch", SMALL, inputs())
     with pytest.raises(HeadError, match="at least 2"):
-        head.fit(pairs(1), pairs(2), Run(0))
+        head.fit(pairs(1), pairs(2), FitOptions(0))
     with pytest.raises(HeadError, match="learning rate"):
         fitted("two-branch", **{**SMALL, "learning_rate": 1e30})
 
@@ -174,7 +173,7 @@ def test_ridge_prepares_images_alike_in_training_and_embedding(given: str) -> No
     head, _ = fitted("ridge", image_scaling=given)
     plain = make_head("ridge", {}, inputs())
     rows = ArrayRows(prepared(images).astype(np.float32))
-    plain.fit(replace(train, images=rows), pairs(20, seed=1), Run(0))
+    plain.fit(replace(train, images=rows), pairs(20, seed=1), FitOptions(0))
     expected = prepared(all_of(other.images).astype(np.float64))
     np.testing.assert_allclose(head.embed_images(other.images), expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(
@@ -243,7 +242,7 @@ def test_a_split_is_embedded_from_the_heads_own_features(tmp_path: Path) -> None
     write_features(tmp_path / "c", test.caption_ids, all_of(test.captions))
     sets = FeatureSet(tmp_path / "i"), FeatureSet(tmp_path / "c")
     head, history = fitted("ridge")
-    facts = {**vars(trained_head(head, history, "ridge", {})), "inputs": Inputs.of(*sets)}
+    facts = {**vars(trained_head(head, history, "ridge", {})), "inputs": HeadInputs.of(*sets)}
     trained = TrainedHead(**facts)
     each = embed_split(trained, entries_of(test), *sets, {})
     np.testing.assert_array_equal(each.caption_embeddings, head.embed_captions(test.captions))
@@ -261,10 +260,10 @@ def test_a_split_is_embedded_from_the_heads_own_features(tmp_path: Path) -> None
 def test_features_of_another_recipe_are_refused(tmp_path: Path) -> None:
     build(tmp_path / "images", 3, recipe={"name": "x"})
     features = FeatureSet(tmp_path / "images")
-    side = Side.of(features)
+    side = FeatureSpec.of(features)
     assert side.shape == SHAPE
     side.require(features, "image")
-    assert Side.from_json(json.loads(json.dumps(vars(side)))) == side
+    assert FeatureSpec.from_json(json.loads(json.dumps(vars(side)))) == side
     build(tmp_path / "other", 3, recipe={"name": "y"})
     with pytest.raises(HeadError, match=r"'y'.*fitted on 'x'"):
         side.require(FeatureSet(tmp_path / "other"), "image")

@@ -11,12 +11,12 @@ import pytest
 from PIL import Image
 
 from pipeline.datasets.manifest import ImageEntry
-from pipeline.heads.base import Run
+from pipeline.heads import HeadError
+from pipeline.heads.base import FitOptions
 from pipeline.heads.catalogue import make_head
-from pipeline.heads.data.feature_spec import Inputs
+from pipeline.heads.data.feature_spec import HeadInputs
 from pipeline.heads.data.pairs import join_pairs
 from pipeline.heads.embed import embed_split
-from pipeline.heads.errors import HeadError
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.images.extract import Parallelism, extract_features, feature_header
 from pipeline.images.network import RecipeNetwork
@@ -88,9 +88,9 @@ def train(folder: Path, name: str, **settings: Any) -> TrainedHead:
     """Fit a ridge head to the features in a folder, save it there and load it again."""
     sets = features(folder)
     pairs = join_pairs(ENTRIES, *sets)
-    head = make_head("ridge", settings, Inputs.of(*sets))
-    history = head.fit(pairs, pairs, Run(0))
-    facts = ("mine", "ridge", settings, 0, "made", "train", "val", Inputs.of(*sets), None)
+    head = make_head("ridge", settings, HeadInputs.of(*sets))
+    history = head.fit(pairs, pairs, FitOptions(0))
+    facts = ("mine", "ridge", settings, 0, "made", "train", "val", HeadInputs.of(*sets), None)
     TrainedHead(*facts, history, "tests", head).save(folder / name)
     return load_head(folder / name)
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.heads.errors import HeadError
+from pipeline.heads import HeadError
 from pipeline.shards.feature_set import FeatureSet
 
 
 @dataclass(frozen=True)
-class Side:
+class FeatureSpec:
     """Facts of one side's features; JSON values.
 
     Attributes
@@ -27,13 +27,13 @@ class Side:
     weights: str
 
     @classmethod
-    def of(cls, features: FeatureSet) -> "Side":
+    def of(cls, features: FeatureSet) -> "FeatureSpec":
         """Return the facts of a feature folder."""
         header = features.index.header
         return cls(header.row_shape, header.recipe, header.recipe_hash, header.weights)
 
     @classmethod
-    def from_json(cls, facts: Mapping[str, Any]) -> "Side":
+    def from_json(cls, facts: Mapping[str, Any]) -> "FeatureSpec":
         """Return the side of which `facts` is the JSON.
 
         Raises
@@ -56,7 +56,7 @@ class Side:
         HeadError
             Recipe, weights or shape are others.
         """
-        found = Side.of(features)
+        found = FeatureSpec.of(features)
         if (found.recipe_hash, found.shape) != (self.recipe_hash, self.shape):
             raise HeadError(
                 f"{features.folder} holds {side} features {found.name!r} {found.shape} with "
@@ -67,19 +67,19 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Inputs:
+class HeadInputs:
     """Both sides of what a head is fitted on."""
 
-    images: Side
-    captions: Side
+    images: FeatureSpec
+    captions: FeatureSpec
 
     @classmethod
-    def of(cls, images: FeatureSet, captions: FeatureSet) -> "Inputs":
+    def of(cls, images: FeatureSet, captions: FeatureSet) -> "HeadInputs":
         """Return the facts of two feature folders."""
-        return cls(Side.of(images), Side.of(captions))
+        return cls(FeatureSpec.of(images), FeatureSpec.of(captions))
 
     @classmethod
-    def from_json(cls, facts: Mapping[str, Any]) -> "Inputs":
+    def from_json(cls, facts: Mapping[str, Any]) -> "HeadInputs":
         """Return the inputs of which `facts` is the JSON.
 
         Raises
@@ -87,11 +87,11 @@ class Inputs:
         KeyError, TypeError
             It is the JSON of something else.
         """
-        return cls(Side.from_json(facts["images"]), Side.from_json(facts["captions"]))
+        return cls(FeatureSpec.from_json(facts["images"]), FeatureSpec.from_json(facts["captions"]))
 
 
 @dataclass(frozen=True)
-class Part:
+class CaptionBlock:
     """One encoder's share of caption features.
 
     Attributes
@@ -112,7 +112,7 @@ class Part:
         return int(self.columns.stop - self.columns.start)
 
 
-def caption_parts(side: Side) -> tuple[Part, ...]:
+def caption_blocks(side: FeatureSpec) -> tuple[CaptionBlock, ...]:
     """Return the parts of caption features: one, or several of a concatenation.
 
     Raises
@@ -123,11 +123,13 @@ def caption_parts(side: Side) -> tuple[Part, ...]:
     dim = _vector(side, "caption features")
     recipe = side.recipe
     if recipe.get("encoder") != "concatenation":
-        return (Part(str(recipe.get("encoder", "")), slice(0, dim), recipe),)
-    parts: list[Part] = []
+        return (CaptionBlock(str(recipe.get("encoder", "")), slice(0, dim), recipe),)
+    parts: list[CaptionBlock] = []
     start = 0
     for own in recipe["parts"]:
-        parts.append(Part(str(own.get("encoder", "")), slice(start, start + own["dim"]), own))
+        parts.append(
+            CaptionBlock(str(own.get("encoder", "")), slice(start, start + own["dim"]), own)
+        )
         start += own["dim"]
     if start != dim:
         raise HeadError(
@@ -137,7 +139,7 @@ def caption_parts(side: Side) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def require_sequence(head: str, captions: Side) -> Part:
+def require_sequence(head: str, captions: FeatureSpec) -> CaptionBlock:
     """Return the one part of captions that are word sequences: rows of token ids.
 
     Its recipe has "num_ids", how many numbers there are, and "layout", what stands around the
@@ -148,7 +150,7 @@ def require_sequence(head: str, captions: Side) -> Part:
     HeadError
         They are something else.
     """
-    parts = caption_parts(captions)
+    parts = caption_blocks(captions)
     if [part.kind for part in parts] != ["sequence"]:
         raise HeadError(
             f"head {head!r} reads captions word by word, but {captions.name!r} is "
@@ -157,7 +159,7 @@ def require_sequence(head: str, captions: Side) -> Part:
     return parts[0]
 
 
-def require_vectors(head: str, side: Side) -> int:
+def require_vectors(head: str, side: FeatureSpec) -> int:
     """Return the dimension of features that are one vector for each image or caption.
 
     Raises
@@ -166,7 +168,7 @@ def require_vectors(head: str, side: Side) -> int:
         They are grids, or have token ids among them.
     """
     dim = _vector(side, f"head {head!r}")
-    parts = caption_parts(side)
+    parts = caption_blocks(side)
     if any(part.kind == "sequence" for part in parts):
         raise HeadError(
             f"head {head!r} takes vectors, but {side.name!r} is {_kinds(parts)}: token ids mean "
@@ -175,7 +177,7 @@ def require_vectors(head: str, side: Side) -> int:
     return dim
 
 
-def require_averageable(captions: Side) -> None:
+def require_averageable(captions: FeatureSpec) -> None:
     """Refuse caption features whose mean means nothing.
 
     Raises
@@ -183,14 +185,14 @@ def require_averageable(captions: Side) -> None:
     HeadError
         Token ids are among them.
     """
-    if any(part.kind == "sequence" for part in caption_parts(captions)):
+    if any(part.kind == "sequence" for part in caption_blocks(captions)):
         raise HeadError(
             f"the captions of an image cannot be averaged: {captions.name!r} has token ids; "
             "leave out average_captions"
         )
 
 
-def require_grid(head: str, side: Side) -> tuple[int, int]:
+def require_grid(head: str, side: FeatureSpec) -> tuple[int, int]:
     """Return the number of cells and of channels of features (*cells, channels).
 
     Raises
@@ -207,7 +209,7 @@ def require_grid(head: str, side: Side) -> tuple[int, int]:
     return math.prod(cells), channels
 
 
-def _vector(side: Side, taker: str) -> int:
+def _vector(side: FeatureSpec, taker: str) -> int:
     if len(side.shape) != 1:
         raise HeadError(
             f"{taker}: one vector a row is needed, but {side.name!r} has rows of shape "
@@ -216,5 +218,5 @@ def _vector(side: Side, taker: str) -> int:
     return side.shape[0]
 
 
-def _kinds(parts: tuple[Part, ...]) -> str:
+def _kinds(parts: tuple[CaptionBlock, ...]) -> str:
     return " and ".join(repr(part.kind or "unknown") for part in parts)

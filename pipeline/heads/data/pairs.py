@@ -1,17 +1,179 @@
-"""Images and their captions as a head sees them: rows of features, joined by id."""
+"""Images and captions as a head sees them: rows of features by number, and both sides joined by id.
+
+`Rows` are the features of one side, in memory or read from shards when they are asked for;
+`Pairs` are the rows of both sides of a split, with the image of each caption.
+"""
 
 import hashlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.datasets.manifest import ImageEntry
-from pipeline.heads.data.rows import FeatureRows, Features, RowNumbers, Rows, loaded
-from pipeline.heads.errors import HeadError
+from pipeline.heads import HeadError
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OK
+
+Features = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
+RowNumbers = npt.NDArray[np.int64]
+
+_BLOCK_BYTES = 1 << 24
+
+
+class Rows(Protocol):
+    """Features of one side by row number; it may be sent to other processes.
+
+    Attributes
+    ----------
+    row_shape : shape of one row.
+    """
+
+    row_shape: tuple[int, ...]
+
+    def __len__(self) -> int: ...
+
+    def take(self, rows: RowNumbers) -> Features:
+        """Return (n, *row_shape) float32 of row numbers (n,), in their order, an array of its own.
+
+        Raises
+        ------
+        HeadError
+            A row is not finite.
+        """
+
+    def digest(self) -> str:
+        """Return a text that differs where the features do."""
+
+
+class ArrayRows:
+    """Rows that are held in memory."""
+
+    def __init__(self, array: Features) -> None:
+        """Take (rows, *row_shape) float32, all finite.
+
+        Raises
+        ------
+        HeadError
+            A row is not finite.
+        """
+        _require_finite(array, range(len(array)), "the array of features")
+        self._array = array
+        self.row_shape: tuple[int, ...] = array.shape[1:]
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def take(self, rows: RowNumbers) -> Features:
+        """Return (n, *row_shape) float32 of row numbers (n,)."""
+        return self._array[rows]
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the rows."""
+        return hashlib.sha256(np.ascontiguousarray(self._array).data).hexdigest()
+
+
+class FeatureRows:
+    """Rows that are read from shards when they are asked for, in whatever process."""
+
+    def __init__(self, features: FeatureSet, ids: Sequence[str]) -> None:
+        """Take the rows of `ids`, in that order.
+
+        Raises
+        ------
+        MissingRows, FailedRows
+            An id has no features.
+        """
+        features.blocks(ids)  # refuses such ids; nothing is read yet
+        self._features = features
+        self._ids = tuple(ids)
+        self.row_shape = features.row_shape
+        # A row is looked through once in a process, like its CRC-32.
+        self._known_finite = np.zeros(len(ids), bool)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def take(self, rows: RowNumbers) -> Features:
+        """Return (n, *row_shape) float32 of row numbers (n,).
+
+        Raises
+        ------
+        HeadError
+            A row that is marked as sound has NaN or infinite numbers.
+        DamagedShard
+            A row is not what was written.
+        """
+        ids = [self._ids[row] for row in rows.tolist()]
+        taken = self._features.read(ids).astype(np.float32, copy=False)
+        fresh = np.flatnonzero(~self._known_finite[rows])
+        if fresh.size:
+            _require_finite(taken[fresh], [ids[at] for at in fresh], str(self._features.folder))
+            self._known_finite[rows] = True
+        return taken
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the features' recipe hash and of the rows' checksums."""
+        crc32 = self._features.crc32[self._features.rows_of(self._ids)]
+        return hashlib.sha256(self._features.recipe_hash.encode() + crc32.tobytes()).hexdigest()
+
+
+def float32_bytes(rows: Rows) -> int:
+    """Return the bytes that all rows take as float32."""
+    return 4 * len(rows) * int(np.prod(rows.row_shape, dtype=np.int64))
+
+
+def is_in_memory(rows: Rows) -> bool:
+    """Say whether rows are in memory, and not read when they are asked for."""
+    return isinstance(rows, ArrayRows)
+
+
+def in_blocks(rows: Rows, most: int | None = None) -> Iterator[Features]:
+    """Yield all rows in order, (n, *row_shape) float32, about 16 MiB at a time.
+
+    Parameters
+    ----------
+    rows : what is read.
+    most : never more rows than this at a time.
+    """
+    row_bytes = max(1, float32_bytes(rows) // max(1, len(rows)))
+    step = max(1, _BLOCK_BYTES // row_bytes)
+    step = step if most is None else min(step, most)
+    for start in range(0, len(rows), step):
+        yield rows.take(np.arange(start, min(start + step, len(rows))))
+
+
+def loaded(rows: FeatureRows, in_memory: int) -> Rows:
+    """Return rows in memory if they are fewer bytes than `in_memory` in float32, or else as given.
+
+    Raises
+    ------
+    HeadError
+        Rows that are read at once are not finite.
+    """
+    if float32_bytes(rows) >= in_memory:
+        return rows
+    array = np.empty((len(rows), *rows.row_shape), np.float32)
+    start = 0
+    for block in in_blocks(rows):
+        array[start : start + len(block)] = block
+        start += len(block)
+    return ArrayRows(array)
+
+
+def _require_finite(features: Features, names: Sequence[object], where: str) -> None:
+    bad = np.flatnonzero(~np.isfinite(features.reshape(len(features), -1)).all(axis=1))
+    if bad.size:
+        raise HeadError(
+            f"{where}: {bad.size} rows have NaN or infinite numbers, first "
+            f"{[names[at] for at in bad[:5]]}; make these features again with `pipeline extract` "
+            "or `pipeline text`"
+        )
+
 
 IN_MEMORY_BYTES = 1 << 30
 """A side of fewer float32 bytes is held in memory; a larger one is read as it is needed."""
@@ -63,7 +225,7 @@ class AveragedRows:
 
     def __init__(self, rows: Rows, image_of_caption: RowNumbers) -> None:
         """Take caption features and the image row of each caption, (captions,) ascending."""
-        self._rows, self._owner = rows, image_of_caption
+        self._rows, self._image_of_caption = rows, image_of_caption
         self._starts = first_captions_of(image_of_caption)
         self.row_shape = rows.row_shape
 
@@ -72,9 +234,9 @@ class AveragedRows:
 
     def take(self, rows: RowNumbers) -> Features:
         """Return (n, *row_shape) float32 of row numbers (n,); see `Rows.take`."""
-        owners, place = np.unique(self._owner[rows], return_inverse=True)
-        means = np.empty((len(owners), *self.row_shape), np.float32)
-        for at, image in enumerate(owners):
+        images, place = np.unique(self._image_of_caption[rows], return_inverse=True)
+        means = np.empty((len(images), *self.row_shape), np.float32)
+        for at, image in enumerate(images):
             start, stop = self._starts[image], self._starts[image + 1]
             own = np.arange(start, min(stop, start + self.most))
             means[at] = self._rows.take(own).mean(axis=0, dtype=np.float64)
@@ -83,7 +245,7 @@ class AveragedRows:
     def digest(self) -> str:
         """Return a text that differs where the features or their images do."""
         return hashlib.sha256(
-            self._rows.digest().encode() + self._owner.tobytes() + b"averaged"
+            self._rows.digest().encode() + self._image_of_caption.tobytes() + b"averaged"
         ).hexdigest()
 
 

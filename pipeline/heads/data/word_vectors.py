@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.heads.data.feature_spec import Side, caption_parts
-from pipeline.heads.data.rows import Features
-from pipeline.heads.errors import HeadError
+from pipeline.heads import HeadError
+from pipeline.heads.data.feature_spec import FeatureSpec, caption_blocks
+from pipeline.heads.data.pairs import Features
 from pipeline.text.encoders.token_ids import FIRST_WORD
 from pipeline.text.fitted import load_plan, vocabulary_of
 from pipeline.text.vectors import load_vectors
@@ -30,7 +30,7 @@ class KnownWords:
     missing: tuple[str, ...]
 
 
-def known_words(captions: Side, encoder: Path, source: str) -> KnownWords:
+def known_words(captions: FeatureSpec, encoder: Path, source: str) -> KnownWords:
     """Look up the words that the numbers of caption features stand for.
 
     Parameters
@@ -46,7 +46,7 @@ def known_words(captions: Side, encoder: Path, source: str) -> KnownWords:
     EncoderError, VocabularyError, VectorsError
         The vocabulary or the vectors cannot be read.
     """
-    sequences = [part for part in caption_parts(captions) if part.kind == "sequence"]
+    sequences = [part for part in caption_blocks(captions) if part.kind == "sequence"]
     if not sequences:
         raise HeadError(
             f"word vectors are given, but {captions.name!r} has no token ids; leave the "

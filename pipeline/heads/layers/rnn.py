@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from pipeline.heads.data.rows import Features
-from pipeline.heads.errors import HeadError
+from pipeline.heads import HeadError
+from pipeline.heads.data.pairs import Features
 from pipeline.text.encoders.token_ids import PADDING
 
 RANDOM_WORD = 0.1

@@ -58,7 +58,8 @@ def info_nce(scores: Tensor, image_of_caption: Tensor, temperature: float) -> Te
 
     Parameters
     ----------
-    scores : (images, captions). owner : (captions,) int64.
+    scores : (images, captions).
+    image_of_caption : (captions,) int64.
     temperature : above 0.
 
     Returns

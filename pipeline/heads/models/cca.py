@@ -15,25 +15,33 @@ correlate are left out, since any basis of theirs would do.
 from dataclasses import dataclass, replace
 from itertools import product
 
+import numpy as np
 import torch
-from scipy.linalg import eigvalsh
+from scipy.linalg import eigvalsh, solve_triangular
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.heads.base import History, Run, choice, setting
-from pipeline.heads.data.feature_spec import Inputs, require_vectors
-from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.data.rows import Doubles, Features, Rows
-from pipeline.heads.errors import HeadError
+from pipeline.heads import HeadError
+from pipeline.heads.base import (
+    FitOptions,
+    History,
+    choice,
+    embed_rows,
+    require_fitted,
+    retrieval_figures,
+    setting,
+)
+from pipeline.heads.data.feature_spec import HeadInputs, require_vectors
+from pipeline.heads.data.pairs import Doubles, Features, Pairs, Rows, first_captions_of
 from pipeline.heads.layers.scaling import UnitRows, signed_roots
-from pipeline.heads.models.canonical_correlation import canonical_directions, moments_of
-from pipeline.heads.training.validation import embed_rows, require_fitted, retrieval_figures
 
 CANDIDATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 """Ridges among which the validation split chooses."""
 
 _FLOOR = 1e-8  # what Klein et al. add to a relative ridge
 _CPU = torch.device("cpu")
+_IMAGES = 256  # whose float64 copies, and those of their captions, are in memory together
+_NOTHING = 1e-9  # a correlation that is rounding error
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,7 @@ class CcaHead:
 
     similarity = "cosine"
 
-    def __init__(self, settings: CcaSettings, inputs: Inputs) -> None:
+    def __init__(self, settings: CcaSettings, inputs: HeadInputs) -> None:
         """Take the facts of both sides.
 
         Raises
@@ -98,7 +106,7 @@ class CcaHead:
         self._net: nn.ModuleDict | None = None
         self._correlations = torch.empty(0, dtype=torch.float64)
 
-    def fit(self, train: Pairs, validation: Pairs, run: Run) -> History:
+    def fit(self, train: Pairs, validation: Pairs, options: FitOptions) -> History:
         """Solve for each ridge in question, and keep the solution of the highest rsum.
 
         Nothing is random. The history has an entry for each pair of ridges: `epoch` from 1,
@@ -119,7 +127,7 @@ class CcaHead:
         s = self.settings
         candidates = ([r] if r else CANDIDATES for r in (s.image_ridge, s.caption_ridge))
         ridges = list(product(*candidates))
-        run.progress(0, len(ridges), 0)
+        options.progress(0, len(ridges), 0)
         train = replace(train, images=self._prepared(train.images))
         validation = replace(validation, images=self._prepared(validation.images))
         moments = moments_of(train)
@@ -157,7 +165,7 @@ class CcaHead:
             if figures["rsum"] > best:
                 best = figures["rsum"]
                 self._net, self._correlations = net, rho
-            run.progress(len(history), len(ridges), 0)
+            options.progress(len(history), len(ridges), 0)
         kept = [entry["rsum"] for entry in history].index(best)
         return [entry | {"best": float(at == kept)} for at, entry in enumerate(history)]
 
@@ -193,3 +201,103 @@ def _network(image: tuple[Tensor, Tensor], caption: tuple[Tensor, Tensor]) -> nn
 def _largest_eigenvalue(covariance: Doubles) -> float:
     last = len(covariance) - 1
     return float(eigvalsh(covariance, subset_by_index=(last, last))[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Means and covariances of pairs; the denominator is one less than their number.
+
+    Attributes
+    ----------
+    image_mean, caption_mean : (d,) and (e,).
+    images, captions, cross : (d, d), (e, e) and (d, e).
+    """
+
+    image_mean: Doubles
+    caption_mean: Doubles
+    images: Doubles
+    captions: Doubles
+    cross: Doubles
+
+
+def moments_of(pairs: Pairs) -> Moments:
+    """Return means and covariances of pairs, summed in float64 over blocks of images, one pass."""
+    first = first_captions_of(pairs.image_of_caption)
+    (d,), (e,), n = pairs.images.row_shape, pairs.captions.row_shape, len(pairs.image_of_caption)
+    image_sum, caption_sum = np.zeros(d), np.zeros(e)
+    images, captions, cross = np.zeros((d, d)), np.zeros((e, e)), np.zeros((d, e))
+    for start in range(0, len(pairs.image_ids), _IMAGES):
+        stop = min(start + _IMAGES, len(pairs.image_ids))
+        x = pairs.images.take(np.arange(start, stop)).astype(np.float64)
+        y = pairs.captions.take(np.arange(first[start], first[stop])).astype(np.float64)
+        if start == 0:  # values near zero, so that no digits cancel in the end
+            image_shift, caption_shift = x.mean(axis=0), y.mean(axis=0)
+        x -= image_shift
+        y -= caption_shift
+        times = np.diff(first[start : stop + 1]).astype(np.float64)
+        of_pairs = x * np.sqrt(times)[:, None]
+        image_sum += times @ x
+        caption_sum += y.sum(axis=0)
+        images += of_pairs.T @ of_pairs
+        captions += y.T @ y
+        cross += x.T @ np.add.reduceat(y, first[start:stop] - first[start])
+    return Moments(
+        image_shift + image_sum / n,
+        caption_shift + caption_sum / n,
+        (images - np.outer(image_sum, image_sum / n)) / (n - 1),
+        (captions - np.outer(caption_sum, caption_sum / n)) / (n - 1),
+        (cross - np.outer(image_sum, caption_sum / n)) / (n - 1),
+    )
+
+
+def canonical_directions(
+    moments: Moments, image_ridge: float, caption_ridge: float, dim: int = 0
+) -> tuple[Doubles, Doubles, Doubles]:
+    """Return canonical directions and correlations, the largest first.
+
+    Parameters
+    ----------
+    moments : of the training pairs.
+    image_ridge, caption_ridge : added to the diagonals of the covariances.
+    dim : at most so many; 0 for all.
+
+    Returns
+    -------
+    (d, k), (e, k) float64
+        Directions in columns: the regularised variance along each is 1. The number of largest
+        absolute value of an image direction is positive.
+    (k,) float64
+        Correlations (with the regularised variances), above 1e-9.
+
+    Raises
+    ------
+    HeadError
+        A covariance is singular to rounding, or there is no correlation.
+    """
+    try:
+        lower_x = np.linalg.cholesky(moments.images + image_ridge * np.eye(len(moments.images)))
+        lower_y = np.linalg.cholesky(
+            moments.captions + caption_ridge * np.eye(len(moments.captions))
+        )
+        half = solve_triangular(lower_x, moments.cross, lower=True)
+        whitened = solve_triangular(lower_y, half.T, lower=True).T
+        u, correlations, vt = np.linalg.svd(whitened, full_matrices=False)
+        if correlations[0] > 1.0 + 1e-6:
+            raise np.linalg.LinAlgError(f"the first correlation is {correlations[0]:g}")
+    except np.linalg.LinAlgError as error:
+        raise HeadError(
+            f"the covariance of a side is singular to rounding ({error}), with {image_ridge:g} "
+            f"added to the images' and {caption_ridge:g} to the captions'; raise the ridges"
+        ) from error
+    kept = int(np.count_nonzero(correlations > _NOTHING))
+    if kept == 0:
+        raise HeadError(
+            "images and captions of the training split do not correlate at all: the features of "
+            "a side never vary, or are tiny beside its ridge; check them, or scale them up"
+        )
+    kept = min(kept, dim or kept)
+    to_image = solve_triangular(lower_x, u[:, :kept], lower=True, trans="T")
+    to_caption = solve_triangular(lower_y, vt[:kept].T, lower=True, trans="T")
+    largest = np.abs(to_image).argmax(axis=0)
+    sign = np.where(to_image[largest, np.arange(kept)] < 0, -1.0, 1.0)
+    return to_image * sign, to_caption * sign, correlations[:kept]

@@ -14,17 +14,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pipeline.heads import HeadError
 from pipeline.heads.base import choice, setting
-from pipeline.heads.data.feature_spec import Inputs, require_grid, require_sequence
-from pipeline.heads.data.rows import Features
-from pipeline.heads.data.sampling import require_two_images, shuffled_captions
-from pipeline.heads.errors import HeadError
+from pipeline.heads.data.batches import Batch, require_two_images, shuffled_captions
+from pipeline.heads.data.feature_spec import HeadInputs, require_grid, require_sequence
+from pipeline.heads.data.pairs import Features
 from pipeline.heads.layers.rnn import word_table
 from pipeline.heads.layers.transformer import GridEncoder, Stack, WordEncoder, pooled
 from pipeline.heads.losses.nodes import cross_attention_loss, pooling_loss
 from pipeline.heads.losses.ranking import max_of_hinges, mean_of_hinges
-from pipeline.heads.training.optim import milestones
-from pipeline.heads.training.task import Batch, Design
+from pipeline.heads.training.task import TrainingTask, milestones
 from pipeline.retrieval.torch_scores import cosine
 
 _POOLING_WEIGHT, _CROSS_ATTENTION_WEIGHT = 0.8, 0.15  # of the losses on nodes, section 3.4
@@ -91,7 +90,7 @@ class Pools(nn.Module):
         return F.normalize(weights @ nodes, dim=2)
 
 
-def design(settings: RelationalSettings, inputs: Inputs) -> Design:
+def task(settings: RelationalSettings, inputs: HeadInputs) -> TrainingTask:
     """Return what trains a relational head.
 
     Raises
@@ -152,7 +151,7 @@ def design(settings: RelationalSettings, inputs: Inputs) -> Design:
             )
         return max_of_hinges(scores, image_of_caption, margin)
 
-    return Design(
+    return TrainingTask(
         similarity="cosine",
         build=build,
         loss=loss,

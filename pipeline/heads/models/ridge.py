@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from pipeline.heads.base import History, Run, choice, setting
-from pipeline.heads.data.feature_spec import Inputs, require_vectors
-from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.data.rows import Doubles, Features, Rows, in_blocks
+from pipeline.heads.base import FitOptions, History, choice, setting
+from pipeline.heads.data.feature_spec import HeadInputs, require_vectors
+from pipeline.heads.data.pairs import Doubles, Features, Pairs, Rows, in_blocks
 from pipeline.heads.layers.scaling import UnitRows, mean_and_scale
 
 # Pairs whose float64 copies are in memory together.
@@ -44,7 +43,7 @@ class RidgeHead:
 
     similarity = "euclidean"
 
-    def __init__(self, settings: RidgeSettings, inputs: Inputs) -> None:
+    def __init__(self, settings: RidgeSettings, inputs: HeadInputs) -> None:
         """Take the facts of both sides.
 
         Raises
@@ -60,9 +59,9 @@ class RidgeHead:
         self._image_mean: Doubles = np.zeros(image_dim)
         self._image_centre: Doubles = np.zeros(image_dim)
 
-    def fit(self, train: Pairs, validation: Pairs, run: Run) -> History:
+    def fit(self, train: Pairs, validation: Pairs, options: FitOptions) -> History:
         """Solve the normal equations, accumulated in float64; nothing is random or chosen."""
-        run.progress(0, 1, 0)
+        options.progress(0, 1, 0)
         caption_dim, image_dim = self._weight.shape
         pairs = len(train.image_of_caption)
         if self.settings.image_scaling == "centred":
@@ -86,7 +85,7 @@ class RidgeHead:
             float(np.square(self._predict(captions) - images.astype(np.float64)).sum())
             for captions, images in self._chunks(train)
         )
-        run.progress(1, 1, 0)
+        options.progress(1, 1, 0)
         return [{"epoch": 1, "mean_squared_error": squares / (pairs * image_dim)}]
 
     def embed_images(self, rows: Rows) -> Features:

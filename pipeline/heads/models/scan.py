@@ -17,13 +17,12 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_packed_sequence
 
 from pipeline.heads.base import choice, setting
-from pipeline.heads.data.feature_spec import Inputs, require_grid, require_sequence
-from pipeline.heads.data.rows import Features
-from pipeline.heads.data.sampling import require_two_images, shuffled_captions
+from pipeline.heads.data.batches import Batch, require_two_images, shuffled_captions
+from pipeline.heads.data.feature_spec import HeadInputs, require_grid, require_sequence
+from pipeline.heads.data.pairs import Features
 from pipeline.heads.layers.rnn import packed, word_table
 from pipeline.heads.losses.ranking import max_of_hinges, mean_of_hinges
-from pipeline.heads.training.optim import overall, steps
-from pipeline.heads.training.task import Batch, Design
+from pipeline.heads.training.task import TrainingTask, overall, steps
 from pipeline.retrieval.torch_scores import SCORES
 from pipeline.text.encoders.token_ids import PADDING
 
@@ -92,7 +91,7 @@ class Words(nn.Module):
         return F.normalize((forwards + backwards) / 2, dim=2) * present[:, :, None]
 
 
-def design(settings: ScanSettings, inputs: Inputs) -> Design:
+def task(settings: ScanSettings, inputs: HeadInputs) -> TrainingTask:
     """Return what trains a SCAN head.
 
     Raises
@@ -120,7 +119,7 @@ def design(settings: ScanSettings, inputs: Inputs) -> Design:
         chosen = mean_of_hinges if epoch < settings.mean_hinge_epochs else max_of_hinges
         return chosen(scores, batch.image_of_caption, settings.margin)
 
-    return Design(
+    return TrainingTask(
         similarity=settings.similarity,
         build=build,
         loss=loss,

@@ -18,14 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.heads.base import choice, setting
-from pipeline.heads.data.feature_spec import Inputs, require_vectors
-from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.data.rows import Features
-from pipeline.heads.data.sampling import batches_with_siblings, require_two_images
+from pipeline.heads.data.batches import Batch, batches_with_siblings, require_two_images
+from pipeline.heads.data.feature_spec import HeadInputs, require_vectors
+from pipeline.heads.data.pairs import Features, Pairs
 from pipeline.heads.layers.scaling import Standardised, UnitLength
 from pipeline.heads.losses.structure import structure_preserving_loss
-from pipeline.heads.training.optim import steps
-from pipeline.heads.training.task import Batch, Design
+from pipeline.heads.training.task import TrainingTask, steps
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class TwoBranchSettings:
     structure_weight: float = setting(0.2)
 
 
-def design(settings: TwoBranchSettings, inputs: Inputs) -> Design:
+def task(settings: TwoBranchSettings, inputs: HeadInputs) -> TrainingTask:
     """Return the two-branch network for inputs that are vectors.
 
     Raises
@@ -91,7 +89,7 @@ def design(settings: TwoBranchSettings, inputs: Inputs) -> Design:
         for side, rows in (("image", train.images), ("caption", train.captions)):
             net[side].fit(rows)  # type: ignore[operator]
 
-    return Design(
+    return TrainingTask(
         similarity="cosine",
         build=build,
         loss=loss,

@@ -35,18 +35,22 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from pipeline.heads import HeadError
 from pipeline.heads.base import choice, setting
+from pipeline.heads.data.batches import (
+    Batch,
+    one_caption_each,
+    require_two_images,
+    shuffled_captions,
+)
 from pipeline.heads.data.feature_spec import (
-    Inputs,
-    Side,
-    caption_parts,
+    FeatureSpec,
+    HeadInputs,
+    caption_blocks,
     require_sequence,
     require_vectors,
 )
-from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.data.rows import Features
-from pipeline.heads.data.sampling import one_caption_each, require_two_images, shuffled_captions
-from pipeline.heads.errors import HeadError
+from pipeline.heads.data.pairs import Features, Pairs
 from pipeline.heads.layers.rnn import SentenceTower, WordSum, word_table
 from pipeline.heads.layers.scaling import Standardised, UnitLength
 from pipeline.heads.losses.ranking import (
@@ -56,8 +60,7 @@ from pipeline.heads.losses.ranking import (
     sampled_contrast,
     sum_of_hinges,
 )
-from pipeline.heads.training.optim import overall, per_tensor, steps
-from pipeline.heads.training.task import Batch, Design, Loss
+from pipeline.heads.training.task import Loss, TrainingTask, overall, per_tensor, steps
 from pipeline.retrieval.torch_scores import SCORES
 
 
@@ -128,8 +131,8 @@ class Absolute(nn.Module):
         return x.abs()
 
 
-def design(settings: VseSettings, inputs: Inputs) -> Design:
-    """Return the design of a joint embedding.
+def task(settings: VseSettings, inputs: HeadInputs) -> TrainingTask:
+    """Return what trains a joint embedding.
 
     Raises
     ------
@@ -154,7 +157,7 @@ def design(settings: VseSettings, inputs: Inputs) -> Design:
 
     batches = shuffled_captions if s.epoch == "captions" else one_caption_each
     clip = per_tensor if s.clip_each else overall
-    return Design(
+    return TrainingTask(
         similarity=s.similarity,
         build=build,
         loss=_loss(s),
@@ -169,9 +172,9 @@ def design(settings: VseSettings, inputs: Inputs) -> Design:
     )
 
 
-def _caption_tower(s: VseSettings, captions: Side) -> Callable[..., nn.Module]:
+def _caption_tower(s: VseSettings, captions: FeatureSpec) -> Callable[..., nn.Module]:
     """Return what makes the caption's tower, but for its ending, from word vectors or None."""
-    if s.cell == "none" and all(part.kind != "sequence" for part in caption_parts(captions)):
+    if s.cell == "none" and all(part.kind != "sequence" for part in caption_blocks(captions)):
         dim = require_vectors("vse", captions)
         return lambda words: _linear(dim, s.dim, bias=False)
     vocab_size = int(require_sequence("vse", captions).recipe["num_ids"])

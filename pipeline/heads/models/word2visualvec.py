@@ -23,15 +23,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from pipeline.heads import HeadError
 from pipeline.heads.base import setting
-from pipeline.heads.data.feature_spec import Inputs, Part, caption_parts, require_vectors
-from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.data.rows import Features, in_blocks
-from pipeline.heads.data.sampling import random_images
-from pipeline.heads.errors import HeadError
+from pipeline.heads.data.batches import Batch, random_images
+from pipeline.heads.data.feature_spec import (
+    CaptionBlock,
+    HeadInputs,
+    caption_blocks,
+    require_vectors,
+)
+from pipeline.heads.data.pairs import Features, Pairs, in_blocks
 from pipeline.heads.layers.rnn import RANDOM_WORD, packed, word_table
-from pipeline.heads.training.optim import per_tensor, plateau
-from pipeline.heads.training.task import Batch, Design
+from pipeline.heads.training.task import TrainingTask, per_tensor, plateau
 
 _RANDOM_WORD = 1.0  # words without a vector start uniform in plus or minus this
 
@@ -91,7 +94,10 @@ class SentenceVector(nn.Module):
     """Caption features with each sequence replaced by the last state of a GRU; eq. (4)."""
 
     def __init__(
-        self, parts: tuple[Part, ...], settings: Word2VisualVecSettings, words: Features | None
+        self,
+        parts: tuple[CaptionBlock, ...],
+        settings: Word2VisualVecSettings,
+        words: Features | None,
     ) -> None:
         """Take the parts of a row of caption features, and the word vectors of a sequence."""
         super().__init__()
@@ -133,7 +139,7 @@ def perceptron(inputs: int, hidden: int, outputs: int, layers: int, dropout: flo
     return nn.Sequential(*modules[:-1])
 
 
-def design(settings: Word2VisualVecSettings, inputs: Inputs) -> Design:
+def task(settings: Word2VisualVecSettings, inputs: HeadInputs) -> TrainingTask:
     """Return what trains a Word2VisualVec head.
 
     Raises
@@ -142,14 +148,14 @@ def design(settings: Word2VisualVecSettings, inputs: Inputs) -> Design:
         The image features are not vectors.
     """
     feature = require_vectors("word2visualvec", inputs.images)
-    parts = caption_parts(inputs.captions)
+    parts = caption_blocks(inputs.captions)
 
     def build(words: Features | None) -> nn.ModuleDict:
         sentence = SentenceVector(parts, settings, words)
         mlp = perceptron(sentence.dim, settings.hidden, feature, settings.layers, settings.dropout)
         return nn.ModuleDict({"image": nn.Identity(), "caption": nn.Sequential(sentence, mlp)})
 
-    return Design(
+    return TrainingTask(
         similarity="cosine",
         build=build,
         loss=squared_error,

@@ -119,7 +119,7 @@ class Checkpoints:
         for name, value in _below("optimiser", tensors).items():
             number, _, key = name.partition(".")
             optimiser[int(number)][key] = value
-        # The groups hold the design's settings, which a fresh optimiser has.
+        # The groups hold the task's settings, which a fresh optimiser has.
         groups = state.optimiser.state_dict()["param_groups"]
         state.optimiser.load_state_dict({"state": optimiser, "param_groups": groups})
         state.rng.bit_generator.state = facts["numpy"]

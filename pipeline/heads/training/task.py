@@ -1,55 +1,29 @@
-"""What a family of trained heads fills in; everything else about training is the same for all."""
+"""What a trained head fills in: its modules, its loss, and how they are optimised.
 
-from collections.abc import Callable, Iterator
+Everything else about training is the same for all heads; see `pipeline.heads.training.trainer`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.data.rows import Features, RowNumbers
-from pipeline.heads.training.optim import Clip, Rate
-
-Batches = Callable[[RowNumbers, np.random.Generator], Iterator[RowNumbers]]
-"""One epoch of caption rows (n,) from `Pairs.owner`; see `pipeline.heads.data.sampling`."""
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Images, each once, and some of their captions.
-
-    Attributes
-    ----------
-    images : (i, *row_shape) float32.
-    captions : (c, *row_shape) float32.
-    image_of_caption : (c,) int64, the row in `images` of each caption's image.
-    """
-
-    images: Tensor
-    captions: Tensor
-    image_of_caption: Tensor
-
-    def to(self, device: torch.device) -> "Batch":
-        """Return the batch on another device."""
-        return Batch(
-            *(
-                t.to(device, non_blocking=True)
-                for t in (self.images, self.captions, self.image_of_caption)
-            )
-        )
-
-    def pin_memory(self) -> "Batch":
-        """Return the batch in pinned memory; the data loader asks for it by this name."""
-        return Batch(*(t.pin_memory() for t in (self.images, self.captions, self.image_of_caption)))
-
+from pipeline.heads.data.batches import Batch, Batches
+from pipeline.heads.data.pairs import Features, Pairs
 
 Loss = Callable[[nn.ModuleDict, Batch, int, torch.Generator], Tensor]
-"""See `Design.loss`."""
+"""See `TrainingTask.loss`."""
+
+Clip = Callable[[Iterable[nn.Parameter]], None]
+"""Changes the gradients of some parameters before a step."""
+
+Rate = Callable[[int, Sequence[float]], float]
+"""Factor on the learning rate, from the epoch (from 0) and the validation scores before it."""
 
 
 @dataclass(frozen=True)
-class Design:
+class TrainingTask:
     """All that makes one trained head differ from another.
 
     Attributes
@@ -65,10 +39,10 @@ class Design:
     batches : of an epoch.
     optimiser : of the modules' parameters.
     rate : factor on the learning rate of each parameter group, from the epoch (from 0) and the
-        validation scores of the epochs before; see `pipeline.heads.training.optim`.
-    epochs : at most so many.
-    clip : changes gradients before each step; see `pipeline.heads.training.optim`.
-    patience : training stops after more than so many epochs in a row without a better score.
+        validation scores of the epochs before; see `steps`, `milestones` and `plateau`.
+    epochs : upper bound of their number.
+    clip : changes gradients before each step; see `per_tensor` and `overall`.
+    patience : training stops after more than this number of epochs in a row without a better score.
     require : refuses training data with HeadError before anything is built.
     prepare : sets buffers from the training data before the first epoch.
     """
@@ -84,3 +58,69 @@ class Design:
     patience: int | None = None
     require: Callable[[Pairs], None] | None = None
     prepare: Callable[[nn.ModuleDict, Pairs], None] | None = None
+
+
+def per_tensor(norm: float) -> Clip:
+    """Return a clipping of the L2 norm of each parameter's gradient to `norm`.
+
+    So do the programs of order-embeddings (Theano) and Word2VisualVec (Keras' clipnorm).
+    """
+
+    def clip(parameters: Iterable[nn.Parameter]) -> None:
+        for parameter in parameters:
+            nn.utils.clip_grad_norm_([parameter], norm)
+
+    return clip
+
+
+def overall(norm: float) -> Clip:
+    """Return a clipping of the L2 norm of all gradients together to `norm`.
+
+    So does the program of VSE++.
+    """
+
+    def clip(parameters: Iterable[nn.Parameter]) -> None:
+        nn.utils.clip_grad_norm_(list(parameters), norm)
+
+    return clip
+
+
+def steps(every: int, factor: float) -> Rate:
+    """Return a schedule that multiplies the learning rate by `factor` every `every` epochs."""
+    return lambda epoch, scores: factor ** (epoch // every)
+
+
+def milestones(factors: Mapping[int, float]) -> Rate:
+    """Return a schedule with a factor from each of some epochs on, and 1 before the first.
+
+    Parameters
+    ----------
+    factors : epoch, from 0 -> factor on the initial learning rate.
+    """
+
+    def rate(epoch: int, scores: Sequence[float]) -> float:
+        reached = [start for start in factors if start <= epoch]
+        return factors[max(reached)] if reached else 1.0
+
+    return rate
+
+
+def plateau(factor: float, hold: int) -> Rate:
+    """Return a schedule that lowers the learning rate when validation does not get better.
+
+    Dong et al. 2018 (Word2VisualVec), as their program has it: after an epoch whose score is not
+    the best so far, the rate is multiplied by `factor`, if `hold` epochs or more have used it. The
+    paper asks for `hold` such epochs in a row.
+    """
+
+    def rate(epoch: int, scores: Sequence[float]) -> float:
+        current, used, best = 1.0, 0, float("-inf")
+        for score in scores[:epoch]:
+            used += 1
+            if score > best:
+                best = score
+            elif used >= hold:
+                current, used = current * factor, 0
+        return current
+
+    return rate

@@ -1,4 +1,4 @@
-"""The training loop: batches in, the weights of the best epoch out."""
+"""The head whose network is trained, and the loop: batches in, weights of the best epoch out."""
 
 import hashlib
 import math
@@ -7,41 +7,89 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pipeline.devices import usable_device
 from pipeline.hashing import sha256_of_json
-from pipeline.heads.base import History, Run
-from pipeline.heads.data.loader import BatchLoader
-from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.errors import HeadError
+from pipeline.heads import HeadError
+from pipeline.heads.base import FitOptions, History, embed_rows, require_fitted, retrieval_figures
+from pipeline.heads.data.batches import BatchLoader
+from pipeline.heads.data.pairs import Features, Pairs, Rows
 from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
-from pipeline.heads.training.task import Design
-from pipeline.heads.training.validation import retrieval_figures
+from pipeline.heads.training.task import TrainingTask
 
 
-def train(
-    design: Design, pairs: Pairs, validation: Pairs, run: Run, identity: object
+class NetworkHead:
+    """A trained head. Its embeddings of some rows do not depend on what it embedded before.
+
+    Attributes
+    ----------
+    task : all that makes it differ from another.
+    similarity : the task's.
+    """
+
+    def __init__(self, task: TrainingTask, identity: object = None) -> None:
+        """Take a task and, for checkpoints, JSON values that name it."""
+        self.task = task
+        self.similarity = task.similarity
+        self._identity = identity
+        self._net: nn.ModuleDict | None = None
+        self._device = torch.device("cpu")
+
+    def fit(self, train: Pairs, validation: Pairs, options: FitOptions) -> History:
+        """Train, and embed with the weights of the best epoch; see `train_network`.
+
+        Raises
+        ------
+        HeadError
+            The training data are refused, features are not finite, or the training diverged.
+        """
+        net, history = train_network(self.task, train, validation, options, self._identity)
+        self._net, self._device = net, torch.device(options.device)
+        return history
+
+    def embed_images(self, rows: Rows) -> Features:
+        """Return what the module "image" makes of each row."""
+        return embed_rows(require_fitted(self._net)["image"], rows, self._device)
+
+    def embed_captions(self, rows: Rows) -> Features:
+        """Return what the module "caption" makes of each row."""
+        return embed_rows(require_fitted(self._net)["caption"], rows, self._device)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return weights, statistics and buffers of all modules."""
+        return dict(require_fitted(self._net).state_dict())
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take back what `tensors` gave; on the CPU."""
+        with torch.random.fork_rng(devices=[]):
+            net = self.task.build(None)
+        net.load_state_dict(tensors)
+        self._net, self._device = net.eval(), torch.device("cpu")
+
+
+def train_network(
+    task: TrainingTask, pairs: Pairs, validation: Pairs, options: FitOptions, identity: object
 ) -> tuple[nn.ModuleDict, History]:
     """Train a network and give it with the weights of its best epoch, in evaluation mode.
 
-    The same pairs, design and seed give the same weights bit for bit on the CPU of one machine,
+    The same pairs, task and seed give the same weights bit for bit on the CPU of one machine,
     however many workers read the batches and however often the training was interrupted. The
     global generators of torch are left as they were.
 
     Parameters
     ----------
-    design : what is trained, and how.
+    task : what is trained, and how.
     pairs : the training split.
     validation : its rsum chooses the epoch; the first of equals wins.
-    run : seed, device, workers and where checkpoints go.
-    identity : JSON values that name the design; with both splits, the word vectors, the device
+    options : seed, device, workers and where checkpoints go.
+    identity : JSON values that name the task; with both splits, the word vectors, the device
         and the seed they decide whether a checkpoint is of this work. The number of epochs should
         not be among them: it may be raised before an interrupted training is continued.
 
     Returns
     -------
-    net : the modules that the design built, on the run's device.
+    net : the modules that the task built, on the device of `options`.
     history : an entry an epoch: `epoch` from 1, `loss` (mean over batches), `learning_rate` (of
         the first parameter group), the figures of the validation split, and `best` (1 for the
         chosen epoch, otherwise 0).
@@ -51,39 +99,42 @@ def train(
     HeadError
         The training data are refused, features are not finite, or the loss or a weight is not.
     """
-    if design.require:
-        design.require(pairs)
-    device = usable_device(run.device)
+    if task.require:
+        task.require(pairs)
+    device = usable_device(options.device)
     kept = None
-    if run.work:
-        kept = Checkpoints(run.work, _fingerprint(pairs, validation, run, identity), device)
+    if options.work:
+        kept = Checkpoints(options.work, _fingerprint(pairs, validation, options, identity), device)
     with _generators_of_our_own(device), _deterministic(device):
-        _seed(run.seed, device)
-        net = design.build(run.words).to(device)
-        optimiser = design.optimiser(net)
+        _seed(options.seed, device)
+        net = task.build(options.words).to(device)
+        optimiser = task.optimiser(net)
         initial_rates = [group["lr"] for group in optimiser.param_groups]
-        _seed(run.seed, device)
-        rng, negatives = np.random.default_rng(run.seed), torch.Generator().manual_seed(run.seed)
+        _seed(options.seed, device)
+        rng, negatives = (
+            np.random.default_rng(options.seed),
+            torch.Generator().manual_seed(options.seed),
+        )
         state = TrainingState(net, optimiser, rng, negatives)
-        resumed = kept is not None and kept.resume(state, design.epochs)
-        if design.prepare and not resumed:
-            design.prepare(net, pairs)
+        resumed = kept is not None and kept.resume(state, task.epochs)
+        if task.prepare and not resumed:
+            task.prepare(net, pairs)
         history = state.history
-        loader = BatchLoader(pairs, design.batches, rng, run.workers, device)
+        loader = BatchLoader(pairs, task.batches, rng, options.workers, device)
 
-        run.progress(len(history), design.epochs, 0)
-        while len(history) < design.epochs and not _gave_up(history, design.patience):
-            factor = design.rate(len(history), [entry["rsum"] for entry in history])
+        options.progress(len(history), task.epochs, 0)
+        while len(history) < task.epochs and not _gave_up(history, task.patience):
+            factor = task.rate(len(history), [entry["rsum"] for entry in history])
             for group, rate in zip(optimiser.param_groups, initial_rates, strict=True):
                 group["lr"] = rate * factor
             net.train()
             losses = []
             for batch in loader:
                 optimiser.zero_grad()
-                loss = design.loss(net, batch, len(history), negatives)
+                loss = task.loss(net, batch, len(history), negatives)
                 loss.backward()
-                if design.clip:
-                    design.clip(net.parameters())
+                if task.clip:
+                    task.clip(net.parameters())
                 optimiser.step()
                 losses.append(loss.detach())
             mean_loss = float(torch.stack(losses).double().mean())
@@ -95,14 +146,14 @@ def train(
                     "epoch": len(history) + 1,
                     "loss": mean_loss,
                     "learning_rate": initial_rates[0] * factor,
-                    **retrieval_figures(net, design.similarity, validation, device),
+                    **retrieval_figures(net, task.similarity, validation, device),
                 }
             )
             if _best(history) == len(history) - 1:
                 state.best = {name: t.detach().clone() for name, t in net.state_dict().items()}
             if kept:
                 kept.save(state)
-            run.progress(len(history), design.epochs, 0)
+            options.progress(len(history), task.epochs, 0)
         net.load_state_dict(state.best)
     best = _best(history)
     return net.eval(), [{**entry, "best": float(at == best)} for at, entry in enumerate(history)]
@@ -126,10 +177,10 @@ def _require_finite(loss: float, net: nn.Module, epoch: int) -> None:
         )
 
 
-def _fingerprint(pairs: Pairs, validation: Pairs, run: Run, identity: object) -> str:
-    words = None if run.words is None else hashlib.sha256(run.words.tobytes()).hexdigest()
+def _fingerprint(pairs: Pairs, validation: Pairs, options: FitOptions, identity: object) -> str:
+    words = None if options.words is None else hashlib.sha256(options.words.tobytes()).hexdigest()
     splits = [pairs.digest(), validation.digest()]
-    return sha256_of_json([identity, splits, words, run.seed, run.device])
+    return sha256_of_json([identity, splits, words, options.seed, options.device])
 
 
 @contextmanager

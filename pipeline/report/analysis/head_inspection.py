@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.errors import PipelineError
-from pipeline.heads.data.feature_spec import Side, caption_parts
+from pipeline.heads.data.feature_spec import FeatureSpec, caption_blocks
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.report.analysis.breakdowns import chosen, images_of, telling_words
 from pipeline.report.analysis.retrievals import SEED
@@ -79,8 +79,8 @@ class Insides:
             In a few words why there is none, such as of token ids, which lie nowhere.
         """
         try:
-            side = Side.from_json(facts["provenance"]["inputs"]["captions"])
-            if any(part.kind == "sequence" for part in caption_parts(side)):
+            side = FeatureSpec.from_json(facts["provenance"]["inputs"]["captions"])
+            if any(part.kind == "sequence" for part in caption_blocks(side)):
                 return "token ids"
             folder = self._folder_with(self._text / dataset_of(facts), side.recipe_hash)
             return self._closeness(folder, tuple(owner_of.items())) or "no pairs of sentences"

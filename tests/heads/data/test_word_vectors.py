@@ -5,17 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.heads.data.feature_spec import Side
+from pipeline.heads import HeadError
+from pipeline.heads.data.feature_spec import FeatureSpec
 from pipeline.heads.data.word_vectors import known_words
-from pipeline.heads.errors import HeadError
 from pipeline.text.catalogue import plan_encoder
 from pipeline.text.encoders.token_ids import FIRST_WORD, TokenIds
 from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.text.vectors import load_vectors
 
 
-def side(recipe: dict[str, object], dim: int) -> Side:
-    return Side((dim,), {"name": "made", **recipe}, "0" * 16, "none")
+def side(recipe: dict[str, object], dim: int) -> FeatureSpec:
+    return FeatureSpec((dim,), {"name": "made", **recipe}, "0" * 16, "none")
 
 
 def test_words_get_their_vectors_by_number(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.heads.errors import HeadError
+from pipeline.heads import HeadError
 from pipeline.heads.layers.rnn import RANDOM_WORD, SentenceTower, WordSum, packed, word_table
 from pipeline.text.encoders.token_ids import PADDING, UNKNOWN
 

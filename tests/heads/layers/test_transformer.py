@@ -8,9 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from pipeline.heads.base import Run
+from pipeline.heads import HeadError
+from pipeline.heads.base import FitOptions
 from pipeline.heads.catalogue import make_head
-from pipeline.heads.errors import HeadError
+from pipeline.heads.data.batches import Batch
 from pipeline.heads.layers.transformer import (
     GridEncoder,
     SelfAttention,
@@ -20,8 +21,7 @@ from pipeline.heads.layers.transformer import (
     moved,
     pooled,
 )
-from pipeline.heads.models.relational import Pools, RelationalSettings, design
-from pipeline.heads.training.task import Batch
+from pipeline.heads.models.relational import Pools, RelationalSettings, task
 from pipeline.text.encoders.token_ids import PADDING
 from tests.heads.factories import GRID, SEQUENCE, grid_pairs, inputs_of_parts
 
@@ -184,7 +184,7 @@ def test_the_first_epochs_take_the_mean_hinge_of_all_negatives(loss: str) -> Non
     settings = RelationalSettings(
         loss=loss, dim=8, attention_heads=2, word_dim=4, mean_hinge_epochs=2
     )
-    plan = design(settings, inputs_of_parts(GRID, SEQUENCE))
+    plan = task(settings, inputs_of_parts(GRID, SEQUENCE))
     net = plan.build(None)
     pairs = grid_pairs(4)
     batch = Batch(
@@ -229,7 +229,7 @@ def test_training_reaches_far_above_chance(loss: str, pooling: str) -> None:
     }
     head = make_head("relational", settings, inputs_of_parts(GRID, SEQUENCE))
     validation = grid_pairs(30, seed=1)
-    history = head.fit(grid_pairs(200), validation, Run(seed=0))
+    history = head.fit(grid_pairs(200), validation, FitOptions(seed=0))
     assert max(entry["rsum"] for entry in history) > 250  # by chance about 100
     rates = [entry["learning_rate"] for entry in history]
     assert rates == pytest.approx([2e-3] * 4 + [1e-3, 2e-4])

@@ -10,13 +10,17 @@ import scipy.linalg
 from safetensors.torch import load, save
 from sklearn.cross_decomposition import CCA
 
-from pipeline.heads.base import History, Run, settings_from
-from pipeline.heads.data.feature_spec import Inputs, Side
-from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.data.rows import ArrayRows
-from pipeline.heads.errors import HeadError
-from pipeline.heads.models.canonical_correlation import canonical_directions, moments_of
-from pipeline.heads.models.cca import CANDIDATES, CcaHead, CcaSettings
+from pipeline.heads import HeadError
+from pipeline.heads.base import FitOptions, History, settings_from
+from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
+from pipeline.heads.data.pairs import ArrayRows, Pairs
+from pipeline.heads.models.cca import (
+    CANDIDATES,
+    CcaHead,
+    CcaSettings,
+    canonical_directions,
+    moments_of,
+)
 from tests.heads.factories import rsum
 
 Doubles = npt.NDArray[np.float64]
@@ -24,7 +28,7 @@ IMAGES, CAPTIONS = 12, 8
 
 
 def made(counts: list[int], seed: int = 0, noise: float = 0.3) -> tuple[Doubles, Doubles, Any]:
-    """Return features of images and captions, and owners, through one fixed world."""
+    """Return features of images and captions, and each caption's image, through one fixed world."""
     world = np.random.default_rng(99)
     to_image, to_caption = world.standard_normal((6, IMAGES)), world.standard_normal((6, CAPTIONS))
     rng = np.random.default_rng(seed)
@@ -51,18 +55,18 @@ def uneven(images: int) -> list[int]:
     return [1 + at % 4 for at in range(images)]
 
 
-def side(dim: int) -> Side:
-    return Side((dim,), {"name": "made"}, "0" * 16, "none")
+def side(dim: int) -> FeatureSpec:
+    return FeatureSpec((dim,), {"name": "made"}, "0" * 16, "none")
 
 
 def head(images: int = IMAGES, captions: int = CAPTIONS, **settings: Any) -> CcaHead:
     values = settings_from(CcaSettings, settings, "cca")
-    return CcaHead(values, Inputs(side(images), side(captions)))
+    return CcaHead(values, HeadInputs(side(images), side(captions)))
 
 
 def fitted(train: Pairs, **settings: Any) -> tuple[CcaHead, History]:
     one = head(train.images.row_shape[0], train.captions.row_shape[0], **settings)
-    return one, one.fit(train, train, Run(seed=0))
+    return one, one.fit(train, train, FitOptions(seed=0))
 
 
 def rows_of(split: Pairs) -> tuple[Doubles, Doubles]:
@@ -165,7 +169,9 @@ def test_validation_chooses_the_ridges_left_open() -> None:
     train, validation = pairs(*made(uneven(15))), pairs(*made(uneven(40), seed=1))
     one = head()
     steps: list[tuple[int, int]] = []
-    history = one.fit(train, validation, Run(0, lambda done, total, _: steps.append((done, total))))
+    history = one.fit(
+        train, validation, FitOptions(0, lambda done, total, _: steps.append((done, total)))
+    )
     assert steps == [(at, 25) for at in range(26)]
     tried = {(entry["image_ridge"], entry["caption_ridge"]) for entry in history}
     assert tried == {(a, b) for a in CANDIDATES for b in CANDIDATES}
@@ -173,13 +179,13 @@ def test_validation_chooses_the_ridges_left_open() -> None:
     best = max(history, key=lambda entry: entry["rsum"])
     assert [entry["best"] for entry in history] == [float(entry is best) for entry in history]
     alone = head(image_ridge=best["image_ridge"], caption_ridge=best["caption_ridge"])
-    (only,) = alone.fit(train, validation, Run(seed=0))
+    (only,) = alone.fit(train, validation, FitOptions(seed=0))
     assert only["rsum"] == best["rsum"]
     assert only["best"] == 1.0
     np.testing.assert_array_equal(
         one.embed_captions(validation.captions), alone.embed_captions(validation.captions)
     )
-    half = head(image_ridge=0.5).fit(train, validation, Run(seed=0))
+    half = head(image_ridge=0.5).fit(train, validation, FitOptions(seed=0))
     assert [entry["caption_ridge"] for entry in half] == list(CANDIDATES)
 
 
@@ -274,6 +280,6 @@ def test_what_has_no_solution_is_refused() -> None:
     with pytest.raises(HeadError, match="singular to rounding"):
         canonical_directions(singular, 1e-8, 0.0)  # correlations far above 1
     with pytest.raises(HeadError, match="one vector a row"):
-        CcaHead(CcaSettings(), Inputs(Side((7, 7, 4), {}, "0", "none"), side(8)))
+        CcaHead(CcaSettings(), HeadInputs(FeatureSpec((7, 7, 4), {}, "0", "none"), side(8)))
     with pytest.raises(HeadError, match="not learnt anything"):
         head().embed_images(ArrayRows(features.astype(np.float32)))

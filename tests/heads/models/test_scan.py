@@ -6,12 +6,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from pipeline.heads.base import Run
+from pipeline.heads import HeadError
+from pipeline.heads.base import FitOptions
 from pipeline.heads.catalogue import make_head
-from pipeline.heads.data.feature_spec import Inputs
-from pipeline.heads.errors import HeadError
-from pipeline.heads.models.scan import Cells, ScanSettings, Words, design
-from pipeline.heads.training.task import Batch
+from pipeline.heads.data.batches import Batch
+from pipeline.heads.data.feature_spec import HeadInputs
+from pipeline.heads.models.scan import Cells, ScanSettings, Words, task
 from tests.heads.factories import CHANNELS, COUNTS, GRID, SEQUENCE, grid_pairs, inputs_of_parts
 
 SMALL = {"dim": 32, "word_dim": 16, "batch_size": 16, "learning_rate": 0.01, "epochs": 3}
@@ -74,7 +74,7 @@ def test_a_word_is_the_mean_of_both_directions_and_padding_is_absent() -> None:
 
 @pytest.mark.parametrize("similarity", ["scan-t2i-avg", "scan-i2t-lse"])
 def test_longer_rows_change_neither_the_loss_nor_its_gradient(similarity: str) -> None:
-    plan = design(
+    plan = task(
         ScanSettings(similarity=similarity, dim=6, word_dim=4), inputs_of_parts(GRID, SEQUENCE)
     )
     net = plan.build(None)
@@ -104,7 +104,7 @@ def test_longer_rows_change_neither_the_loss_nor_its_gradient(similarity: str) -
         (inputs_of_parts(GRID, COUNTS, SEQUENCE), "word by word"),
     ],
 )
-def test_other_features_are_refused(kind: str, features: Inputs, message: str) -> None:
+def test_other_features_are_refused(kind: str, features: HeadInputs, message: str) -> None:
     with pytest.raises(HeadError, match=message):
         make_head(kind, {}, features)
 
@@ -112,7 +112,7 @@ def test_other_features_are_refused(kind: str, features: Inputs, message: str) -
 def test_training_reaches_far_above_chance() -> None:
     head = make_head("scan", SMALL, inputs_of_parts(GRID, SEQUENCE))
     validation = grid_pairs(30, seed=1)
-    history = head.fit(grid_pairs(200), validation, Run(seed=0))
+    history = head.fit(grid_pairs(200), validation, FitOptions(seed=0))
     assert head.similarity == "scan-t2i-avg"
     assert max(entry["rsum"] for entry in history) > 400  # by chance about 100
     assert head.embed_images(validation.images).shape == (30, 9, 32)

@@ -8,27 +8,26 @@ import pytest
 import torch
 from torch import nn
 
-from pipeline.heads.base import Run, settings_from
+from pipeline.heads import HeadError
+from pipeline.heads.base import FitOptions, settings_from
 from pipeline.heads.catalogue import make_head
-from pipeline.heads.data.feature_spec import Inputs, Side
-from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.data.rows import ArrayRows, Features
-from pipeline.heads.errors import HeadError
+from pipeline.heads.data.batches import Batch
+from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
+from pipeline.heads.data.pairs import ArrayRows, Features, Pairs
 from pipeline.heads.losses.ranking import max_of_hinges, mean_of_hinges
-from pipeline.heads.models.vse import VseSettings, design
-from pipeline.heads.training.task import Batch
+from pipeline.heads.models.vse import VseSettings, task
 from pipeline.retrieval.torch_scores import cosine
 from tests.heads.factories import rsum
 
 CONCEPTS, IMAGE, LENGTH, FIRST = 30, 20, 9, 4
-IMAGES = Side((IMAGE,), {"name": "made"}, "0", "none")
-SEQUENCES = Side(
+IMAGES = FeatureSpec((IMAGE,), {"name": "made"}, "0", "none")
+SEQUENCES = FeatureSpec(
     (LENGTH,),
     {"name": "made", "encoder": "sequence", "num_ids": FIRST + CONCEPTS, "layout": {}},
     "1",
     "none",
 )
-COUNTS = Side((CONCEPTS,), {"name": "made", "encoder": "bow"}, "2", "none")
+COUNTS = FeatureSpec((CONCEPTS,), {"name": "made", "encoder": "bow"}, "2", "none")
 
 QIAN: dict[str, Any] = {}
 ORDER: dict[str, Any] = {
@@ -109,16 +108,16 @@ def small(settings: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_system_learns_what_can_be_learnt(name: str) -> None:
     words = np.random.default_rng(5).normal(0, 0.25, (FIRST + CONCEPTS, 32)).astype(np.float32)
-    head = make_head("vse", small(SYSTEMS[name]), Inputs(IMAGES, SEQUENCES))
-    history = head.fit(pairs(150, 0), pairs(30, 1), Run(seed=0, words=words))
+    head = make_head("vse", small(SYSTEMS[name]), HeadInputs(IMAGES, SEQUENCES))
+    history = head.fit(pairs(150, 0), pairs(30, 1), FitOptions(seed=0, words=words))
     assert history[-1]["loss"] < history[0]["loss"]
     assert rsum(head, pairs(50, 2)) > 240  # of 600; chance is about 64
 
 
 def test_a_bag_of_words_given_as_counts_is_mapped_linearly() -> None:
     settings = small(SYSTEMS["kiros linear"])
-    head = make_head("vse", settings, Inputs(IMAGES, COUNTS))
-    head.fit(pairs(150, 0, counts=True), pairs(30, 1, counts=True), Run(seed=0))
+    head = make_head("vse", settings, HeadInputs(IMAGES, COUNTS))
+    head.fit(pairs(150, 0, counts=True), pairs(30, 1, counts=True), FitOptions(seed=0))
     assert rsum(head, pairs(50, 2, counts=True)) > 300
     assert head.tensors()["caption.0.weight"].shape == (32, CONCEPTS)
 
@@ -126,9 +125,9 @@ def test_a_bag_of_words_given_as_counts_is_mapped_linearly() -> None:
 def test_a_head_restored_from_tensors_embeds_the_same() -> None:
     words = np.full((FIRST + CONCEPTS, 32), np.nan, np.float32)
     settings = small({"train_words": False, "image_scaling": "standardised", "epochs": 2})
-    head = make_head("vse", settings, Inputs(IMAGES, SEQUENCES))
-    head.fit(pairs(60, 0), pairs(30, 1), Run(seed=0, words=words))
-    again = make_head("vse", settings, Inputs(IMAGES, SEQUENCES))
+    head = make_head("vse", settings, HeadInputs(IMAGES, SEQUENCES))
+    head.fit(pairs(60, 0), pairs(30, 1), FitOptions(seed=0, words=words))
+    again = make_head("vse", settings, HeadInputs(IMAGES, SEQUENCES))
     again.restore(head.tensors())
     test = pairs(20, 2)
     for embed in ("embed_images", "embed_captions"):
@@ -140,8 +139,8 @@ def test_a_training_that_goes_on_is_warm_already(tmp_path: Path) -> None:
     settings = small({**VSEPP, "mean_hinge_epochs": 1})
 
     def fit(epochs: int, work: Path | None) -> dict[str, torch.Tensor]:
-        head = make_head("vse", {**settings, "epochs": epochs}, Inputs(IMAGES, SEQUENCES))
-        head.fit(pairs(60, 0), pairs(30, 1), Run(seed=0, work=work))
+        head = make_head("vse", {**settings, "epochs": epochs}, HeadInputs(IMAGES, SEQUENCES))
+        head.fit(pairs(60, 0), pairs(30, 1), FitOptions(seed=0, work=work))
         return head.tensors()
 
     fit(1, tmp_path)
@@ -152,7 +151,7 @@ def test_a_training_that_goes_on_is_warm_already(tmp_path: Path) -> None:
 def built(words: Features | None = None, **settings: Any) -> tuple[Any, nn.ModuleDict]:
     torch.manual_seed(0)
     kind = settings_from(VseSettings, small(settings), "vse")
-    made = design(kind, Inputs(IMAGES, SEQUENCES))
+    made = task(kind, HeadInputs(IMAGES, SEQUENCES))
     return made, made.build(words)
 
 
@@ -225,10 +224,10 @@ def test_standardised_images_have_the_training_splits_statistics() -> None:
     ],
 )
 def test_what_cannot_be_is_refused_at_once(
-    settings: dict[str, Any], captions: Side, message: str
+    settings: dict[str, Any], captions: FeatureSpec, message: str
 ) -> None:
     with pytest.raises(HeadError, match=message):
-        make_head("vse", small(settings), Inputs(IMAGES, captions))
-    grid = Side((7, 7, 8), {"name": "made-grid"}, "3", "none")
+        make_head("vse", small(settings), HeadInputs(IMAGES, captions))
+    grid = FeatureSpec((7, 7, 8), {"name": "made-grid"}, "3", "none")
     with pytest.raises(HeadError, match="pools"):
-        make_head("vse", {}, Inputs(grid, SEQUENCES))
+        make_head("vse", {}, HeadInputs(grid, SEQUENCES))

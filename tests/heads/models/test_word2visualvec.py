@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from pipeline.heads.base import Run
+from pipeline.heads import HeadError
+from pipeline.heads.base import FitOptions
 from pipeline.heads.catalogue import make_head
-from pipeline.heads.data.feature_spec import caption_parts
-from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.data.rows import ArrayRows
-from pipeline.heads.errors import HeadError
+from pipeline.heads.data.batches import Batch
+from pipeline.heads.data.feature_spec import caption_blocks
+from pipeline.heads.data.pairs import ArrayRows, Pairs
 from pipeline.heads.models.word2visualvec import (
     LastState,
     SentenceVector,
@@ -22,7 +22,6 @@ from pipeline.heads.models.word2visualvec import (
     squared_error,
     words_of,
 )
-from pipeline.heads.training.task import Batch
 from pipeline.text.encoders.token_ids import PADDING
 from tests.heads.factories import (
     CHANNELS,
@@ -84,7 +83,7 @@ def test_the_last_state_is_that_after_the_last_word() -> None:
 def test_each_part_of_a_caption_goes_its_way(parts: tuple[dict[str, object], ...]) -> None:
     settings = Word2VisualVecSettings(word_dim=4, hidden_size=6)
     net = SentenceVector(
-        caption_parts(inputs_of_parts((CHANNELS,), *parts).captions), settings, None
+        caption_blocks(inputs_of_parts((CHANNELS,), *parts).captions), settings, None
     ).eval()
     rows = torch.randint(0, VOCAB_SIZE, (5, sum(int(str(part["dim"])) for part in parts))).float()
     found = net(rows)
@@ -146,11 +145,11 @@ def test_negative_targets_are_refused_by_the_first_image_that_has_one() -> None:
         require_targets(negative)
     head = make_head("word2visualvec", SMALL, inputs_of_parts((CHANNELS,), COUNTS))
     with pytest.raises(HeadError, match="ReLU"):
-        head.fit(negative, pairs, Run(seed=0))
+        head.fit(negative, pairs, FitOptions(seed=0))
 
 
 def test_a_chunk_later_on_is_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.heads.data.rows._BLOCK_BYTES", 4 * CHANNELS * 4)
+    monkeypatch.setattr("pipeline.heads.data.pairs._BLOCK_BYTES", 4 * CHANNELS * 4)
     pairs = vector_pairs(9, COUNTS)
     features = pairs.images.take(np.arange(9))
     features[8] = -1.0
@@ -172,7 +171,7 @@ def test_training_reaches_far_above_chance(parts: tuple[dict[str, object], ...])
         "word2visualvec", {**SMALL, "epochs": 12}, inputs_of_parts((CHANNELS,), *parts)
     )
     train, validation = vector_pairs(200, *parts), vector_pairs(40, *parts, seed=1)
-    history = head.fit(train, validation, Run(seed=0))
+    history = head.fit(train, validation, FitOptions(seed=0))
     assert max(entry["rsum"] for entry in history) > 250  # by chance about 80
     images = validation.images.take(np.arange(40))
     np.testing.assert_array_equal(head.embed_images(validation.images), images)

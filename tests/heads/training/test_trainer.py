@@ -14,16 +14,22 @@ import torch
 from torch import nn
 
 from pipeline.devices import DeviceError
-from pipeline.heads.base import History, Run
+from pipeline.heads import HeadError
+from pipeline.heads.base import FitOptions, History
 from pipeline.heads.data.pairs import Pairs, join_pairs
-from pipeline.heads.errors import HeadError
 from pipeline.heads.training.checkpoints import CHECKPOINT_FILE
-from pipeline.heads.training.network_head import NetworkHead
-from pipeline.heads.training.optim import milestones, overall, per_tensor, plateau, steps
-from pipeline.heads.training.task import Design
+from pipeline.heads.training.task import (
+    TrainingTask,
+    milestones,
+    overall,
+    per_tensor,
+    plateau,
+    steps,
+)
+from pipeline.heads.training.trainer import NetworkHead
 from pipeline.shards.feature_set import FeatureSet
 from tests.heads import factories as made
-from tests.heads.factories import entries_of, pairs, small_design, write_features
+from tests.heads.factories import entries_of, pairs, small_task, write_features
 from tests.project import PROJECT
 
 State = dict[str, torch.Tensor]
@@ -31,13 +37,13 @@ State = dict[str, torch.Tensor]
 
 def trained(
     epochs: int,
-    run: Run,
+    options: FitOptions,
     train: Pairs | None = None,
     identity: object = "small",
     patience: int | None = None,
 ) -> tuple[State, History]:
-    head = NetworkHead(small_design(epochs, patience=patience), identity)
-    history = head.fit(train or pairs(40), pairs(15, seed=1), run)
+    head = NetworkHead(small_task(epochs, patience=patience), identity)
+    history = head.fit(train or pairs(40), pairs(15, seed=1), options)
     return head.tensors(), history
 
 
@@ -66,8 +72,8 @@ def test_a_killed_training_goes_on_bit_for_bit(killed: Path, moment: str) -> Non
     work = killed / moment
     assert len(list(work.iterdir())) == (2 if moment == "saving" else 1)
     epochs: list[int] = []
-    run = Run(0, lambda done, total, failed: epochs.append(done), work)
-    require_same(trained(4, run), trained(4, Run(0)))
+    options = FitOptions(0, lambda done, total, failed: epochs.append(done), work)
+    require_same(trained(4, options), trained(4, FitOptions(0)))
     assert epochs == [2, 3, 4]
     assert [path.name for path in work.iterdir()] == [CHECKPOINT_FILE]
 
@@ -75,9 +81,9 @@ def test_a_killed_training_goes_on_bit_for_bit(killed: Path, moment: str) -> Non
 def test_only_the_same_work_is_continued(tmp_path: Path) -> None:
     def first_epoch(epochs: int, seed: int = 0, images: int = 40, identity: object = "s") -> int:
         seen: list[int] = []
-        run = Run(seed, lambda done, total, failed: seen.append(done), tmp_path)
-        found = trained(epochs, run, pairs(images), identity)
-        require_same(found, trained(epochs, Run(seed), pairs(images), identity))
+        options = FitOptions(seed, lambda done, total, failed: seen.append(done), tmp_path)
+        found = trained(epochs, options, pairs(images), identity)
+        require_same(found, trained(epochs, FitOptions(seed), pairs(images), identity))
         return seen[0]
 
     assert first_epoch(2) == 0
@@ -93,17 +99,17 @@ def test_only_the_same_work_is_continued(tmp_path: Path) -> None:
 
 def test_a_state_of_another_network_is_not_continued(tmp_path: Path) -> None:
     def build(words: object) -> nn.ModuleDict:
-        return nn.ModuleDict({**small_design(1).build(None), "more": nn.Linear(2, 2)})
+        return nn.ModuleDict({**small_task(1).build(None), "more": nn.Linear(2, 2)})
 
-    def epochs(design: Design) -> list[int]:
+    def epochs(task: TrainingTask) -> list[int]:
         seen: list[int] = []
-        run = Run(0, lambda done, total, failed: seen.append(done), tmp_path)
-        NetworkHead(design, "same").fit(pairs(20), pairs(10, seed=1), run)
+        options = FitOptions(0, lambda done, total, failed: seen.append(done), tmp_path)
+        NetworkHead(task, "same").fit(pairs(20), pairs(10, seed=1), options)
         return seen
 
-    assert epochs(small_design(1)) == [0, 1]
-    assert epochs(small_design(1)) == [1]
-    assert epochs(replace(small_design(1), build=build)) == [0, 1]
+    assert epochs(small_task(1)) == [0, 1]
+    assert epochs(small_task(1)) == [1]
+    assert epochs(replace(small_task(1), build=build)) == [0, 1]
 
 
 @pytest.fixture
@@ -131,7 +137,7 @@ def on_disk(tmp_path: Path) -> Pairs:
 def test_weights_do_not_depend_on_workers_or_on_where_rows_lie(
     workers: int, start_method: None, on_disk: Pairs
 ) -> None:
-    require_same(trained(3, Run(0, workers=workers), on_disk), trained(3, Run(0)))
+    require_same(trained(3, FitOptions(0, workers=workers), on_disk), trained(3, FitOptions(0)))
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -145,49 +151,49 @@ def test_an_error_in_a_worker_stays_one_paragraph(on_disk: Pairs, tmp_path: Path
     changed = join_pairs(
         entries_of(pairs(40)), FeatureSet(tmp_path / "images"), captions, in_memory=0
     )
-    head = NetworkHead(replace(small_design(1), prepare=None))
+    head = NetworkHead(replace(small_task(1), prepare=None))
     with pytest.raises(Exception, match=r"0-3.*CRC-32") as caught:
-        head.fit(changed, pairs(15, seed=1), Run(0, workers=1))
+        head.fit(changed, pairs(15, seed=1), FitOptions(0, workers=1))
     assert "Traceback" not in str(caught.value)
 
 
 def test_patience_counts_epochs_without_a_better_score() -> None:
-    history = trained(60, Run(0), patience=2)[1]
+    history = trained(60, FitOptions(0), patience=2)[1]
     best = max(entry["rsum"] for entry in history)
     at = [entry["rsum"] for entry in history].index(best)
     assert [entry["best"] for entry in history].index(1.0) == at
     assert len(history) == at + 4 < 60
-    longer = trained(60, Run(0), patience=4)[1]
+    longer = trained(60, FitOptions(0), patience=4)[1]
     assert [e["loss"] for e in longer[: len(history)]] == [e["loss"] for e in history]
-    assert len(trained(60, Run(0), patience=0)[1]) < len(history)
+    assert len(trained(60, FitOptions(0), patience=0)[1]) < len(history)
 
 
 def test_training_leaves_torch_as_it_was() -> None:
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
-    trained(1, Run(0))
+    trained(1, FitOptions(0))
     assert torch.rand(1) == expected
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     with pytest.raises(DeviceError, match="'abacus' cannot be used here"):
-        trained(1, Run(0, device="abacus"))
+        trained(1, FitOptions(0, device="abacus"))
 
 
 def test_tied_weights_are_kept(tmp_path: Path) -> None:
     def build(words: object) -> nn.ModuleDict:
-        net = small_design(2).build(None)
+        net = small_task(2).build(None)
         net.get_submodule("caption.layers.1").weight = net.get_parameter("image.layers.1.weight")
         return net
 
-    head = NetworkHead(replace(small_design(2), build=build))
-    head.fit(pairs(20), pairs(10, seed=1), Run(0, work=tmp_path))
-    again = NetworkHead(replace(small_design(2), build=build))
+    head = NetworkHead(replace(small_task(2), build=build))
+    head.fit(pairs(20), pairs(10, seed=1), FitOptions(0, work=tmp_path))
+    again = NetworkHead(replace(small_task(2), build=build))
     again.restore(head.tensors())
     rows = pairs(5, seed=2).captions
     np.testing.assert_array_equal(again.embed_captions(rows), head.embed_captions(rows))
     with pytest.raises(HeadError, match="has not learnt"):
-        NetworkHead(small_design(2)).embed_captions(rows)
+        NetworkHead(small_task(2)).embed_captions(rows)
 
 
 def test_schedules() -> None:

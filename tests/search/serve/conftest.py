@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 from pipeline.datasets.manifest import ImageEntry, Manifest
-from pipeline.heads.base import Run
+from pipeline.heads.base import FitOptions
 from pipeline.heads.catalogue import make_head
-from pipeline.heads.data.feature_spec import Inputs
+from pipeline.heads.data.feature_spec import HeadInputs
 from pipeline.heads.data.pairs import join_pairs
 from pipeline.heads.embed import embed_split
 from pipeline.heads.trained_head import TrainedHead, load_head
@@ -85,9 +85,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
         encode_captions(build, encoder, texts)
 
     sets = FeatureSet(folder / "images"), FeatureSet(folder / "captions")
-    pairs, inputs = join_pairs(entries, *sets), Inputs.of(*sets)
+    pairs, inputs = join_pairs(entries, *sets), HeadInputs.of(*sets)
     head = make_head("vse", SETTINGS, inputs)
-    history = head.fit(pairs, pairs, Run(0))
+    history = head.fit(pairs, pairs, FitOptions(0))
     facts = ("mine", "vse", SETTINGS, 0, "made", "train", "val", inputs, None)
     TrainedHead(*facts, history, "tests", head).save(folder / "head")
     space = embed_split(load_head(folder / "head"), entries, *sets, {"dataset": "made"})

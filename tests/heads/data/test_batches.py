@@ -6,14 +6,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline.heads.data.sampling import (
+from pipeline.heads import HeadError
+from pipeline.heads.data.batches import (
     batches_with_siblings,
     one_caption_each,
     random_images,
     require_two_images,
     shuffled_captions,
 )
-from pipeline.heads.errors import HeadError
 from tests.heads.factories import pairs
 
 Sampler = Callable[
