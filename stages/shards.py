@@ -3,41 +3,21 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.datasets.manifest import read_manifest
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.index import INDEX_FILE, FeatureIndex, rebuild_index
-from pipeline.shards.tools.dataset_card import CARD_FILE, write_card
-from pipeline.shards.tools.describe import describe
-from pipeline.shards.tools.export import (
-    export_h5_copy,
-    export_h5_view,
-    export_npy,
-    export_safetensors,
-    export_vqa,
-)
-from pipeline.shards.tools.importers.arrays import MatFeatures, NpyFeatures
-from pipeline.shards.tools.importers.bottom_up import NpzFolderFeatures, TsvFeatures
-from pipeline.shards.tools.importers.groups import GroupFeatures
-from pipeline.shards.tools.importers.id_files import read_ids
-from pipeline.shards.tools.importers.source import ImportSource, import_features
-from pipeline.shards.tools.merge import merge
-from pipeline.shards.tools.verify import source_crc_of, verify
-from stages.console import FAILED, OUTPUT, log_done, log_settings, printable, progress_of
+from pipeline.shards.tools.layouts import DEFAULT_ARRAYS, EXPORTS, IMPORTS
+from stages.console import CONSOLE, FAILED, OUTPUT, log_done, log_settings, printable
 
-EXPORTS = ("npy", "h5", "safetensors", "vqa")
-IMPORTS = ("npy", "mat", "bottom-up", "groups")
-# What --array means when it is not given.
-_ARRAY = {"mat": "feats", "bottom-up": "features", "groups": "global_descriptor"}
+if TYPE_CHECKING:
+    from pipeline.shards.index import FeatureIndex
 
 _PATH = click.Path(path_type=Path)
 
 
-def _option(name: str, text: str, **settings: Any) -> Callable[[Any], Any]:
-    return click.option(name, type=_PATH, help=text, **settings)
+def _path(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(name, type=_PATH, help=text)
 
 
 def _out(text: str) -> Callable[[Any], Any]:
@@ -73,6 +53,8 @@ def info(path: Path) -> None:
     Example:
       pipeline shards info data/features/scenes/efficientnet-lite0-pool
     """
+    from pipeline.shards.tools.describe import describe
+
     for line in describe(path):
         click.echo(printable(line))
 
@@ -80,7 +62,7 @@ def info(path: Path) -> None:
 @shards.command("verify")
 @click.argument("path", type=_PATH)
 @click.option("--quick", is_flag=True, help="Structure, ids and counts only; no features are read.")
-@_option("--images-of", "Dataset: compare the CRC-32 of its images or captions too.")
+@_path("--images-of", "Dataset: compare the CRC-32 of its images or captions too.")
 @click.pass_context
 def verify_command(ctx: click.Context, path: Path, quick: bool, images_of: Path | None) -> None:
     """Check a feature folder or a shard, and list every fault.
@@ -92,24 +74,16 @@ def verify_command(ctx: click.Context, path: Path, quick: bool, images_of: Path 
     Example:
       pipeline shards verify data/features/scenes/efficientnet-lite0-pool
     """
+    from pipeline.shards.tools.verify import verify
+
     log_settings("shards verify", path=path, quick=quick, images_of=images_of)
     started = time.monotonic()
-    source_crc = source_crc_of(read_manifest(images_of)) if images_of else None
-    with progress_of("verify", "row") as progress:
-        found = verify(path, quick, source_crc, progress)
+    found = verify(path, quick=quick, images_of=images_of, monitor=CONSOLE)
     for fault in found.faults:
         click.echo(printable(str(fault)))
-    sources = f", {found.sources} sources compared" if images_of else ""
-    log_done(
-        f"{path}: {found.rows} rows checked{sources}, {len(found.faults)} faults, "
-        f"{time.monotonic() - started:.1f} s"
-    )
-    if images_of and not found.sources:
-        log_done("no row says what its source was (source_crc32 is 0): none could be compared")
-    if quick:
-        log_done("features and checksums were not read (--quick)")
-    elif not found.indexed:
-        log_done(f"without an {INDEX_FILE} only the rows' own checksums could be compared")
+    log_done(f"{path}: {found.counts()}, {time.monotonic() - started:.1f} s")
+    for line in found.notes():
+        log_done(line)
     if found.faults:
         ctx.exit(FAILED)
 
@@ -128,18 +102,18 @@ def index_command(path: Path, rows_per_shard: int | None) -> None:
     Example:
       pipeline shards index data/features/scenes/efficientnet-lite0-pool
     """
+    from pipeline.shards.index import INDEX_FILE, rebuild_index
+
     log_settings("shards index", path=path, rows_per_shard=rows_per_shard)
     started = time.monotonic()
-    with progress_of("index", "row") as progress:
-        made = rebuild_index(path, rows_per_shard, progress)
-    _log_set(path / INDEX_FILE, made, started)
+    _log_set(path / INDEX_FILE, rebuild_index(path, rows_per_shard, monitor=CONSOLE), started)
 
 
-@shards.command()
+@shards.command("export")
 @click.argument("path", type=_PATH)
-@click.option("--to", "form", required=True, type=click.Choice(EXPORTS), help="Layout.")
+@click.option("--to", required=True, type=click.Choice([*EXPORTS]), help="Layout.")
 @_out("File to write; for npy its name ends in _ims.npy.")
-@_option("--ids", "File with an id a line: these rows in this order.  [default: all]")
+@_path("--ids", "File with an id a line: these rows in this order.  [default: all]")
 @click.option(
     "--repeat",
     type=click.IntRange(1),
@@ -150,16 +124,7 @@ def index_command(path: Path, rows_per_shard: int | None) -> None:
 @click.option("--copy", is_flag=True, help="h5: copy the rows instead of pointing to the shards.")
 @click.option("--compress", is_flag=True, help="h5 with --copy or --ids: gzip in small chunks.")
 @click.option("--allow-failed", is_flag=True, help="Write failed rows as NaN.")
-def export(
-    path: Path,
-    form: str,
-    out: Path,
-    ids: Path | None,
-    repeat: int,
-    copy: bool,
-    compress: bool,
-    allow_failed: bool,
-) -> None:
+def export_command(path: Path, out: Path, **options: Any) -> None:
     """Write a feature folder in a layout that other programs read.
 
     npy: what VSE++ and SCAN read. h5: one HDF5 file, which points to the shards or is a copy.
@@ -170,37 +135,19 @@ def export(
       pipeline shards export data/features/scenes/efficientnet-lite0-pool \\
           --to npy --repeat 5 --out exports/scenes_ims.npy
     """
-    view = form == "h5" and not copy and ids is None
-    if repeat > 1 and form != "npy":
-        raise click.UsageError("--repeat goes with --to npy")
-    if copy and form != "h5":
-        raise click.UsageError("--copy goes with --to h5")
-    if compress and (form != "h5" or view):
-        raise click.UsageError("--compress goes with --to h5 and --copy or --ids")
-    log_settings("shards export", path=path, to=form, out=out, ids=ids, repeat=repeat)
+    from pipeline.shards.tools.export import export
+
+    log_settings("shards export", path=path, out=out, **options)
     started = time.monotonic()
-    features = FeatureSet(path)
-    asked = read_ids(ids) if ids else features.ids
-    with progress_of("export", "row") as progress:
-        if form == "npy":
-            export_npy(features, out, asked, repeat, allow_failed, progress)
-        elif view:
-            features.blocks(asked, allow_failed)
-            export_h5_view(features, out)
-        elif form == "h5":
-            export_h5_copy(features, out, asked, allow_failed, compress, progress)
-        elif form == "safetensors":
-            export_safetensors(features, out, asked, allow_failed, progress)
-        else:
-            export_vqa(features, out, asked, allow_failed, progress)
-    log_done(f"{out}: {len(asked)} rows, {time.monotonic() - started:.1f} s")
+    rows = export(path, out, **options, monitor=CONSOLE)
+    log_done(f"{out}: {rows} rows, {time.monotonic() - started:.1f} s")
 
 
 @shards.command("import")
 @click.argument("source", type=_PATH)
-@click.option("--format", "form", required=True, type=click.Choice(IMPORTS), help="Layout.")
+@click.option("--format", "layout", required=True, type=click.Choice([*IMPORTS]), help="Layout.")
 @_out("Folder of the shards.")
-@_option("--ids", "npy, mat: file with an id a line, or a Karpathy dataset.json.")
+@_path("--ids", "npy, mat: file with an id a line, or a Karpathy dataset.json.")
 @click.option(
     "--every",
     type=click.IntRange(1),
@@ -211,26 +158,16 @@ def export(
 @click.option(
     "--array",
     help="Name of the array in the source.  "
-    "[default: feats (mat), features (bottom-up), global_descriptor (groups)]",
+    f"[default: {', '.join(f'{array} ({name})' for name, array in DEFAULT_ARRAYS.items())}]",
 )
 @click.option("--axes", help='Names of the axes, such as "row, region, channel".')
-@click.option("--dataset-name", required=True, help="Dataset that the ids belong to.")
-@click.option("--recipe-note", default="", help="What is known of the making; kept in the recipe.")
+@click.option("--dataset-name", "dataset", required=True, help="Dataset that the ids belong to.")
+@click.option(
+    "--recipe-note", "note", default="", help="What is known of the making; kept in the recipe."
+)
 @_rows_per_shard
 @_compress
-def import_command(
-    source: Path,
-    form: str,
-    out: Path,
-    ids: Path | None,
-    every: int,
-    array: str | None,
-    axes: str | None,
-    dataset_name: str,
-    recipe_note: str,
-    rows_per_shard: int | None,
-    compress: bool,
-) -> None:
+def import_command(source: Path, out: Path, **options: Any) -> None:
     """Make feature shards from features that another program wrote.
 
     npy: *_ims.npy of VSE++ or SCAN. mat: Karpathy's vgg_feats.mat. bottom-up: the TSV with a
@@ -241,20 +178,11 @@ def import_command(
       pipeline shards import f30k_precomp/test_ims.npy --format npy --every 5 \\
           --ids f30k_precomp/test_ids.txt --dataset-name flickr30k --out data/features/f30k-test
     """
-    if (ids is None) == (form in ("npy", "mat")):
-        raise click.UsageError("--ids goes with --format npy and mat, and must be given there")
-    if every > 1 and form != "npy":
-        raise click.UsageError("--every goes with --format npy")
-    if array and form == "npy":
-        raise click.UsageError("--array does not go with --format npy: it has one array only")
-    log_settings("shards import", source=source, format=form, out=out, ids=ids, every=every)
+    from pipeline.shards.tools.importers.catalogue import import_features
+
+    log_settings("shards import", source=source, out=out, **options)
     started = time.monotonic()
-    opened = _open_foreign(source, form, read_ids(ids) if ids else [], every, array)
-    with progress_of("import", "row") as progress:
-        made = import_features(
-            opened, out, dataset_name, recipe_note, axes, rows_per_shard, compress, progress
-        )
-    _log_set(out, made, started)
+    _log_set(out, import_features(source, out, **options, monitor=CONSOLE), started)
 
 
 @shards.command("merge")
@@ -262,29 +190,24 @@ def import_command(
 @_out("Folder of the shards.")
 @_rows_per_shard
 @_compress
-def merge_command(
-    folders: tuple[Path, ...], out: Path, rows_per_shard: int | None, compress: bool
-) -> None:
+def merge_command(folders: tuple[Path, ...], out: Path, **options: Any) -> None:
     """Join feature folders of one recipe, weights and dataset, in the order given.
 
     \b
     Example:
       pipeline shards merge features/train features/val features/test --out features/all
     """
-    log_settings("shards merge", folders=" ".join(map(str, folders)), out=out)
+    from pipeline.shards.tools.merge import merge
+
+    log_settings("shards merge", folders=" ".join(map(str, folders)), out=out, **options)
     started = time.monotonic()
-    sets = [FeatureSet(folder) for folder in folders]
-    with progress_of("merge", "row") as progress:
-        made = merge(sets, out, rows_per_shard, compress, progress)
-    if repeated := sum(len(one) for one in sets) - made.rows:
-        log_done(f"{repeated} rows were the same in several folders and are kept once")
-    _log_set(out, made, started)
+    _log_set(out, merge(folders, out, **options, monitor=CONSOLE), started)
 
 
 @shards.command()
 @click.argument("path", type=_PATH)
 @click.option("--licence", help="Who may use the images and captions.")
-@_option("--dataset", "Prepared dataset, which names its licence and source.")
+@_path("--dataset", "Prepared dataset, which names its licence and source.")
 def card(path: Path, licence: str | None, dataset: Path | None) -> None:
     """Write SHARDS.md into a feature folder: contents, recipe, checksums, how to read and cite.
 
@@ -292,33 +215,12 @@ def card(path: Path, licence: str | None, dataset: Path | None) -> None:
     Example:
       pipeline shards card data/features/scenes/efficientnet-lite0-pool --dataset data/scenes
     """
+    from pipeline.shards.tools.dataset_card import write_card
+
     log_settings("shards card", path=path, dataset=dataset, licence=licence)
-    manifest = read_manifest(dataset) if dataset else None
-    if manifest:
-        licence = licence or manifest.licence
-    write_card(path, licence, manifest.source if manifest else None)
-    log_done(f"{path / CARD_FILE} written")
-    if licence is None:
-        log_done("no licence is stated in it; give --dataset or --licence")
+    written = write_card(path, licence=licence, dataset=dataset, monitor=CONSOLE)
+    log_done(f"{written} written")
 
 
-def _open_foreign(
-    source: Path, form: str, ids: list[str], every: int, array: str | None
-) -> ImportSource:
-    if form == "npy":
-        return NpyFeatures(source, ids, every)
-    name = array or _ARRAY[form]
-    if form == "mat":
-        return MatFeatures(source, ids, name)
-    if form == "groups":
-        return GroupFeatures(source, name)
-    return NpzFolderFeatures(source, name) if source.is_dir() else TsvFeatures(source, name)
-
-
-def _log_set(path: Path, index: FeatureIndex, started: float) -> None:
-    header = index.header
-    log_done(
-        f"{path}: {index.rows} rows {header.row_shape} {header.dtype} in {len(index.shards)} "
-        f"shards, {index.failed_rows} failed, recipe {header.recipe_hash}, "
-        f"{time.monotonic() - started:.1f} s"
-    )
+def _log_set(path: Path, index: "FeatureIndex", started: float) -> None:
+    log_done(f"{path}: {index.describe()}, {time.monotonic() - started:.1f} s")

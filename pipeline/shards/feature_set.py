@@ -1,4 +1,4 @@
-"""Reading features by id, in the asked order, from a folder of shards."""
+"""Reading features by id, in the order asked for, from a folder of shards."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,6 +20,26 @@ class FailedRows(ShardError):
     """Some of the asked rows have no features."""
 
 
+def read_features(path: str | Path) -> "FeatureSet":
+    """Open a finished folder of feature shards.
+
+    Parameters
+    ----------
+    path : the folder, as `pipeline extract`, `pipeline text` or `write_features` wrote it.
+
+    Returns
+    -------
+    FeatureSet
+        Its `read(ids)` gives (len(ids), *row_shape) in the order of the ids.
+
+    Raises
+    ------
+    ShardError
+        No index, a shard is missing or damaged or of another set, or an id repeats.
+    """
+    return FeatureSet(path)
+
+
 class FeatureSet:
     """A finished folder of feature shards.
 
@@ -35,7 +55,7 @@ class FeatureSet:
     source_crc32 : (rows,) uint32 of what each row was made from; 0 where that is not known.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: str | Path) -> None:
         """Open all shards and check that they are the ones that the index names.
 
         Raises
@@ -43,11 +63,11 @@ class FeatureSet:
         ShardError
             No index, a shard is missing or damaged or of another set, or an id repeats.
         """
-        self.folder = folder
+        self.folder = Path(folder)
         self.index = read_index(folder)
         self._shards = []
         for entry in self.index.shards:
-            path = folder / entry.file
+            path = self.folder / entry.file
             if not path.is_file():
                 raise ShardError(f"{path} is named in the index but missing; copy it again")
             shard = ShardFile(path)
@@ -56,11 +76,11 @@ class FeatureSet:
             if shard.rows != entry.rows:
                 raise OtherShard(f"{path} has {shard.rows} rows; its index says {entry.rows}")
             self._shards.append(shard)
-        self.ids = [one for shard in self._shards for one in shard.ids]
+        self.ids = [row_id for shard in self._shards for row_id in shard.ids]
         self.status = np.concatenate([shard.status for shard in self._shards])
         self.crc32 = np.concatenate([shard.crc32 for shard in self._shards])
         self.source_crc32 = np.concatenate([shard.source_crc32 for shard in self._shards])
-        self._row = {one: row for row, one in enumerate(self.ids)}
+        self._row = {row_id: row for row, row_id in enumerate(self.ids)}
         self._first = np.cumsum([0, *(shard.rows for shard in self._shards)])
         if len(self._row) != len(self.ids):
             raise ShardError(f"{folder}: some ids have more than one row")
@@ -89,14 +109,14 @@ class FeatureSet:
         MissingRows
             Ids without a row; the first five are named.
         """
-        absent = [one for one in ids if one not in self._row]
+        absent = [row_id for row_id in ids if row_id not in self._row]
         if absent:
             raise MissingRows(
                 f"{self.folder} has no rows for {len(absent)} of {len(ids)} ids, first "
                 f"{absent[:5]}; it holds dataset {self.index.header.dataset!r}, "
                 f"{len(self)} rows: extract the missing ones, or name the right folder"
             )
-        return np.array([self._row[one] for one in ids], np.int64)
+        return np.array([self._row[row_id] for row_id in ids], np.int64)
 
     def error(self, row: int) -> str:
         """Return why a row failed, or an empty text."""
@@ -134,14 +154,14 @@ class FeatureSet:
             result[here] = self._shards[number].read_rows(rows[here] - self._first[number])
         return result
 
-    def row(self, one: str, allow_failed: bool = False) -> np.ndarray:
+    def row(self, row_id: str, allow_failed: bool = False) -> np.ndarray:
         """Return the features of one id, (*row_shape) as stored; see `read`.
 
         Raises
         ------
         MissingRows, FailedRows, DamagedShard
         """
-        return self.read([one], allow_failed)[0]
+        return self.read([row_id], allow_failed)[0]
 
     def blocks(self, ids: Sequence[str], allow_failed: bool = False) -> Iterator[RowBlock]:
         """Return the rows of `ids` in that order, about 16 MiB at a time; see `read`.

@@ -1,4 +1,4 @@
-"""What a feature set says of itself, its rows and its shards: names and types, no files.
+"""Names and types of a feature set: its header, its rows, its ids, its shards; no files.
 
 docs/format.md describes the same for readers who do not have this package.
 """
@@ -86,7 +86,7 @@ class FeatureHeader:
         return {**self.attributes(), "row_shape": self.row_shape, "dtype": self.dtype}
 
     def difference(self, found: Mapping[str, Any]) -> str | None:
-        """Say in which field other features first differ from these; None if they do not.
+        """Return in which field other features first differ from these; None if they do not.
 
         The software's versions are not compared: features of another version of torch are
         still features of this recipe.
@@ -109,7 +109,7 @@ class FeatureHeader:
 
 
 def _fields(found: Any, wanted: dict[str, Any]) -> str:
-    """Say in which fields a recipe, as JSON text, differs; the text itself if it is none."""
+    """Return the fields in which a recipe, as JSON text, differs; the text itself if it is none."""
     try:
         old = dict(json.loads(found))
     except (ValueError, TypeError):
@@ -158,7 +158,7 @@ class ShardEntry:
 
 def repeated(ids: Iterable[str]) -> list[str]:
     """Return the ids that occur more than once, in the order of their first occurrence."""
-    return [one for one, count in Counter(ids).items() if count > 1]
+    return [row_id for row_id, count in Counter(ids).items() if count > 1]
 
 
 def require_unique_ids(ids: Iterable[str], where: str) -> None:
@@ -185,6 +185,6 @@ def require_usable_ids(ids: Sequence[str], where: str) -> None:
         Repeated ids, or ids that could not be file names below a folder.
     """
     require_unique_ids(ids, where)
-    for row, one in enumerate(ids):
-        if fault := check_relative(one):
-            raise ShardError(f"{where}: id {one!r} of row {row} {fault}; ids are relative paths")
+    for row, row_id in enumerate(ids):
+        if fault := check_relative(row_id):
+            raise ShardError(f"{where}: id {row_id!r} of row {row} {fault}; ids are relative paths")

@@ -1,4 +1,7 @@
-"""`index.json`: the attributes of a feature set once, and a line for each of its shards."""
+"""`index.json`: the attributes of a feature set once, and a line for each of its shards.
+
+It is read and checked here, written last of a feature set, and made again from the shards alone.
+"""
 
 import json
 import re
@@ -10,7 +13,7 @@ from typing import Any
 
 from pipeline.files import write_json
 from pipeline.hashing import canonical_json
-from pipeline.progress import Progress, no_progress
+from pipeline.progress import QUIET, Monitor
 from pipeline.shards.format import FORMAT, FORMAT_VERSION, FeatureHeader, ShardEntry, ShardError
 from pipeline.shards.plan import PlanError, ShardPlan, default_rows_per_shard, plan_of
 from pipeline.shards.sandbox import require_unbroken
@@ -67,6 +70,14 @@ class FeatureIndex:
             "shards": len(self.shards),
         }
 
+    def describe(self) -> str:
+        """Return rows, shape, type, shards, failures and recipe hash, for a log line."""
+        header = self.header
+        return (
+            f"{self.rows} rows {header.row_shape} {header.dtype} in {len(self.shards)} shards, "
+            f"{self.failed_rows} failed, recipe {header.recipe_hash}"
+        )
+
     def write(self, folder: Path) -> None:
         """Write `index.json`, the done record of the whole set, into `folder`.
 
@@ -113,7 +124,7 @@ def index_of(
     )
 
 
-def read_index(folder: Path) -> FeatureIndex:
+def read_index(folder: str | Path) -> FeatureIndex:
     """Read the `index.json` of a feature folder.
 
     Raises
@@ -121,7 +132,7 @@ def read_index(folder: Path) -> FeatureIndex:
     ShardError
         There is none, it is damaged or of another format, or its numbers contradict each other.
     """
-    path = folder / INDEX_FILE
+    path = Path(folder) / INDEX_FILE
     if not path.is_file():
         raise ShardError(
             f"{path} not found: {folder} is no finished feature folder; `pipeline extract` or "
@@ -158,19 +169,27 @@ def _require_types(values: dict[str, Any]) -> None:
                 raise ValueError(f"{name} is {reprlib.repr(about[name])}, not {expected}")
 
     texts = ("weights", "axes", "dataset", "created_by")
-    require(lambda one: isinstance(one, str), "text", values, *texts)
-    require(lambda one: isinstance(one, dict), "an object", values, "recipe")
+    require(_is_text, "text", values, *texts)
+    require(lambda value: isinstance(value, dict), "an object", values, "recipe")
     require(_is_sha256, "64 hex digits", values, "weights_sha256")
-    require(lambda one: one in ("float32", "float16"), "float32 or float16", values, "dtype")
+    require(lambda value: value in ("float32", "float16"), "float32 or float16", values, "dtype")
     require(_is_count, "a number from 1", values, "rows_per_shard")
     require(_is_shape, "a list of numbers from 1", values, "row_shape")
-    require(lambda one: isinstance(one, list) and one != [], "a list of shards", values, "shards")
+    require(_is_filled_list, "a list of shards", values, "shards")
     for entry in values["shards"]:
         require(_is_file, "the name of a shard", entry, "file")
         require(_is_sha256, "64 hex digits", entry, "sha256", "content_sha256")
         require(_is_count, "a number from 1", entry, "rows")
-        require(lambda one: type(one) is int and one >= 0, "a number", entry, "failed_rows")
-        require(lambda one: isinstance(one, str), "text", {"created_by": "", **entry}, "created_by")
+        require(lambda value: type(value) is int and value >= 0, "a number", entry, "failed_rows")
+        require(_is_text, "text", {"created_by": "", **entry}, "created_by")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_filled_list(value: Any) -> bool:
+    return isinstance(value, list) and value != []
 
 
 def _is_count(value: Any) -> bool:
@@ -179,7 +198,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_shape(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_is_count, value))
+    return _is_filled_list(value) and all(map(_is_count, value))
 
 
 def _is_sha256(value: Any) -> bool:
@@ -216,9 +235,10 @@ def _line(entry: ShardEntry) -> dict[str, Any]:
 
 
 def rebuild_index(
-    folder: Path,
+    folder: str | Path,
     rows_per_shard: int | None = None,
-    progress: Progress = no_progress,
+    *,
+    monitor: Monitor = QUIET,
 ) -> FeatureIndex:
     """Check every byte that has a checksum of all shards, and write their index.
 
@@ -230,7 +250,7 @@ def rebuild_index(
     folder : of the shards; an `index.json` that is there is replaced.
     rows_per_shard : what a single last shard was planned with. Default: as the largest before it,
         else the default of `ShardBuild`, or the shard's rows if they are more.
-    progress : called with rows done, rows in all, and 0.
+    monitor : gets the progress.
 
     Raises
     ------
@@ -241,6 +261,7 @@ def rebuild_index(
     ShardError
         No shards, some are missing, or an id has two rows.
     """
+    folder = Path(folder)
     paths = sorted(folder.glob("shard-*.h5"))
     if not paths:
         raise ShardError(f"{folder} holds no shard-*.h5; name a folder of feature shards")
@@ -252,10 +273,11 @@ def rebuild_index(
     plan = _plan(folder, shards, header, rows_per_shard)
     _require_unique_ids(shards)
     entries = []
-    for number, shard in enumerate(shards):
-        entry = shard.inspect(plan.span(number).start)
-        entries.append((entry, str(shard.attributes.get("created_by", "unknown"))))
-        progress(plan.span(number).stop, plan.rows, 0)
+    with monitor.progress("index", "row") as progress:
+        for number, shard in enumerate(shards):
+            entry = shard.inspect(plan.span(number).start)
+            entries.append((entry, str(shard.attributes.get("created_by", "unknown"))))
+            progress(plan.span(number).stop, plan.rows, 0)
     index = index_of(header, plan.rows_per_shard, entries)
     index.write(folder)
     return index
@@ -303,9 +325,10 @@ def _plan(
 def _require_unique_ids(shards: list[ShardFile]) -> None:
     seen: dict[str, ShardFile] = {}
     for shard in shards:
-        for row, one in enumerate(shard.ids):
-            if one in seen:
+        for row, row_id in enumerate(shard.ids):
+            if row_id in seen:
                 raise ShardError(
-                    f"{shard.path}, row {row}: id {one!r} has a row before, in {seen[one].path}"
+                    f"{shard.path}, row {row}: id {row_id!r} has a row before, in "
+                    f"{seen[row_id].path}"
                 )
-            seen[one] = shard
+            seen[row_id] = shard

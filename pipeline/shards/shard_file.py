@@ -55,7 +55,7 @@ class ShardFile:
     row_shape, dtype : of one row.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | Path) -> None:
         """Read everything but the features.
 
         Raises
@@ -63,7 +63,7 @@ class ShardFile:
         DamagedShard
             No readable HDF5 file, or a dataset or attribute is missing or of a wrong length.
         """
-        self.path = path
+        self.path = path = Path(path)
         try:
             with h5py.File(path, "r") as file:
                 for name in COLUMNS:

@@ -11,7 +11,7 @@ Rows are appended in this process, or workers make whole shards; see `pipeline.s
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from pipeline.shards.build.job_ref import JOB_FILES, JobRef
 from pipeline.shards.build.locking import (
     WORK_FOLDER,
     only_writer,
+    remove_if_empty,
     remove_leftovers,
     require_output_folder,
     require_space,
@@ -94,7 +95,7 @@ class ShardBuild:
         self.plan = ShardPlan(len(ids), size)
         self.ids = list(ids)
         require_unique_ids(ids, str(out))
-        # Once and for all: `..`, `.` and links would put the work folder elsewhere later on.
+        # Once: `..`, `.` and links would put the work folder elsewhere later on.
         self._out = out.resolve()
         self._parent = self._out.parent / WORK_FOLDER
         self._header, self._inputs = header, inputs
@@ -129,7 +130,7 @@ class ShardBuild:
             fingerprint = layout.fingerprint(self._header, self._inputs)
             self.work = self._parent / f"{self._out.name}-{fingerprint}"
             self.work.mkdir(exist_ok=True)
-            undo.callback(self._remove_empty_work)
+            undo.callback(remove_if_empty, self.work)
             remove_leftovers(self.work, "*.part", JOB_FILES)
             remove_leftovers(self._out, f"{INDEX_FILE}.*.part")
             for shard in range(self.plan.shards):
@@ -272,11 +273,7 @@ class ShardBuild:
             raise ShardError(
                 f"shard {result.shard} of {self._out} was made, but nobody asked for it"
             )
-        result.require(partial.path)
-        file = ShardFile(partial.path)
-        file.require(self._header, partial.ids)
-        created_by = str(file.attributes.get("created_by", "unknown"))
-        self._done[result.shard] = FinishedShard(partial.path, result.entry, created_by)
+        self._done[result.shard] = result.collect(partial.path, self._header, partial.ids)
         del self._partial[result.shard]
         partial.remove_pieces()
 
@@ -303,11 +300,6 @@ class ShardBuild:
             # A worker that was given up for lost may be writing into it until it sees the end.
             shutil.rmtree(self.work, ignore_errors=True)
         return index
-
-    def _remove_empty_work(self) -> None:
-        # Only empty folders go: kept work keeps its folder.
-        with suppress(OSError):
-            self.work.rmdir()
 
     def _require_space(self) -> None:
         partial = self._partial.values()

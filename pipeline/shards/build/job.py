@@ -18,7 +18,7 @@ from pipeline.hashing import sha256_of_file
 from pipeline.progress import WRITE, Stopwatch
 from pipeline.shards.build.job_ref import JobRef, NotShared, OnProgress, appears, submit
 from pipeline.shards.build.partial_shard import PartialShard
-from pipeline.shards.build.publish import finished_shard
+from pipeline.shards.build.publish import FinishedShard, finished_shard
 from pipeline.shards.format import (
     OK,
     DamagedShard,
@@ -28,6 +28,7 @@ from pipeline.shards.format import (
     ShardEntry,
 )
 from pipeline.shards.plan import ShardPlan, Span
+from pipeline.shards.shard_file import ShardFile
 
 _SECONDS_BETWEEN_REPORTS = 1.0
 
@@ -119,12 +120,20 @@ class ShardResult:
     seconds: dict[str, float] = field(hash=False)
     worker: str = field(default_factory=socket.gethostname)
 
-    def require(self, path: Path) -> None:
-        """Check that `path`, which may appear late, is the file that the worker made.
+    def collect(self, path: Path, header: FeatureHeader, ids: Sequence[str]) -> FinishedShard:
+        """Return the shard at `path`, which may appear late, if it is the file that was reported.
+
+        Parameters
+        ----------
+        path : where it should lie.
+        header, ids : of the shard that was asked for.
 
         Raises
         ------
         NotShared
+            The file is not seen here, or is another.
+        OtherShard
+            It holds other features or rows.
         """
         if not appears(path):
             raise NotShared(
@@ -139,6 +148,9 @@ class ShardResult:
                 "program or mount the shared folder, then give the same command again, which "
                 "checks the file and goes on"
             )
+        file = ShardFile(path)
+        file.require(header, ids)
+        return FinishedShard(path, self.entry, str(file.attributes.get("created_by", "unknown")))
 
 
 # What a worker computes: the rows of these spans in order, a block at a time.

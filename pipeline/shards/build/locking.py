@@ -10,7 +10,7 @@ import re
 import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.files import OutputError, require_folder
@@ -85,6 +85,12 @@ def remove_leftovers(folder: Path, *patterns: str) -> None:
     for pattern in patterns:
         for leftover in folder.glob(pattern):
             leftover.unlink(missing_ok=True)
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Remove a folder of unfinished work unless it holds any."""
+    with suppress(OSError):
+        folder.rmdir()
 
 
 @contextmanager

@@ -1,11 +1,13 @@
-"""SHARDS.md: the page that travels with published shards, written from their index."""
+"""SHARDS.md: the dataset card that travels with published shards, written from their index."""
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from pipeline.datasets.manifest import read_manifest
 from pipeline.files import write_text
 from pipeline.hashing import canonical_json, sha256_of_json
+from pipeline.progress import QUIET, Monitor
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import ShardError
 from pipeline.shards.index import FeatureIndex
@@ -16,21 +18,43 @@ _FAILURES_SHOWN = 100
 _PLAIN = re.compile(r"[\w ,/:;=()'\"?%.-]")
 
 
-def write_card(folder: Path, licence: str | None = None, source: str | None = None) -> None:
+def write_card(
+    folder: str | Path,
+    *,
+    licence: str | None = None,
+    dataset: str | Path | None = None,
+    monitor: Monitor = QUIET,
+) -> Path:
     """Write SHARDS.md into a finished feature folder.
 
     Parameters
     ----------
     folder : of the shards.
-    licence, source : of the images or captions; see `card_text`.
+    licence : who may use the images and captions. None: as the dataset says.
+    dataset : folder of the prepared dataset, which names its licence and source.
+    monitor : gets a line if no licence is known.
+
+    Returns
+    -------
+    Path
+        Of the page.
 
     Raises
     ------
-    ShardError
+    ShardError, DatasetError
     """
+    manifest = read_manifest(Path(dataset)) if dataset else None
+    if manifest:
+        licence = licence or manifest.licence
     features = FeatureSet(folder)
-    text = card_text(features.index, features.failures(), licence, source)
-    write_text(folder / CARD_FILE, text)
+    text = card_text(
+        features.index, features.failures(), licence, manifest.source if manifest else None
+    )
+    path = features.folder / CARD_FILE
+    write_text(path, text)
+    if licence is None:
+        monitor.log(f"no licence is stated in {CARD_FILE}; give --dataset or --licence")
+    return path
 
 
 def card_text(

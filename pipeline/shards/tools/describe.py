@@ -1,4 +1,4 @@
-"""What a feature set or a single shard is, in lines for a person: contents, making, reading."""
+"""What a feature set or a single shard is, in lines for a person."""
 
 import json
 from collections import Counter
@@ -18,7 +18,7 @@ _REASONS_SHOWN = 5
 
 
 @dataclass(frozen=True)
-class _Facts:
+class _Contents:
     """What folders and single shards have in common."""
 
     attributes: dict[str, Any]
@@ -30,7 +30,7 @@ class _Facts:
     files: list[Path]
 
 
-def describe(path: Path) -> list[str]:
+def describe(path: str | Path) -> list[str]:
     """Return lines that say what lies at `path`; they hold text from data as it is.
 
     The features themselves are not read: see `pipeline.shards.tools.verify.verify` for that.
@@ -43,26 +43,27 @@ def describe(path: Path) -> list[str]:
     ------
     ShardError
     """
+    path = Path(path)
     if not path.exists():
         raise ShardError(f"{path} not found; name a folder of shards, or one shard")
     require_unbroken([path] if path.is_file() else sorted(path.glob("shard-*.h5")), features=False)
-    facts = _of_file(path) if path.is_file() else _of_folder(path)
-    about, rows = facts.attributes, len(facts.status)
-    values = int(np.prod(facts.row_shape))
-    row_bytes = values * np.dtype(facts.dtype).itemsize
-    on_disk = sum(file.stat().st_size for file in facts.files)
-    known = int((facts.source_crc32 != 0).sum())
-    what = f"{len(facts.files)} shards" if path.is_dir() else "one shard"
+    contents = _of_file(path) if path.is_file() else _of_folder(path)
+    about, rows = contents.attributes, len(contents.status)
+    values = int(np.prod(contents.row_shape))
+    row_bytes = values * np.dtype(contents.dtype).itemsize
+    on_disk = sum(file.stat().st_size for file in contents.files)
+    known = int((contents.source_crc32 != 0).sum())
+    what = f"{len(contents.files)} shards" if path.is_dir() else "one shard"
     if "shard" in about:
         what += f", number {about['shard']} (from 0) of {about['shards']}"
     return [
         f"{path}: {rows} rows in {what}, {on_disk / 1e6:.1f} MB on disk",
         f"dataset      {about['dataset']}",
-        f"features     {(rows, *facts.row_shape)} {facts.dtype}, axes: {about['axes']}",
+        f"features     {(rows, *contents.row_shape)} {contents.dtype}, axes: {about['axes']}",
         f"bytes        {row_bytes} a row, {rows * row_bytes} in all",
         f"sources      CRC-32 known of {known} of {rows} rows",
-        f"failed rows  {len(facts.failures)}",
-        *_failure_lines(facts),
+        f"failed rows  {len(contents.failures)}",
+        *_failure_lines(contents),
         "",
         f"recipe hash  {about['recipe_hash']}",
         f"weights      {about['weights']}",
@@ -71,8 +72,8 @@ def describe(path: Path) -> list[str]:
         "recipe",
         *_recipe_lines(about["recipe"]),
         "",
-        f"to read {facts.files[0].name}:" if path.is_dir() else "to read it:",
-        *(f"    {line}" for line in reading_lines(str(facts.files[0]))),
+        f"to read {contents.files[0].name}:" if path.is_dir() else "to read it:",
+        *(f"    {line}" for line in reading_lines(str(contents.files[0]))),
     ]
 
 
@@ -85,10 +86,10 @@ def reading_lines(file: str) -> list[str]:
     ]
 
 
-def _of_folder(folder: Path) -> _Facts:
+def _of_folder(folder: Path) -> _Contents:
     features = FeatureSet(folder)
     header = features.index.header
-    return _Facts(
+    return _Contents(
         header.attributes() | {"recipe": header.recipe},
         header.row_shape,
         header.dtype,
@@ -99,7 +100,7 @@ def _of_folder(folder: Path) -> _Facts:
     )
 
 
-def _of_file(path: Path) -> _Facts:
+def _of_file(path: Path) -> _Contents:
     shard = ShardFile(path)
     try:
         recipe = json.loads(shard.attributes["recipe"])
@@ -109,7 +110,7 @@ def _of_file(path: Path) -> _Facts:
         (shard.ids[row], STATUS_NAMES.get(int(shard.status[row]), "?"), shard.errors[row])
         for row in np.flatnonzero(shard.status != OK)
     ]
-    return _Facts(
+    return _Contents(
         shard.attributes | {"recipe": recipe},
         shard.row_shape,
         shard.dtype.name,
@@ -120,11 +121,11 @@ def _of_file(path: Path) -> _Facts:
     )
 
 
-def _failure_lines(facts: _Facts) -> list[str]:
-    counts = Counter(status for _, status, _ in facts.failures)
+def _failure_lines(contents: _Contents) -> list[str]:
+    counts = Counter(status for _, status, _ in contents.failures)
     lines = []
     for status, count in counts.items():
-        shown = [one for one in facts.failures if one[1] == status][:_REASONS_SHOWN]
+        shown = [failure for failure in contents.failures if failure[1] == status][:_REASONS_SHOWN]
         first = f", the first {len(shown)}" if count > len(shown) else ""
         lines.append(f"  {count} {status}{first}:")
         lines += [f"    {row_id}: {reason}" for row_id, _, reason in shown]

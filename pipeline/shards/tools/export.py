@@ -9,20 +9,86 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from pipeline.errors import WrongUsage
 from pipeline.files import appearing_whole
 from pipeline.hashing import canonical_json
-from pipeline.progress import Progress, no_progress
+from pipeline.progress import QUIET, Monitor, Progress, no_progress
 from pipeline.shards.build.locking import require_output_file
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import RowBlock, ShardError
 from pipeline.shards.index import INDEX_FILE
 from pipeline.shards.shard_file import ShardFile
+from pipeline.shards.tools.importers.id_files import read_ids
+from pipeline.shards.tools.layouts import EXPORTS
 from pipeline.shards.write import write_shard
 
 _IMS, _IDS = "_ims.npy", "_ids.txt"
 # The safetensors format allows no longer header.
 _SAFETENSORS_HEADER_BYTES = 100_000_000
 _STRING = h5py.string_dtype("utf-8")
+
+
+def export(
+    features: FeatureSet | str | Path,
+    out: str | Path,
+    *,
+    to: str,
+    ids: Sequence[str] | str | Path | None = None,
+    repeat: int = 1,
+    copy: bool = False,
+    compress: bool = False,
+    allow_failed: bool = False,
+    monitor: Monitor = QUIET,
+) -> int:
+    """Write a feature set in a layout that other programs read, and return the number of rows.
+
+    Parameters
+    ----------
+    features : a feature set or its folder.
+    out : the file to write; for npy its name ends in `_ims.npy`.
+    to : a name of `pipeline.shards.tools.layouts.EXPORTS`.
+    ids : rows in the order wanted, or a file as `read_ids` takes. None: all rows.
+    repeat : npy only: how often each row is written.
+    copy : h5 only: copy the rows instead of pointing to the shards.
+    compress : h5 with `copy` or `ids` only: gzip in small chunks.
+    allow_failed : write failed rows as NaN instead of refusing.
+    monitor : gets the progress.
+
+    Raises
+    ------
+    WrongUsage
+        Arguments that do not go with the layout.
+    ShardError, OutputError
+        See the function of each layout.
+    MissingRows, FailedRows, DamagedShard
+    """
+    view = to == "h5" and not copy and ids is None
+    if to not in EXPORTS:
+        raise WrongUsage(f"layout {to!r} is none of {', '.join(EXPORTS)}")
+    if repeat > 1 and to != "npy":
+        raise WrongUsage("--repeat goes with --to npy")
+    if copy and to != "h5":
+        raise WrongUsage("--copy goes with --to h5")
+    if compress and (to != "h5" or view):
+        raise WrongUsage("--compress goes with --to h5 and --copy or --ids")
+    out = Path(out)
+    features = features if isinstance(features, FeatureSet) else FeatureSet(features)
+    if isinstance(ids, str | Path):
+        ids = read_ids(ids)
+    asked = features.ids if ids is None else ids
+    with monitor.progress("export", "row") as progress:
+        if to == "npy":
+            export_npy(features, out, asked, repeat, allow_failed, progress)
+        elif view:
+            features.blocks(asked, allow_failed)
+            export_h5_view(features, out)
+        elif to == "h5":
+            export_h5_copy(features, out, asked, allow_failed, compress, progress)
+        elif to == "safetensors":
+            export_safetensors(features, out, asked, allow_failed, progress)
+        else:
+            export_vqa(features, out, asked, allow_failed, progress)
+    return len(asked)
 
 
 def export_npy(
@@ -45,7 +111,7 @@ def export_npy(
     features : the source.
     out : ends in `_ims.npy`.
     ids : rows in the order wanted.
-    repeat : each row so many times, one after the other; VSE++ wants 5, one for each caption.
+    repeat : how often each row is written, one after the other; VSE++ wants 5, once a caption.
     allow_failed : write failed rows as NaN instead of refusing.
     progress : called with rows done, rows in all, and 0.
 
@@ -62,7 +128,7 @@ def export_npy(
     ids_file = out.with_name(out.name.removesuffix(_IMS) + _IDS)
     for file in (out, ids_file):
         require_output_file(file)
-    if broken := [one for one in ids if len(one.splitlines()) != 1]:
+    if broken := [row_id for row_id in ids if len(row_id.splitlines()) != 1]:
         raise ShardError(f"id {broken[0]!r} has a line break, so {_IDS} cannot hold it")
     shape = features.row_shape
     row = (int(np.prod(shape[:-1])), shape[-1]) if len(shape) > 1 else shape
@@ -72,12 +138,12 @@ def export_npy(
         appearing_whole(out) as part,
     ):
         with part.open("wb") as stream:
-            facts = {"descr": "<f4", "fortran_order": False, "shape": (len(ids) * repeat, *row)}
-            np.lib.format.write_array_header_1_0(stream, facts)
+            described = {"descr": "<f4", "fortran_order": False, "shape": (len(ids) * repeat, *row)}
+            np.lib.format.write_array_header_1_0(stream, described)
             for block in blocks:
                 stream.write(np.repeat(block.features.astype("<f4"), repeat, axis=0).tobytes())
         with ids_part.open("w", encoding="utf-8", newline="\n") as text:
-            text.writelines(f"{one}\n" * repeat for one in ids)
+            text.writelines(f"{row_id}\n" * repeat for row_id in ids)
 
 
 def export_h5_view(features: FeatureSet, out: Path) -> None:
@@ -232,7 +298,7 @@ def export_vqa(
     _require_output(features, out)
     if len(features.row_shape) != 3:
         raise ShardError(f"rows of {features.row_shape} are no grids (y, x, channel)")
-    numbers = [_number(one) for one in ids]
+    numbers = [_number(row_id) for row_id in ids]
     if len(set(numbers)) != len(numbers):
         raise ShardError("two ids end in the same number; this layout cannot tell them apart")
     blocks = _counted(features.blocks(ids, allow_failed), len(ids), progress)
@@ -266,10 +332,10 @@ def _require_output(features: FeatureSet, out: Path) -> None:
         raise ShardError(f"{out} is a file of {features.folder} itself; give another output")
 
 
-def _number(one: str) -> int:
-    found = re.search(r"(\d+)(\.\w+)?$", one)
+def _number(row_id: str) -> int:
+    found = re.search(r"(\d+)(\.\w+)?$", row_id)
     if found is None or int(found[1]) >= 1 << 31:
         raise ShardError(
-            f"id {one!r} does not end in a number of 32 bits; this layout has no other"
+            f"id {row_id!r} does not end in a number of 32 bits; this layout has no other"
         )
     return int(found[1])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.progress import Progress, no_progress
+from pipeline.progress import QUIET, Monitor
 from pipeline.shards.build.arrays import build_from_rows
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OtherShard, RowBlock, ShardError
@@ -19,11 +19,12 @@ class RepeatedRows(ShardError):
 
 
 def merge(
-    sets: Sequence[FeatureSet],
-    out: Path,
+    sets: Sequence[FeatureSet | str | Path],
+    out: str | Path,
+    *,
     rows_per_shard: int | None = None,
     compress: bool = False,
-    progress: Progress = no_progress,
+    monitor: Monitor = QUIET,
 ) -> FeatureIndex:
     """Write all rows of all sets, in the order given, as one set.
 
@@ -33,9 +34,10 @@ def merge(
 
     Parameters
     ----------
-    sets : of the same recipe, weights, dataset, axes, shape and type.
+    sets : feature sets or their folders; of the same recipe, weights, dataset, axes, shape and
+        type.
     out, rows_per_shard, compress : see `ShardBuild`.
-    progress : called with rows done, rows in all, and 0.
+    monitor : gets the progress, and a line if rows were in several sets.
 
     Raises
     ------
@@ -44,27 +46,30 @@ def merge(
     RepeatedRows
         Sets have different rows of the same id.
     """
-    first = sets[0]
-    for other in sets[1:]:
+    opened = [one if isinstance(one, FeatureSet) else FeatureSet(one) for one in sets]
+    first = opened[0]
+    for other in opened[1:]:
         if unlike := first.index.header.difference(other.index.header.metadata()):
             raise OtherShard(
                 f"{other.folder} {unlike} as {first.folder} has; only features of one kind can be "
                 "merged"
             )
     taken: dict[str, int] = {}
-    for number, one in enumerate(sets):
-        for row_id in one.ids:
+    for number, features in enumerate(opened):
+        for row_id in features.ids:
             if row_id not in taken:
                 taken[row_id] = number
             else:
-                _require_same_row(sets[taken[row_id]], one, row_id)
+                _require_same_row(opened[taken[row_id]], features, row_id)
     ids = list(taken)
+    if repeated := sum(map(len, opened)) - len(ids):
+        monitor.log(f"{repeated} rows were the same in several folders and are kept once")
 
     def rows(start: int, stop: int) -> RowBlock:
         blocks = [
             block
             for number, group in groupby(ids[start:stop], key=lambda row_id: taken[row_id])
-            for block in sets[number].blocks(list(group), allow_failed=True)
+            for block in opened[number].blocks(list(group), allow_failed=True)
         ]
         return RowBlock(
             np.concatenate([block.features for block in blocks]),
@@ -73,19 +78,20 @@ def merge(
             np.concatenate([_source_crc32(block) for block in blocks]),
         )
 
-    software = "; ".join(dict.fromkeys(one.index.header.created_by for one in sets))
+    software = "; ".join(dict.fromkeys(features.index.header.created_by for features in opened))
     header = first.index.header
-    contents = [[entry.content_sha256 for entry in one.index.shards] for one in sets]
-    return build_from_rows(
-        out,
-        replace(header, created_by=software),
-        ids,
-        rows,
-        rows_per_shard=rows_per_shard,
-        compress=compress,
-        inputs=contents,
-        progress=progress,
-    )
+    contents = [[entry.content_sha256 for entry in features.index.shards] for features in opened]
+    with monitor.progress("merge", "row") as progress:
+        return build_from_rows(
+            out,
+            replace(header, created_by=software),
+            ids,
+            rows,
+            rows_per_shard=rows_per_shard,
+            compress=compress,
+            inputs=contents,
+            progress=progress,
+        )
 
 
 def _require_same_row(first: FeatureSet, other: FeatureSet, row_id: str) -> None:

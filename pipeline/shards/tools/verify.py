@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.hashing import canonical_json, recipe_hash, sha256_of_file
-from pipeline.progress import Progress, no_progress
+from pipeline.progress import QUIET, Monitor, Progress
 from pipeline.shards.format import (
     FORMAT_VERSION,
     OK,
@@ -45,140 +45,50 @@ class Fault:
         return f"{where}: {self.text}"
 
 
-def of_row(shard: ShardFile, row: int, text: str) -> Fault:
-    """Return a fault of one row, with its id."""
-    return Fault(shard.path.name, text, int(row), shard.ids[row])
-
-
-def faults_of_facts(shard: ShardFile) -> Iterator[Fault]:
-    """Compare what a shard says of itself with itself: recipe and hash, number of rows, status."""
-    name, about = shard.path.name, shard.attributes
-    if about.get("format_version") != FORMAT_VERSION:
-        yield Fault(name, f"format version {about.get('format_version')!r}, not {FORMAT_VERSION}")
-    try:
-        recipe = json.loads(about["recipe"])
-        named = recipe_hash(recipe, about["weights_sha256"])
-        if canonical_json(recipe) != about["recipe"]:
-            yield Fault(name, "its recipe is not canonical JSON")
-        if named != about["recipe_hash"]:
-            yield Fault(
-                name,
-                f"recipe_hash {about['recipe_hash']!r}, but its recipe and weights give {named!r}",
-            )
-    except (ValueError, TypeError) as error:
-        yield Fault(name, f"its recipe is not JSON ({error})")
-    if about.get("rows") != shard.rows:
-        yield Fault(name, f"says {about.get('rows')!r} rows and holds {shard.rows}")
-    for row in range(shard.rows):
-        status, reason = int(shard.status[row]), shard.errors[row]
-        if status not in STATUS_NAMES:
-            yield of_row(shard, row, f"status {status} is none of {sorted(STATUS_NAMES)}")
-        elif (status != OK) != bool(reason):
-            yield of_row(shard, row, f"status {STATUS_NAMES[status]} with error text {reason!r}")
-
-
-def faults_beside_index(shard: ShardFile, index: FeatureIndex, number: int) -> Iterator[Fault]:
-    """Compare a shard with what its set's index says of shard `number`."""
-    name, header, entry = shard.path.name, index.header, index.shards[number]
-    wanted = header.attributes() | {"shard": number}
-    wanted["created_by"] = entry.created_by or header.created_by
-    with suppress(PlanError):  # the index's own fault
-        wanted["shards"] = index.plan().shards_then(number)
-    for key, value in wanted.items():
-        if shard.attributes.get(key) != value:
-            yield Fault(name, f"{key} is {shard.attributes.get(key)!r}, in the index {value!r}")
-    failed = int((shard.status != OK).sum())
-    for what, here, there in (
-        ("row shape", shard.row_shape, header.row_shape),
-        ("type", shard.dtype.name, header.dtype),
-        ("rows", shard.rows, entry.rows),
-        ("failed rows", failed, entry.failed_rows),
-    ):
-        if here != there:
-            yield Fault(name, f"{what}: {here} in the file, {there} in the index")
-
-
-def faults_of_rows(shard: ShardFile, count: Callable[[int], None]) -> tuple[list[Fault], str]:
-    """Read all features; compare each row with its CRC-32, and NaN with its status.
-
-    Parameters
-    ----------
-    count : called with the number of rows of each block that was read.
-
-    Returns
-    -------
-    faults, and the content's SHA-256 (of zeros for rows that cannot be read).
-    """
-    faults: list[Fault] = []
-    content = shard.content_hash()
-    for rows in shard.spans():
-        try:
-            stored = shard.stored(rows)
-        except DamagedShard:
-            stored = np.zeros((len(rows), *shard.row_shape), shard.dtype)
-            for position, row in enumerate(rows):
-                try:
-                    stored[position] = shard.stored(rows[position : position + 1])[0]
-                except DamagedShard as error:
-                    faults.append(of_row(shard, row, f"cannot be read ({error.__cause__})"))
-        nan = np.isnan(stored.reshape(len(rows), -1)).any(axis=1)
-        for position, row in enumerate(rows):
-            if zlib.crc32(stored[position]) != shard.crc32[row]:
-                faults.append(of_row(shard, row, "not what was written (CRC-32 differs)"))
-            if nan[position] != (shard.status[row] != OK):
-                faults.append(
-                    of_row(shard, row, "holds NaN" if nan[position] else "failed, but no NaN")
-                )
-        content.update(stored.tobytes())
-        count(len(rows))
-    return faults, content.hexdigest()
-
-
-def faults_of_sources(shard: ShardFile, source_crc: SourceCrc) -> tuple[list[Fault], int]:
-    """Compare `source_crc32` with the sources as they are now.
-
-    Parameters
-    ----------
-    source_crc : gives the CRC-32 of an id's source, or None where there is none.
-
-    Returns
-    -------
-    faults, and the number of rows compared: those whose `source_crc32` is not 0.
-    """
-    faults = []
-    known = np.flatnonzero(shard.source_crc32).tolist()
-    for row in known:
-        now = source_crc(shard.ids[row])
-        if now is None:
-            faults.append(of_row(shard, row, "its image file or caption is no longer there"))
-        elif now != shard.source_crc32[row]:
-            faults.append(of_row(shard, row, "its image or caption has changed since"))
-    return faults, len(known)
-
-
 @dataclass
 class Verification:
     """What was checked, and what was found.
 
     Attributes
     ----------
+    quick : whether features and checksums were left out.
     faults : all of them. rows : how many were looked at.
     indexed : whether an index vouches for every byte; without one a shard has only the
         checksums of its rows.
-    sources : rows whose source was compared.
+    sources : rows whose source was compared; None: no sources were asked for.
     """
 
+    quick: bool = False
     faults: list[Fault] = field(default_factory=list)
     rows: int = 0
     indexed: bool = False
-    sources: int = 0
+    sources: int | None = None
+
+    def counts(self) -> str:
+        """Return the numbers of rows, sources and faults, for a log line."""
+        sources = "" if self.sources is None else f", {self.sources} sources compared"
+        return f"{self.rows} rows checked{sources}, {len(self.faults)} faults"
+
+    def notes(self) -> list[str]:
+        """Return a line for each check that could not be made, or was not asked for."""
+        lines = []
+        if self.sources == 0:
+            lines.append(
+                "no row says what its source was (source_crc32 is 0): none could be compared"
+            )
+        if self.quick:
+            lines.append("features and checksums were not read (--quick)")
+        elif not self.indexed:
+            lines.append(f"without an {INDEX_FILE} only the rows' own checksums could be compared")
+        return lines
 
 
 def verify(
-    path: Path,
+    path: str | Path,
+    *,
     quick: bool = False,
-    source_crc: SourceCrc | None = None,
-    progress: Progress = no_progress,
+    images_of: str | Path | None = None,
+    monitor: Monitor = QUIET,
 ) -> Verification:
     """Check a feature folder, or one shard, and list every fault.
 
@@ -186,21 +96,31 @@ def verify(
     ----------
     path : a folder of shards, or one shard; an index beside the shard is used if it names it.
     quick : structure, ids, counts and sizes only: features and checksums are not read.
-    source_crc : see `pipeline.shards.tools.verify.faults_of_sources` and `source_crc_of`.
-    progress : called with rows done, rows in all, and faults found.
+    images_of : folder of a dataset: `source_crc32` is compared with the CRC-32 of its image files
+        or captions as they are now.
+    monitor : gets the progress, with the faults found so far as failed rows.
 
     Raises
     ------
     ShardError
         There is nothing at `path`, or the system will not let a file be read.
     """
+    path = Path(path)
+    source_crc = _source_crc_of(read_manifest(Path(images_of))) if images_of else None
     if not path.exists():
         raise ShardError(f"{path} not found; name a folder of shards, or one shard")
-    found = Verification()
+    with monitor.progress("verify", "row") as progress:
+        return _verified(path, quick, source_crc, progress)
+
+
+def _verified(
+    path: Path, quick: bool, source_crc: SourceCrc | None, progress: Progress
+) -> Verification:
+    found = Verification(quick, sources=None if source_crc is None else 0)
     index = _index(path if path.is_dir() else path.parent, found.faults)
     named = {entry.file: number for number, entry in enumerate(index.shards)} if index else {}
     if path.is_dir():
-        found.faults += _faults_of_folder(path, named)
+        found.faults += _folder_faults(path, named)
         files = [path / name for name in named] or sorted(path.glob("shard-*.h5"))
     else:
         files, found.faults = [path], []
@@ -232,25 +152,138 @@ def verify(
         except DamagedShard as error:
             found.faults.append(Fault(file.name, _without_path(error, file)))
             continue
-        found.faults += faults_of_facts(shard)
+        found.faults += _metadata_faults(shard)
         found.faults += _repeated_ids(shard, places)
         if index and number is not None:
-            found.faults += faults_beside_index(shard, index, number)
+            found.faults += _index_faults(shard, index, number)
         if source_crc:
-            faults, compared = faults_of_sources(shard, source_crc)
+            faults, compared = _source_faults(shard, source_crc)
             found.faults += faults
-            found.sources += compared
+            found.sources = (found.sources or 0) + compared
         if quick:
             count(shard.rows)
             continue
-        faults, content = faults_of_rows(shard, count)
+        faults, content = _row_faults(shard, count)
         found.faults += faults
         if entry and content != entry.content_sha256:
             found.faults.append(Fault(file.name, "SHA-256 of the content differs"))
     return found
 
 
-def source_crc_of(dataset: Manifest) -> SourceCrc:
+def _row_fault(shard: ShardFile, row: int, text: str) -> Fault:
+    """Return a fault of one row, with its id."""
+    return Fault(shard.path.name, text, int(row), shard.ids[row])
+
+
+def _metadata_faults(shard: ShardFile) -> Iterator[Fault]:
+    """Compare what a shard says of itself with itself: recipe and hash, number of rows, status."""
+    name, about = shard.path.name, shard.attributes
+    if about.get("format_version") != FORMAT_VERSION:
+        yield Fault(name, f"format version {about.get('format_version')!r}, not {FORMAT_VERSION}")
+    try:
+        recipe = json.loads(about["recipe"])
+        named = recipe_hash(recipe, about["weights_sha256"])
+        if canonical_json(recipe) != about["recipe"]:
+            yield Fault(name, "its recipe is not canonical JSON")
+        if named != about["recipe_hash"]:
+            yield Fault(
+                name,
+                f"recipe_hash {about['recipe_hash']!r}, but its recipe and weights give {named!r}",
+            )
+    except (ValueError, TypeError) as error:
+        yield Fault(name, f"its recipe is not JSON ({error})")
+    if about.get("rows") != shard.rows:
+        yield Fault(name, f"says {about.get('rows')!r} rows and holds {shard.rows}")
+    for row in range(shard.rows):
+        status, reason = int(shard.status[row]), shard.errors[row]
+        if status not in STATUS_NAMES:
+            yield _row_fault(shard, row, f"status {status} is none of {sorted(STATUS_NAMES)}")
+        elif (status != OK) != bool(reason):
+            yield _row_fault(
+                shard, row, f"status {STATUS_NAMES[status]} with error text {reason!r}"
+            )
+
+
+def _index_faults(shard: ShardFile, index: FeatureIndex, number: int) -> Iterator[Fault]:
+    """Compare a shard with what its set's index says of shard `number`."""
+    name, header, entry = shard.path.name, index.header, index.shards[number]
+    wanted = header.attributes() | {"shard": number}
+    wanted["created_by"] = entry.created_by or header.created_by
+    with suppress(PlanError):  # the index's own fault
+        wanted["shards"] = index.plan().shards_then(number)
+    for key, value in wanted.items():
+        if shard.attributes.get(key) != value:
+            yield Fault(name, f"{key} is {shard.attributes.get(key)!r}, in the index {value!r}")
+    failed = int((shard.status != OK).sum())
+    for what, here, there in (
+        ("row shape", shard.row_shape, header.row_shape),
+        ("type", shard.dtype.name, header.dtype),
+        ("rows", shard.rows, entry.rows),
+        ("failed rows", failed, entry.failed_rows),
+    ):
+        if here != there:
+            yield Fault(name, f"{what}: {here} in the file, {there} in the index")
+
+
+def _row_faults(shard: ShardFile, count: Callable[[int], None]) -> tuple[list[Fault], str]:
+    """Read all features; compare each row with its CRC-32, and NaN with its status.
+
+    Parameters
+    ----------
+    count : called with the number of rows of each block that was read.
+
+    Returns
+    -------
+    faults, and the content's SHA-256 (of zeros for rows that cannot be read).
+    """
+    faults: list[Fault] = []
+    content = shard.content_hash()
+    for rows in shard.spans():
+        try:
+            stored = shard.stored(rows)
+        except DamagedShard:
+            stored = np.zeros((len(rows), *shard.row_shape), shard.dtype)
+            for position, row in enumerate(rows):
+                try:
+                    stored[position] = shard.stored(rows[position : position + 1])[0]
+                except DamagedShard as error:
+                    faults.append(_row_fault(shard, row, f"cannot be read ({error.__cause__})"))
+        nan = np.isnan(stored.reshape(len(rows), -1)).any(axis=1)
+        for position, row in enumerate(rows):
+            if zlib.crc32(stored[position]) != shard.crc32[row]:
+                faults.append(_row_fault(shard, row, "not what was written (CRC-32 differs)"))
+            if nan[position] != (shard.status[row] != OK):
+                faults.append(
+                    _row_fault(shard, row, "holds NaN" if nan[position] else "failed, but no NaN")
+                )
+        content.update(stored.tobytes())
+        count(len(rows))
+    return faults, content.hexdigest()
+
+
+def _source_faults(shard: ShardFile, source_crc: SourceCrc) -> tuple[list[Fault], int]:
+    """Compare `source_crc32` with the sources as they are now.
+
+    Parameters
+    ----------
+    source_crc : gives the CRC-32 of an id's source, or None where there is none.
+
+    Returns
+    -------
+    faults, and the number of rows compared: those whose `source_crc32` is not 0.
+    """
+    faults = []
+    known = np.flatnonzero(shard.source_crc32).tolist()
+    for row in known:
+        now = source_crc(shard.ids[row])
+        if now is None:
+            faults.append(_row_fault(shard, row, "its image file or caption is no longer there"))
+        elif now != shard.source_crc32[row]:
+            faults.append(_row_fault(shard, row, "its image or caption has changed since"))
+    return faults, len(known)
+
+
+def _source_crc_of(dataset: Manifest) -> SourceCrc:
     """Return a function that gives the CRC-32 of an id's image file or caption text as it is now.
 
     It gives None for ids that the dataset does not have and for images that are gone.
@@ -289,7 +322,7 @@ def _index(folder: Path, faults: list[Fault]) -> FeatureIndex | None:
     return index
 
 
-def _faults_of_folder(folder: Path, named: Container[str]) -> Iterator[Fault]:
+def _folder_faults(folder: Path, named: Container[str]) -> Iterator[Fault]:
     """Find what a feature folder should not hold."""
     for path in sorted(folder.iterdir()):
         if path.name.endswith(".part"):
@@ -303,10 +336,12 @@ def _faults_of_folder(folder: Path, named: Container[str]) -> Iterator[Fault]:
 def _repeated_ids(shard: ShardFile, places: dict[str, Fault]) -> Iterator[Fault]:
     """Find ids that have a row before; `places` remembers all ids seen."""
     for row, one in enumerate(shard.ids):
-        here = of_row(shard, row, "")
+        here = _row_fault(shard, row, "")
         if one in places:
             first = places[one]
-            yield of_row(shard, row, f"this id has a row before, in {first.file}, row {first.row}")
+            yield _row_fault(
+                shard, row, f"this id has a row before, in {first.file}, row {first.row}"
+            )
         places.setdefault(one, here)
 
 

@@ -24,7 +24,7 @@ from pipeline.shards.tools.export import (
 )
 from pipeline.shards.tools.importers.arrays import NpyFeatures
 from pipeline.shards.tools.importers.id_files import read_ids
-from pipeline.shards.tools.importers.source import import_features
+from pipeline.shards.tools.importers.source import import_rows
 from pipeline.shards.tools.verify import verify
 from tests.shards.factories import build, header, ids
 
@@ -67,7 +67,7 @@ def test_npy_has_rows_in_the_asked_order_and_comes_back(
     names = read_ids(out.with_name("test_ids.txt"))
     assert names == [one for one in SOME for _ in range(repeat)]
     assert sorted(p.name for p in out.parent.iterdir()) == ["test_ids.txt", "test_ims.npy"]
-    import_features(NpyFeatures(out, names, repeat), tmp_path / "back", "made")
+    import_rows(NpyFeatures(out, names, repeat), tmp_path / "back", "made")
     np.testing.assert_array_equal(FeatureSet(tmp_path / "back").read(SOME), features.read(SOME))
 
 

@@ -16,7 +16,7 @@ from pipeline.shards.format import OtherShard, ShardError
 from pipeline.shards.tools.importers.arrays import MatFeatures, NpyFeatures
 from pipeline.shards.tools.importers.bottom_up import NpzFolderFeatures, TsvFeatures
 from pipeline.shards.tools.importers.groups import GroupFeatures
-from pipeline.shards.tools.importers.source import ImportSource, LayoutError, import_features
+from pipeline.shards.tools.importers.source import ImportSource, LayoutError, import_rows
 from pipeline.shards.tools.merge import RepeatedRows, merge
 from pipeline.shards.tools.verify import verify
 from tests.shards.factories import block, build, header, ids
@@ -26,7 +26,7 @@ NAMES = ["c.jpg", "a/b.jpg", "a.jpg"]
 
 
 def imported(source: ImportSource, out: Path, **options: object) -> FeatureSet:
-    import_features(source, out, "made", **options)  # type: ignore[arg-type]
+    import_rows(source, out, "made", **options)  # type: ignore[arg-type]
     assert verify(out).faults == []
     return FeatureSet(out)
 

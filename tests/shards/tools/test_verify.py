@@ -18,8 +18,8 @@ from pipeline.shards.format import DamagedShard, OtherShard, RowBlock, ShardErro
 from pipeline.shards.index import read_index, rebuild_index
 from pipeline.shards.tools.dataset_card import CARD_FILE, card_text, write_card
 from pipeline.shards.tools.describe import describe
-from pipeline.shards.tools.verify import source_crc_of, verify
-from tests.shards.factories import ROWS_PER_SHARD, block, build, feature, header, ids
+from pipeline.shards.tools.verify import verify
+from tests.shards.factories import ROWS_PER_SHARD, Recorder, block, build, feature, header, ids
 
 ROWS = 23
 NAMES = [f"shard-0000{n}-of-00003.h5" for n in range(3)]
@@ -40,7 +40,7 @@ def compressed(out: Path) -> Path:
 
 
 def faults(folder: Path, quick: bool = False) -> list[str]:
-    return [str(fault) for fault in verify(folder, quick).faults]
+    return [str(fault) for fault in verify(folder, quick=quick).faults]
 
 
 def flip(path: Path, offset: int, bits: int = 0x10) -> None:
@@ -53,12 +53,12 @@ def test_sound_sets_have_no_faults_wherever_they_lie(folder: Path, tmp_path: Pat
     write_card(folder)
     copied = shutil.copytree(folder, tmp_path / "copy")
     moved = folder.rename(tmp_path / "moved")
-    done: list[tuple[int, int, int]] = []
+    monitor = Recorder()
     for path in (copied, moved, compressed(tmp_path / "small"), moved / NAMES[1]):
-        found = verify(path, progress=lambda *given: done.append(given))
+        found = verify(path, monitor=monitor)
         assert (found.faults, found.indexed) == ([], True)
         assert found.rows == (10 if path.suffix else ROWS)
-        assert done[-1][0] == found.rows
+        assert monitor.done[-1][0] == found.rows
         assert faults(path, quick=True) == []
     alone = shutil.copy(moved / NAMES[1], tmp_path)
     assert (verify(Path(alone)).faults, verify(Path(alone)).indexed) == ([], False)
@@ -179,14 +179,14 @@ def test_sources_are_compared_with_files_and_captions(tmp_path: Path) -> None:
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     entries = tuple(ImageEntry(name, name, "train", ("one", "two")) for name in files)
-    dataset = Manifest("made", tmp_path, entries, "none", "none", {})
+    Manifest("made", tmp_path, entries, "none", "none", {}).write(tmp_path / "data")
     rows = ["a.png", "b.png", "b.png#1", "gone.png"]
     crc = np.array([zlib.crc32(d) for d in (b"first", b"second", b"two", b"x")], np.uint32)
     with ShardBuild(tmp_path / "out", header(), rows) as work:
         work.append(0, replace(block(0, 4), source_crc32=crc))
         work.publish()
     (tmp_path / "b.png").write_bytes(b"changed")
-    found = verify(tmp_path / "out", source_crc=source_crc_of(dataset))
+    found = verify(str(tmp_path / "out"), images_of=str(tmp_path / "data"))
     assert found.sources == 4
     texts = [str(fault) for fault in found.faults]
     assert len(texts) == 2

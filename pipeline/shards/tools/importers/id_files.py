@@ -6,7 +6,7 @@ from pipeline.datasets.source import member, read_json, read_lines
 from pipeline.shards.format import ShardError
 
 
-def read_ids(path: Path) -> list[str]:
+def read_ids(path: str | Path) -> list[str]:
     """Read ids, in the file's order; repeats are kept.
 
     Parameters
@@ -22,6 +22,7 @@ def read_ids(path: Path) -> list[str]:
     ShardError
         A line is blank, or there is none.
     """
+    path = Path(path)
     if path.suffix == ".json":
         ids = []
         for n, image in enumerate(member(read_json(path), "images", (list,), str(path))):

@@ -1,4 +1,4 @@
-"""What every foreign layout gives, and how it becomes a feature set that says where it is from."""
+"""Sources of rows in layouts of other programs, and how their rows become a feature set."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,16 +10,13 @@ import numpy as np
 from pipeline.files import created_by
 from pipeline.hashing import sha256_of_file, sha256_of_json
 from pipeline.progress import Progress, no_progress
-from pipeline.shards.build.arrays import build_from_rows
+from pipeline.shards.build.arrays import UNKNOWN_SHA256, axes_of, build_from_rows
 from pipeline.shards.format import OK, FeatureHeader, RowBlock, ShardError, require_usable_ids
 from pipeline.shards.index import FeatureIndex
 
-# An image's row by the number of its axes, as the field's files have them.
-_AXES = {1: "row, channel", 2: "row, region, channel", 3: "row, cell_y, cell_x, channel"}
-
 
 class LayoutError(ShardError):
-    """A foreign file is not as its layout says."""
+    """A file of another program is not as its layout says."""
 
 
 @contextmanager
@@ -67,17 +64,18 @@ class ImportSource(Protocol):
         """Return the place of a row in its source, for messages."""
 
 
-def import_features(
+def import_rows(
     source: ImportSource,
-    out: Path,
+    out: str | Path,
     dataset: str,
+    *,
     note: str = "",
     axes: str | None = None,
     rows_per_shard: int | None = None,
     compress: bool = False,
     progress: Progress = no_progress,
 ) -> FeatureIndex:
-    """Write foreign features as a feature set.
+    """Write the rows of a source as a feature set.
 
     How they were made is not known here, and the recipe says so: its name is "imported", with
     layout, file, SHA-256 and type of the source. Their weights are "unknown", with a SHA-256 of
@@ -89,7 +87,7 @@ def import_features(
     source : the features.
     out, rows_per_shard, compress : see `ShardBuild`.
     dataset : name of the dataset that the ids belong to.
-    note : what the user knows of the making; part of the recipe.
+    note : what the user knows of how they were made; part of the recipe.
     axes : names of the axes. Default: by their number.
     progress : called with rows done, rows in all, and 0.
 
@@ -128,12 +126,6 @@ def import_features(
 
 
 def _header(source: ImportSource, dataset: str, note: str, axes: str | None) -> FeatureHeader:
-    names = axes or _AXES.get(len(source.row_shape))
-    if names is None or len(names.split(",")) != len(source.row_shape) + 1:
-        raise ShardError(
-            f"rows of {source.file} have shape {source.row_shape}, which axes {names!r} do not "
-            "fit; give a name for the rows and for each axis, separated by commas"
-        )
     recipe: dict[str, Any] = {
         "name": "imported",
         "source_format": source.layout,
@@ -146,8 +138,8 @@ def _header(source: ImportSource, dataset: str, note: str, axes: str | None) -> 
     return FeatureHeader(
         recipe=recipe,
         weights="unknown",
-        weights_sha256="0" * 64,
-        axes=names,
+        weights_sha256=UNKNOWN_SHA256,
+        axes=axes_of(source.row_shape, axes, source.file),
         dataset=dataset,
         row_shape=source.row_shape,
         dtype="float16" if source.dtype == np.float16 else "float32",
