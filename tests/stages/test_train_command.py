@@ -215,3 +215,29 @@ def test_no_training_is_longer_than_asked(experiment: Path, pipeline: Call) -> N
     assert epochs("as-params-say") == 3
     assert epochs("longer", "--max-epochs", 9) == 4
     assert json.loads(Path("short/head.json").read_text())["settings"]["epochs"] == 2
+
+
+def test_an_ensemble_of_two_experiments(experiment: Path, pipeline: Call) -> None:
+    names = {NAME: SETTINGS, "smaller": SETTINGS | {"dim": 4}}
+    path = Path("params.yaml")
+    params = yaml.safe_load(path.read_text())
+    plan = {"images": NAME, "captions": NAME, "head": "two-branch"}
+    params["experiments"] = {n: plan | {"settings": settings} for n, settings in names.items()}
+    params["ensembles"] = {"both": dict.fromkeys(names, 1.0)}
+    path.write_text(yaml.safe_dump(params))
+    ended = pipeline("ensemble", "--name", "both")
+    assert (ended.status, "`pipeline embed` writes one" in ended.stderr) == (1, True)
+    for name in names:
+        assert pipeline("train", "--experiment", name).status == 0
+        assert pipeline("embed", "--experiment", name).status == 0
+    ended = pipeline("ensemble", "--name", "both")
+    assert (ended.status, "the mean of 2 cosines" in ended.stderr) == (0, True), ended.stderr
+    made = Path("data/ensembles/scenes/both.h5")
+    found = read_embeddings(made)
+    assert (found.similarity, found.provenance["experiment"]) == ("dot", "both")
+    folder = Path("data/embeddings").rename("elsewhere") / "scenes"
+    options = ("--name", "both", "--dataset", "data/scenes", "--embeddings", folder)
+    assert pipeline("ensemble", *options, "--out", "other.h5").status == 0
+    assert Path("other.h5").read_bytes() == made.read_bytes()
+    ended = pipeline("ensemble", "--name", "none")
+    assert (ended.status, "has no ensemble 'none'" in ended.stderr) == (1, True)

@@ -1,0 +1,131 @@
+"""Fitting and embedding from Python: folders in, a head and an embedding file out."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.datasets.manifest import Manifest
+from pipeline.errors import WrongUsage
+from pipeline.heads import HeadError
+from pipeline.heads.embed import embed
+from pipeline.heads.fit import Experiment, fit
+from pipeline.heads.trained_head import TrainedHead, load_head
+from pipeline.progress import Progress
+from pipeline.retrieval.embeddings import Embeddings, read_embeddings
+from tests.heads.factories import all_of, entries_of, pairs, write_features
+
+EXPERIMENT = Experiment(
+    "made", "two-branch", {"hidden": 8, "dim": 4, "epochs": 3, "batch_size": 20}
+)
+
+
+class Recorder:
+    """Keeps the lines and the progress of a job; may interrupt it."""
+
+    def __init__(self, interrupt_at: int | None = None) -> None:
+        self.lines: list[str] = []
+        self.steps: list[tuple[str, str, int, int]] = []
+        self.interrupt_at = interrupt_at
+
+    def log(self, line: str) -> None:
+        self.lines.append(line)
+
+    @contextmanager
+    def progress(self, what: str, unit: str) -> Iterator[Progress]:
+        def show(done: int, total: int, failed: int) -> None:
+            self.steps.append((what, unit, done, total))
+            if done == self.interrupt_at:
+                raise KeyboardInterrupt
+
+        yield show
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dataset and the features of both sides; relative paths as text."""
+    monkeypatch.chdir(tmp_path)
+    splits = {name: pairs(30, seed=seed) for seed, name in enumerate(("train", "val", "test"))}
+    entries = [
+        replace(entry, split=split)
+        for split, found in splits.items()
+        for entry in entries_of(found)
+    ]
+    Manifest("made", tmp_path, tuple(entries), "", "drawn here", {}).write(Path("dataset"))
+    for side in ("images", "captions"):
+        rows = np.concatenate([all_of(getattr(found, side)) for found in splits.values()])
+        ids = [name for e in entries for name in ((e.id,) if side == "images" else e.caption_ids)]
+        write_features(Path(side), ids, rows)
+
+
+def fitted(out: str, **options: Any) -> TrainedHead:
+    sides = {"images": "images", "captions": "captions"}
+    return fit("dataset", out, experiment=EXPERIMENT, **{**sides, **options})
+
+
+def embedded(out: str, **options: Any) -> Embeddings:
+    sides = {"images": "images", "captions": "captions"}
+    return embed("dataset", out, **{"head": "head", **sides, **options})
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_an_interrupted_fit_raises_and_goes_on(data: None) -> None:
+    monitor = Recorder()
+    whole = fitted("whole", monitor=monitor)
+    assert [step[2] for step in monitor.steps] == [0, 1, 2, 3]
+    assert monitor.steps[-1] == ("made", "epoch", 3, 3)
+    assert [line.split(":")[0] for line in monitor.lines] == ["train", "val"]
+    assert load_head("whole").provenance == whole.provenance
+    assert whole.chosen in whole.history
+
+    monitor = Recorder(interrupt_at=2)
+    with pytest.raises(KeyboardInterrupt):
+        fitted("halves", monitor=monitor)
+    work = Path.cwd() / ".work" / "train-halves"
+    assert monitor.lines[-1].startswith(f"interrupted: 2 epochs are kept in {work};")
+    monitor = Recorder()
+    fitted("halves", monitor=monitor)
+    assert monitor.lines[-1] == f"{work} has the state after epoch 2 of 3; it goes on"
+    assert files(Path("halves")) == files(Path("whole"))
+    assert not work.exists()
+
+
+def test_fewer_epochs_than_the_experiment_says(data: None) -> None:
+    trained = fitted("head", max_epochs=1)
+    assert len(trained.history) == 1
+    assert trained.settings == {**EXPERIMENT.settings, "epochs": 1}
+
+
+def test_a_split_is_embedded_into_a_file(data: None) -> None:
+    trained = fitted("head")
+    monitor = Recorder()
+    found = embedded("one.h5", monitor=monitor)
+    assert monitor.steps[-1] == ("made", "row", 120, 120)
+    stored = read_embeddings(Path("one.h5"))
+    np.testing.assert_array_equal(stored.image_embeddings, found.image_embeddings)
+    test = pairs(30, seed=2)
+    assert found.image_ids == test.image_ids
+    np.testing.assert_allclose(
+        found.image_embeddings, trained.embed_images(all_of(test.images)), atol=1e-6
+    )
+    assert stored.provenance["split"] == "test"
+    embedded("again.h5", experiment="made")
+    assert Path("again.h5").read_bytes() == Path("one.h5").read_bytes()
+
+
+def test_contradictions_and_other_heads_are_refused(data: None) -> None:
+    fitted("head", max_epochs=1)
+    with pytest.raises(HeadError, match="head of experiment 'made', not of 'other'"):
+        embedded("one.h5", experiment="other")
+    with pytest.raises(WrongUsage, match="not both"):
+        embedded("one.h5", workers=2, scheduler="tcp://a:1")
+    with pytest.raises(HeadError, match="holds no trained head"):
+        embedded("one.h5", head="nowhere")
+    assert not Path("one.h5").exists()
