@@ -11,15 +11,22 @@ from typing import Any
 import numpy as np
 
 from pipeline.cluster.place import place_of_work
-from pipeline.datasets.manifest import MANIFEST_FILE, ImageEntry, read_manifest
+from pipeline.datasets.manifest import ImageEntry, read_manifest
 from pipeline.datasets.splits import split_for
 from pipeline.devices import one_core_each
-from pipeline.hashing import sha256_of_file
 from pipeline.heads import HeadError
 from pipeline.heads.base import Head
 from pipeline.heads.chunks import CAPTIONS, IMAGES, embed_chunk, split_into_chunks
 from pipeline.heads.data.feature_spec import require_averageable
-from pipeline.heads.data.pairs import AveragedRows, Features, Pairs, Rows, join_pairs, with_features
+from pipeline.heads.data.pairs import (
+    AveragedRows,
+    Features,
+    Pairs,
+    Rows,
+    join_pairs,
+    made_from,
+    with_features,
+)
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.workers import EmbeddingJob, embed_on_workers
 from pipeline.progress import QUIET, Monitor, Progress, Stopwatch, no_progress
@@ -120,7 +127,7 @@ def embed(
     source = {
         "dataset": manifest.name,
         "split": split,
-        "manifest_sha256": sha256_of_file(Path(dataset) / MANIFEST_FILE),
+        **made_from(dataset, image_set.index, caption_set.index),
     }
     embeddings = embed_split(
         trained, kept, image_set, caption_set, source, average_captions, embed_pairs

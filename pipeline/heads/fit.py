@@ -18,6 +18,7 @@ from pipeline.heads.data.pairs import (
     float32_bytes,
     is_in_memory,
     join_pairs,
+    made_from,
     with_features,
 )
 from pipeline.heads.data.word_vectors import KnownWords, known_words
@@ -141,6 +142,7 @@ def fit(
             train_split=train_split,
             validation_split=validation_split,
             inputs=inputs,
+            made_from=made_from(dataset, image_set.index, caption_set.index),
             word_vectors=None if known is None else known.origin,
             history=history,
             created_by=created_by("torch", "numpy", "safetensors"),

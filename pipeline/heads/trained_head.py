@@ -33,6 +33,7 @@ class TrainedHead:
     seed : of everything random.
     dataset, train_split, validation_split : what it was fitted on and chosen by.
     inputs : the features of both sides, with their whole recipes.
+    made_from : SHA-256 of the manifest and of the rows; see `pipeline.heads.data.pairs.made_from`.
     word_vectors : name and SHA-256 of the vectors that its words started from, if any.
     history : one entry an epoch.
     created_by : software and versions.
@@ -48,6 +49,7 @@ class TrainedHead:
     train_split: str
     validation_split: str
     inputs: HeadInputs
+    made_from: Mapping[str, str]
     word_vectors: Mapping[str, str] | None
     history: History
     created_by: str
@@ -129,6 +131,7 @@ class TrainedHead:
         values |= {
             "settings": dict(self.settings),
             "inputs": asdict(self.inputs),
+            "made_from": dict(self.made_from),
             "word_vectors": None if self.word_vectors is None else dict(self.word_vectors),
             "similarity": self.head.similarity,
         }

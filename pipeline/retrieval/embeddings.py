@@ -140,6 +140,21 @@ def read_embeddings(path: Path) -> Embeddings:
         ) from error
 
 
+def read_provenance(path: Path) -> dict[str, Any]:
+    """Read what an embedding file says it was made from, and nothing else of it.
+
+    Raises
+    ------
+    EmbeddingsError
+        The file is no HDF5, or its provenance is no JSON object.
+    """
+    try:
+        with h5py.File(path, "r") as file:
+            return _provenance(file)
+    except (OSError, RuntimeError) as error:
+        raise EmbeddingsError(f"{path}: cannot be read as HDF5 ({error})") from error
+
+
 def _read(file: h5py.File) -> Embeddings:
     form, version = _text(file, "format"), file.attrs.get("format_version", FORMAT_VERSION)
     if form not in (None, FORMAT) or np.shape(version) or version != FORMAT_VERSION:

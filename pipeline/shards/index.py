@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.files import write_json
-from pipeline.hashing import canonical_json
+from pipeline.hashing import canonical_json, sha256_of_json
 from pipeline.progress import QUIET, Monitor
 from pipeline.shards.format import FORMAT, FORMAT_VERSION, FeatureHeader, ShardEntry, ShardError
 from pipeline.shards.plan import PlanError, ShardPlan, default_rows_per_shard, plan_of
@@ -59,6 +59,11 @@ class FeatureIndex:
             None does: the index was altered.
         """
         return plan_of([(s.file, s.rows) for s in self.shards], self.rows_per_shard)
+
+    @property
+    def content_sha256(self) -> str:
+        """Names all rows with their ids and values, however the files are compressed."""
+        return sha256_of_json([entry.content_sha256 for entry in self.shards])
 
     @property
     def metadata(self) -> dict[str, Any]:

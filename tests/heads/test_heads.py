@@ -156,7 +156,19 @@ def test_a_single_image_or_a_diverging_loss_is_refused() -> None:
 
 def trained_head(head: Head, history: History, kind: str, settings: dict[str, Any]) -> TrainedHead:
     return TrainedHead(
-        "made", kind, settings, 0, "made", "train", "val", inputs(), None, history, "tests", head
+        "made",
+        kind,
+        settings,
+        0,
+        "made",
+        "train",
+        "val",
+        inputs(),
+        {},
+        None,
+        history,
+        "tests",
+        head,
     )
 
 

@@ -90,8 +90,10 @@ def train(folder: Path, name: str, **settings: Any) -> TrainedHead:
     pairs = join_pairs(ENTRIES, *sets)
     head = make_head("ridge", settings, HeadInputs.of(*sets))
     history = head.fit(pairs, pairs, FitOptions(0))
-    facts = ("mine", "ridge", settings, 0, "made", "train", "val", HeadInputs.of(*sets), None)
-    TrainedHead(*facts, history, "tests", head).save(folder / name)
+    splits, inputs = ("train", "val"), HeadInputs.of(*sets)
+    TrainedHead(
+        "mine", "ridge", settings, 0, "made", *splits, inputs, {}, None, history, "tests", head
+    ).save(folder / name)
     return load_head(folder / name)
 
 

@@ -8,15 +8,18 @@ import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.datasets.manifest import ImageEntry
+from pipeline.datasets.manifest import MANIFEST_FILE, ImageEntry
+from pipeline.hashing import sha256_of_file
 from pipeline.heads import HeadError
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OK
+from pipeline.shards.index import FeatureIndex
 
 Features = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -247,6 +250,21 @@ class AveragedRows:
         return hashlib.sha256(
             self._rows.digest().encode() + self._image_of_caption.tobytes() + b"averaged"
         ).hexdigest()
+
+
+def made_from(dataset: str | Path, images: FeatureIndex, captions: FeatureIndex) -> dict[str, str]:
+    """Return what names the rows that a head or embeddings are made from.
+
+    Parameters
+    ----------
+    dataset : folder of the dataset.
+    images, captions : features of both sides.
+    """
+    return {
+        "manifest_sha256": sha256_of_file(Path(dataset) / MANIFEST_FILE),
+        "images_sha256": images.content_sha256,
+        "captions_sha256": captions.content_sha256,
+    }
 
 
 def first_captions_of(image_of_caption: RowNumbers) -> RowNumbers:

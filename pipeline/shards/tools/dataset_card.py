@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.files import write_text
-from pipeline.hashing import canonical_json, sha256_of_json
+from pipeline.hashing import canonical_json
 from pipeline.progress import QUIET, Monitor
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import ShardError
@@ -82,7 +82,7 @@ def card_text(
             raise ShardError(f"index.json names {entry.file!r}, which is no shard's name")
     header = index.header
     shape = " x ".join(map(str, header.row_shape))
-    contents = sha256_of_json([entry.content_sha256 for entry in index.shards])
+    contents = index.content_sha256
     lines = [
         f"# Features of {_escaped(header.dataset)}",
         "",

@@ -88,8 +88,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
     pairs, inputs = join_pairs(entries, *sets), HeadInputs.of(*sets)
     head = make_head("vse", SETTINGS, inputs)
     history = head.fit(pairs, pairs, FitOptions(0))
-    facts = ("mine", "vse", SETTINGS, 0, "made", "train", "val", inputs, None)
-    TrainedHead(*facts, history, "tests", head).save(folder / "head")
+    TrainedHead(
+        "mine", "vse", SETTINGS, 0, "made", "train", "val", inputs, {}, None, history, "tests", head
+    ).save(folder / "head")
     space = embed_split(load_head(folder / "head"), entries, *sets, {"dataset": "made"})
     write_embeddings(folder / "e.h5", space)
     Manifest("made", root, entries, "<b>mine</b>", "drawn here", {}).write(folder / "dataset")
