@@ -115,6 +115,20 @@ class Manifest:
             )
         return tuple(e for e in self.entries if e.split == split)
 
+    def captions(self, split: str | None = None) -> dict[str, str]:
+        """Return the captions of one split, or all of them, by caption id, in manifest order.
+
+        Raises
+        ------
+        DatasetError
+            The dataset has no such split.
+        """
+        return {
+            caption_id: caption
+            for entry in self.select(split)
+            for caption_id, caption in zip(entry.caption_ids, entry.captions, strict=True)
+        }
+
     def write(self, folder: Path) -> None:
         """Write `manifest.jsonl` and then `dataset.json` into `folder`."""
         lines = [

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.cluster.place import place_of_work
-from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.datasets.manifest import read_manifest
 from pipeline.progress import QUIET, Monitor, Stopwatch
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.index import FeatureIndex
@@ -82,10 +82,10 @@ def encode(
     plan = plan_encoder(encoder, **options)
     place = place_of_work(workers, scheduler, resources)
     manifest = read_manifest(Path(dataset))
-    caption_of = _captions(manifest, split)
+    caption_of = manifest.captions(split)
     captions = list(caption_of.values())
     fitting = Fitting(
-        list(_captions(manifest, fit_split).values()),
+        list(manifest.captions(fit_split).values()),
         manifest.name,
         fit_split,
         None if codebooks is None else Path(codebooks),
@@ -122,15 +122,6 @@ def encoder_folder(out: str | Path) -> Path:
     """Return the folder of what is fitted for the shards in `out`, unless another is asked for."""
     out = Path(out)
     return out.with_name(f"{out.name}.encoder")
-
-
-def _captions(manifest: Manifest, split: str | None) -> dict[str, str]:
-    """Return the captions of a split by caption id; None takes all splits."""
-    return {
-        caption_id: caption
-        for entry in manifest.select(split)
-        for caption_id, caption in zip(entry.caption_ids, entry.captions, strict=True)
-    }
 
 
 def _find_rows(

@@ -3,17 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_matrix
 
 from pipeline.errors import PipelineError
 from pipeline.text.encoders.base import VocabularyReport, report_on, split_captions
 from pipeline.text.tokenizers.lemmas import Lemmatizer
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 from pipeline.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 Weighting = Literal["counts", "tfidf"]
 """How the counts of a caption's words are weighted, see `BagOfWords`."""
@@ -144,8 +146,11 @@ class BagOfWords:
     def _kind(self) -> str:
         return "bow" if self.weighting == "counts" else self.weighting
 
-    def _count(self, texts: Sequence[str]) -> csr_matrix:
+    def _count(self, texts: Sequence[str]) -> "csr_matrix":
         """Return counts, sparse (texts, dim) float64, the words of each row in order and once."""
+        # Here, since scipy takes a moment to import, and encoders are imported together.
+        from scipy.sparse import csr_matrix
+
         index, tokenize = self.vocabulary.index, self.tokenizer.tokenize
         found = [[index[t] for t in tokenize(text) if t in index] for text in texts]
         ends = np.cumsum([0, *(len(places) for places in found)])

@@ -10,12 +10,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
-from sklearn.decomposition import FastICA
 from threadpoolctl import threadpool_limits
 
 from pipeline.errors import PipelineError
 from pipeline.files import created_by
-from pipeline.text.fisher.em import fit_gaussian, fit_hybrid
 from pipeline.text.fisher.mixture import Mixture, MixtureError, MixtureKind
 from pipeline.text.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.text.vectors import WordVectors
@@ -256,6 +254,9 @@ def _assembled(metadata: CodebookMetadata, tensors: Mapping[str, npt.NDArray[Any
 
 def _fit_ica(words: npt.NDArray[np.float32], seed: int) -> tuple[npt.NDArray[np.float32], int]:
     """Return the unmixing matrix (D, D) and the most iterations that a component took."""
+    # Here, since scikit-learn takes a second to import, and codebooks are mostly read.
+    from sklearn.decomposition import FastICA
+
     model = FastICA(
         n_components=words.shape[1],
         algorithm="deflation",
@@ -277,6 +278,9 @@ def _fit_mixture(
     seed: int,
     progress: Callable[[str], None],
 ) -> tuple[Mixture, bool | None]:
+    # Here, as it imports scikit-learn.
+    from pipeline.text.fisher.em import fit_gaussian, fit_hybrid
+
     if kind == "gmm":
         return fit_gaussian(words, components, seed=seed)
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from pipeline.errors import PipelineError
 from pipeline.text.fisher.mixture import Mixture
@@ -88,6 +87,9 @@ class WordGradients:
         self, words: npt.NDArray[np.integer], lengths: npt.NDArray[np.integer]
     ) -> npt.NDArray[np.float32]:
         """Return (captions, K, 2, D), the sums of the words' gradients over sqrt(T)."""
+        # Here, since scipy takes a moment to import, and encoders are imported together.
+        from scipy import sparse
+
         caption = np.repeat(np.arange(len(lengths)), lengths)
         held = self.starts[words + 1] - self.starts[words]
         # Where each word's rows lie: its first row, and 0, 1, ... from there.

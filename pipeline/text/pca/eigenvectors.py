@@ -2,8 +2,6 @@
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import eigh_tridiagonal
-from scipy.linalg.lapack import dormqr, dsytrd, dsytrd_lwork
 
 _COLUMNS = 256  # eigenvectors turned and rounded at once
 _BLOCK = 64  # columns that LAPACK works on at once, at most
@@ -30,6 +28,10 @@ def largest_eigenvectors(
     (n, number) float32
         Eigenvectors in columns, at norm 1, the number of largest absolute value positive.
     """
+    # Here, since scipy takes a moment to import, and components are mostly read.
+    from scipy.linalg import eigh_tridiagonal
+    from scipy.linalg.lapack import dormqr, dsytrd, dsytrd_lwork
+
     n = len(matrix)
     if n == 1:
         return matrix[0].copy(), np.ones((1, 1), dtype=np.float32)

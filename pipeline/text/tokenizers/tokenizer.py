@@ -6,29 +6,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from nltk.tokenize import NLTKWordTokenizer
-
 from pipeline.errors import PipelineError
 from pipeline.text.tokenizers.lemmas import Lemmatizer
 from pipeline.text.tokenizers.stop_words import STOP_WORDS, stop_words_sha256
+from pipeline.text.tokenizers.treebank import treebank_words
 
-# nltk sets a full stop apart only at the very end of its text and leaves the rest to a sentence
-# splitter that needs a download. Without this rule, the "dog." of "A dog. A cat." is no known
-# word. Two characters before the stop, so that "u.s. army" keeps its abbreviation.
-_INNER_STOP = re.compile(r"(?<=\w\w)\.(?=\s)")
-_TREEBANK = NLTKWordTokenizer()
-_CONTRACTION = r"(?!.*\b(?:cannot|gimme|gonna|gotta|lemme|wanna)\b)"  # nltk splits these
-_PLAIN_WORD = re.compile(_CONTRACTION + r"[a-z0-9]+(?:-[a-z0-9]+)*|[.,]", re.ASCII | re.IGNORECASE)
-_LAST_STOP = re.compile(r"(?<=[A-Za-z0-9])\.\s*\Z")
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
 _KLEIN_MARKS = re.compile(r'[\s.,;:?!"&()\[\]{}<>=/\\]')
-
-
-def _treebank(text: str) -> list[str]:
-    text = _INNER_STOP.sub(" .", text)
-    # Most captions have nothing for nltk to do, and its rules take many times as long.
-    words = _LAST_STOP.sub(" .", text.replace(", ", " , ")).split()
-    return words if all(map(_PLAIN_WORD.fullmatch, words)) else _TREEBANK.tokenize(text)
 
 
 class TokenizerError(PipelineError):
@@ -52,7 +36,7 @@ class Splitter:
 SPLITTERS: dict[str, Splitter] = {
     "treebank": Splitter(
         "full stop after a word inside the caption set apart, nltk treebank words",
-        _treebank,
+        treebank_words,
     ),
     "alphanumeric": Splitter(
         "every character but A-Z, a-z and 0-9 to a space, split at spaces",
@@ -180,3 +164,14 @@ kiros
     Kiros et al. 2014 and order-embeddings (Vendrov et al. 2016): `whitespace`. Deviation: their
     programs do not lower-case, since their files were prepared.
 """
+
+
+def tokenizer_called(name: str) -> Tokenizer:
+    """Return a tokenizer of `TOKENIZERS`.
+
+    Raises
+    ------
+    TokenizerError
+    """
+    _require("tokenizer", name, TOKENIZERS)
+    return TOKENIZERS[name]

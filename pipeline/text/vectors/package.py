@@ -4,7 +4,6 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 import numpy as np
-import pyarrow.parquet
 
 from pipeline.hashing import sha256_of_file, sha256_of_json
 from pipeline.text.vectors.table import VectorsError, WordVectors
@@ -32,6 +31,9 @@ def read_package(keep: frozenset[str] | None) -> WordVectors:
 
 
 def _read(folder: Traversable, keep: frozenset[str] | None) -> WordVectors:
+    # Here, since pyarrow takes a moment to import, and only this source needs it.
+    import pyarrow.parquet
+
     with (
         resources.as_file(folder / "glove_6B_index.parquet") as index,
         resources.as_file(folder / "glove_6B_50d_emb.npy") as table,

@@ -1,0 +1,181 @@
+"""The job of `pipeline vectors`: word vectors for a dataset's words, read or trained, in one file.
+
+The file's format is in `stored.py`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.errors import WrongUsage
+from pipeline.progress import QUIET, Monitor
+from pipeline.text.encoders.base import VocabularyReport, report_on
+from pipeline.text.tokenizers.tokenizer import Tokenizer, tokenizer_called
+from pipeline.text.vectors.corpus import Corpus, leaks, read_lines, refuse_leaks
+from pipeline.text.vectors.settings import Training
+from pipeline.text.vectors.sources import load_vectors
+from pipeline.text.vectors.stored import SUFFIX, save_vectors
+from pipeline.text.vectors.table import WordVectors
+
+_MB = 1e6
+
+
+@dataclass(frozen=True, eq=False)
+class StoredVectors:
+    """What was stored.
+
+    Attributes
+    ----------
+    vectors : the words and their vectors, mapped from the file.
+    report : how much of the dataset's captions they cover.
+    """
+
+    vectors: WordVectors
+    report: VocabularyReport
+
+    @property
+    def coverage(self) -> float:
+        """Share of the captions' tokens that have a vector, 0 to 1; 1 if there is no token."""
+        return 1 - self.report.oov_tokens / max(self.report.tokens, 1)
+
+
+def store_vectors(
+    dataset: str | Path,
+    out: str | Path,
+    *,
+    source: str | None = None,
+    training: Training | None = None,
+    tokenizer: str = "treebank",
+    split: str = "train",
+    corpus: str | Path | None = None,
+    allow_leaks: bool = False,
+    monitor: Monitor = QUIET,
+) -> StoredVectors:
+    """Store word vectors for the words of all splits of a dataset, from a source or trained here.
+
+    Vectors from a source were made without the dataset, so the words of all splits are looked up.
+    Training reads the captions of one split, or a corpus that has no caption of the other splits;
+    the words of all splits that it has learnt are stored. The same call gives the same bytes.
+
+    Parameters
+    ----------
+    dataset : folder of a prepared dataset.
+    out : the file, a `.safetensors`.
+    source : vectors to read, as `load_vectors` takes them.
+    training : how to train vectors instead.
+    tokenizer : a name in `TOKENIZERS`: how captions and corpus are split into words.
+    split : of the captions to train on.
+    corpus : UTF-8 file with one sentence a line, to train on instead of the split's captions.
+    allow_leaks : whether to train on a corpus that contains captions of other splits; their number
+        is kept in the file.
+    monitor : gets log lines and the progress of training.
+
+    Raises
+    ------
+    WrongUsage
+        Neither or both of `source` and `training`, `allow_leaks` without `corpus`, or a name of
+        another suffix.
+    TokenizerError
+        No tokenizer has this name.
+    VectorsError
+        Vectors or corpus cannot be read, vectors cannot be trained, or no word is left to store.
+    LeakError
+        The corpus contains captions of other splits.
+    """
+    out = Path(out)
+    if (source is None) == (training is None):
+        raise WrongUsage("give either --source or --train")
+    if allow_leaks and corpus is None:
+        raise WrongUsage("--allow-leaks is for --corpus")
+    if out.suffix != SUFFIX:
+        raise WrongUsage(f"--out {out}: the file's name must end in {SUFFIX}")
+    manifest = read_manifest(Path(dataset))
+    splitter = tokenizer_called(tokenizer)
+    tokens = [splitter.tokenize(caption) for caption in manifest.captions().values()]
+    words = {word for caption in tokens for word in caption}
+    metadata: dict[str, Any] = {
+        "dataset": manifest.name,
+        "policy": splitter.to_json(),
+        "vocabulary": "words of all splits",
+    }
+    monitor.log(f"{len(tokens)} captions of all splits have {len(words)} distinct words")
+    if source is not None:
+        found = _read(source, words, monitor)
+    else:
+        assert training is not None
+        path = None if corpus is None else Path(corpus)
+        sentences, origin = _sentences(manifest, split, path, allow_leaks, splitter, monitor)
+        found = _train(sentences, training, words, monitor)
+        metadata["training"] = {**training.to_json(), **origin}
+    monitor.log(
+        f"storing {len(found.words)} x {found.dim} float32 numbers, "
+        f"{found.matrix.nbytes / _MB:.1f} MB, in {out}"
+    )
+    stored = save_vectors(out, found, metadata)
+    report = report_on(tokens, stored.index)
+    monitor.log(report.text())
+    return StoredVectors(stored, report)
+
+
+def _read(source: str, words: set[str], monitor: Monitor) -> WordVectors:
+    path = Path(source)
+    size = f" ({path.stat().st_size / _MB:.1f} MB)" if path.is_file() else ""
+    monitor.log(f"looking the words of all splits up in {source}{size}")
+    return load_vectors(source, words)
+
+
+def _sentences(
+    manifest: Manifest,
+    split: str,
+    corpus: Path | None,
+    allow_leaks: bool,
+    tokenizer: Tokenizer,
+    monitor: Monitor,
+) -> tuple[Corpus, dict[str, Any]]:
+    """Return the sentences to train on, and what the file says of where they come from.
+
+    Raises
+    ------
+    VectorsError
+        The corpus cannot be read.
+    LeakError
+        It contains captions of other splits, and may not.
+    """
+    own = manifest.captions(split)
+    held_out = {key: text for key, text in manifest.captions().items() if key not in own}
+    lines = list(own.values()) if corpus is None else read_lines(corpus)
+    found = leaks(lines, held_out)
+    if corpus is not None and not allow_leaks:
+        refuse_leaks(corpus, found)
+    leaked = len({line for line, _ in found})
+    if leaked:
+        where = f"split {split}" if corpus is None else str(corpus)
+        monitor.log(
+            f"{leaked} sentences of {where} equal captions of other splits; this is recorded"
+        )
+    sentences = Corpus([tokenizer.tokenize(line) for line in lines])
+    return sentences, {
+        "split": split if corpus is None else None,
+        "corpus": None if corpus is None else corpus.name,
+        "corpus_sha256": sentences.sha256,
+        "sentences": len(lines),
+        "tokens": sentences.counts.total(),
+        "sentences_equal_to_held_out_captions": leaked,
+    }
+
+
+def _train(sentences: Corpus, training: Training, words: set[str], monitor: Monitor) -> WordVectors:
+    # Here, since gensim takes a second to import and sources need none of it.
+    from pipeline.text.vectors.train import train_vectors
+
+    trained = len(sentences.vocabulary(training.min_count))
+    monitor.log(
+        f"{len(sentences.sentences)} sentences, {sentences.counts.total()} tokens, {trained} "
+        f"words that occur {training.min_count} times or more; {training.name} needs "
+        f"{training.memory(trained) / _MB:.1f} MB for its matrices"
+    )
+    if training.trainer == "fasttext":
+        monitor.log("fastText shows no progress before its end")
+    with monitor.progress(training.name, "epoch") as progress:
+        return train_vectors(sentences, training, words, progress)
