@@ -24,7 +24,8 @@ from pipeline.datasets.scenes.world import Scene
 from pipeline.retrieval.composition import compose
 from pipeline.retrieval.search import SearchError, SideName, Vectors
 from pipeline.search.searcher import Searcher
-from stages.search import open_searcher, source_options, sources_of
+from stages.console import CONSOLE
+from stages.sources import source_options, sources_of
 
 TOP = 5
 AROUND = 10
@@ -60,16 +61,17 @@ def scenes_of(searcher: Searcher) -> dict[str, Scene]:
     SearchError
         The dataset is not one that this version draws.
     """
-    manifest, drawn = searcher.manifest, {}
+    embedded, drawn = searcher.embedded, {}
+    manifest = embedded.manifest
     for index, entry in enumerate(manifest.entries):
         rng = np.random.Generator(np.random.PCG64((manifest.notes.get("seed", 0), index)))
         drawn[entry.id] = sample_scene(rng)
         if describe(drawn[entry.id], rng) != entry.captions:
             raise SearchError(
-                f"{entry.id} of {searcher.sources.dataset} is no scene that this version draws "
+                f"{entry.id} of {embedded.folder} is no scene that this version draws "
                 "from the dataset's seed; give a dataset of `pipeline prepare scenes`"
             )
-    return {image: drawn[image] for image in searcher.space.image_ids}
+    return {image: drawn[image] for image in embedded.space.image_ids}
 
 
 def said_of(scene: Scene) -> set[str]:
@@ -112,17 +114,17 @@ def ask(
     things = [f"{colour} {shape}" for colour in COLOURS.values() for shape in SHAPES.values()]
     texts = [*COLOURS.values(), *SHAPES.values(), *things]
     texts += [f"{thing} {setting}" for thing in things for setting in SETTINGS.values()]
-    vectors = dict(zip(texts, searcher.of_sentences(texts), strict=True))
+    vectors = dict(zip(texts, searcher.models.embed_sentences(texts, CONSOLE.log), strict=True))
     row = {image: at for at, image in enumerate(scenes)}
     asked: list[Change] = []
     found: dict[str, list[list[int]]] = {}
     for image, scene in scenes.items():
-        picture, setting = searcher.of_stored(image)[0], SETTINGS[scene.setting]
+        picture, setting = searcher.embedded.stored(image)[0], SETTINGS[scene.setting]
         mine = list(changes(image, scene, of))
         ways = [ways_of_asking(vectors, picture, setting, change) for change in mine]
         for way, (_, side, around) in ways[0].items():
             queries = np.stack([one[way][0] for one in ways])
-            for hits in searcher.answers(queries, side, "images", TOP, image, around):
+            for hits in searcher.embedded.nearest(queries, side, "images", TOP, image, around):
                 found.setdefault(way, []).append([row[hit.id] for hit in hits])
         asked += mine
     return asked, {way: np.array(rows) for way, rows in found.items()}
@@ -180,7 +182,7 @@ def report(searcher: Searcher, scenes: dict[str, Scene], of: str) -> None:
 @source_options
 def main(experiment: str, **where: Any) -> None:
     """Report changes of colour, then of shape."""
-    searcher = open_searcher(sources_of(experiment, **where), experiment)
+    searcher = Searcher(**sources_of(experiment, **where), monitor=CONSOLE)
     scenes = scenes_of(searcher)
     print(f"{experiment}: {len(scenes)} pictures; answers right in per cent")
     for of in ("colour", "shape"):

@@ -1,13 +1,11 @@
 """`pipeline serve`: a page on 127.0.0.1 that an experiment can be tried on."""
 
-from pathlib import Path
+from typing import Any
 
 import click
 
-from pipeline.search.serve.answering import Answering
-from pipeline.search.serve.server import ADDRESS, Server
-from stages.console import log_done, log_settings
-from stages.search import open_searcher, source_options, sources_of
+from stages.console import CONSOLE, log_done, log_settings
+from stages.sources import source_options, sources_of
 
 
 @click.command()
@@ -20,16 +18,7 @@ from stages.search import open_searcher, source_options, sources_of
     help="Where; 0 takes any that is free.",
 )
 @click.option("--top", type=click.IntRange(1, 200), default=12, show_default=True, help="How many.")
-def serve(
-    experiment: str,
-    embeddings: Path | None,
-    head: Path | None,
-    dataset: Path | None,
-    encoder: Path | None,
-    weights: str | None,
-    port: int,
-    top: int,
-) -> None:
+def serve(experiment: str, port: int, top: int, **files: Any) -> None:
     """Serve a page with a box for a sentence, an upload for a picture, and their nearest.
 
     Only this machine can reach it, and it shows no file but small copies of the dataset's
@@ -39,13 +28,14 @@ def serve(
     Example:
       pipeline serve --experiment NAME
     """
-    sources = sources_of(experiment, embeddings, head, dataset, encoder, weights)
-    log_settings(
-        "serve", experiment=experiment, embeddings=sources.embeddings, head=sources.head,
-        dataset=sources.dataset, encoder=sources.encoder, address=ADDRESS, port=port, top=top,
-    )  # fmt: skip
-    answering = Answering(open_searcher(sources, experiment), top, log_done)
-    with Server(answering, port, log_done) as server:
+    sources = sources_of(experiment, **files)
+    log_settings("serve", experiment=experiment, **sources, address="127.0.0.1", port=port, top=top)
+    # Here: these import torch, which takes seconds, and the server.
+    from pipeline.search.searcher import Searcher
+    from pipeline.search.serve.server import Server
+
+    searcher = Searcher(**sources, monitor=CONSOLE)
+    with Server(searcher, port=port, top=top, monitor=CONSOLE) as server:
         click.echo(server.url)
         try:
             server.run()

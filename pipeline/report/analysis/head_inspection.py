@@ -18,7 +18,8 @@ from pipeline.report.analysis.spaces import Place, as_compared
 from pipeline.report.data.provenance import dataset_of
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.geometry import Closeness, closeness, common_plane
-from pipeline.search.query_embedding import embed_encoded, head_of, open_encoder
+from pipeline.search.query_embedding import embed_sentences
+from pipeline.search.query_models import head_of, open_encoder
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import ShardError
 from pipeline.shards.index import INDEX_FILE, read_index
@@ -184,7 +185,7 @@ def _word_plane(
     """Place words and images as figure 5 of Kiros et al. 2014 does, each kind around its mean."""
     row_of = {one: row for row, one in enumerate(embeddings.image_ids)}
     pairs = [(word, one) for word, images in spoken_of.items() for one in images]
-    spoken = embed_encoded(trained, encoder, list(spoken_of), tell)
+    spoken = embed_sentences(trained, encoder, list(spoken_of), tell)
     seen = embeddings.image_embeddings[[row_of[one] for _, one in pairs]]
     of_words, of_images, shares = common_plane(
         as_compared(spoken, embeddings.similarity), as_compared(seen, embeddings.similarity)

@@ -23,9 +23,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pipeline.errors import PipelineError
 from pipeline.images.decode import UnusableImage
-from pipeline.search.serve.answering import MAX_CHARACTERS, Answering, Query
 from pipeline.search.serve.pages import MAX_BODY, Pages
 from pipeline.search.serve.pictures import Pictures
+from pipeline.search.serve.service import MAX_CHARACTERS, Query, SearchService
 from pipeline.shards.format import MISSING, REFUSED, STATUS_NAMES, UNREADABLE
 
 HEADERS = {
@@ -52,17 +52,17 @@ _STATUS_OF = {
 
 
 def make_app(
-    answering: Answering, *, hosts: Collection[str], log: Callable[[str], None]
+    service: SearchService, *, hosts: Collection[str], log: Callable[[str], None]
 ) -> ASGIApp:
     """Return the application that serves one experiment.
 
     Parameters
     ----------
-    answering : what answers; used in threads.
+    service : what answers; used in threads.
     hosts : the names, each with its port, that a request may ask for.
     log : is called with one line for each request that is refused.
     """
-    site = _Site(answering, log)
+    site = _Site(service, log)
     app = Starlette(
         routes=[
             Route("/", site.page),
@@ -88,17 +88,17 @@ def make_app(
 class _Site:
     """Endpoints and refusals; all but the uploads are called in threads."""
 
-    def __init__(self, answering: Answering, log: Callable[[str], None]) -> None:
-        self._answering, self._log = answering, log
-        self._pages = Pages(answering)
-        self._pictures = Pictures(answering.manifest, answering.image_ids)
+    def __init__(self, service: SearchService, log: Callable[[str], None]) -> None:
+        self._service, self._log = service, log
+        self._pages = Pages(service)
+        self._pictures = Pictures(service.manifest, service.image_ids)
 
     def page(self, request: Request) -> Response:
         fields = _query_fields(request)
         if not fields:
             return _html(self._pages.page())
         query = Query.of_fields(fields)
-        return _html(self._pages.page(query, self._answering.answer(query)))
+        return _html(self._pages.page(query, self._service.answer(query)))
 
     def image(self, request: Request) -> Response:
         copy = self._pictures.small_copy(_query_fields(request).get("id", ""))
@@ -106,7 +106,7 @@ class _Site:
 
     async def upload(self, request: Request) -> Response:
         fields, picture = await _form(request)
-        answer = await run_in_threadpool(self._answering.answer, Query.of_fields(fields, picture))
+        answer = await run_in_threadpool(self._service.answer, Query.of_fields(fields, picture))
         return _html(self._pages.results(answer))
 
     def style(self, request: Request) -> Response:

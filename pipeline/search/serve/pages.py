@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from pipeline import __version__
 from pipeline.pages.rendering import environment
-from pipeline.search.serve.answering import MAX_CHARACTERS, Answer, Answering, Query
+from pipeline.search.serve.service import MAX_CHARACTERS, Answer, Query, SearchService
 
 MAX_BODY = 20 * 2**20
 """Bytes of an upload, form and all."""
@@ -20,14 +20,14 @@ class Pages:
     style, script : what the page asks for beside itself, as CSS and JavaScript.
     """
 
-    def __init__(self, answering: Answering) -> None:
+    def __init__(self, service: SearchService) -> None:
         """Load the templates."""
-        self._answering = answering
+        self._service = service
         self._templates = environment("pipeline.search.serve")
         self._templates.filters["query"] = lambda fields: urlencode(fields)
         self._templates.globals |= {
             "blank": Query(),
-            "captions": {e.id: e.first_caption for e in answering.manifest.entries},
+            "captions": {e.id: e.first_caption for e in service.manifest.entries},
             "max_body": MAX_BODY,
             "max_characters": MAX_CHARACTERS,
             "made_by": f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}",
@@ -47,12 +47,12 @@ class Pages:
         fault : one paragraph in their place.
         """
         return self._render(
-            "page.html", site=self._answering, query=query or Query(), answer=answer, fault=fault
+            "page.html", site=self._service, query=query or Query(), answer=answer, fault=fault
         )
 
     def results(self, answer: Answer | None, fault: str = "") -> str:
         """Return what stands below the forms, for the page's script to put there."""
-        return self._render("results.html", site=self._answering, answer=answer, fault=fault)
+        return self._render("results.html", site=self._service, answer=answer, fault=fault)
 
     def _render(self, name: str, **values: Any) -> str:
         return self._templates.get_template(name).render(**values)

@@ -8,8 +8,10 @@ from typing import Self
 import uvicorn
 
 from pipeline.errors import PipelineError
-from pipeline.search.serve.answering import Answering
+from pipeline.progress import QUIET, Monitor
+from pipeline.search.searcher import Searcher
 from pipeline.search.serve.app import make_app
+from pipeline.search.serve.service import SearchService
 
 ADDRESS = "127.0.0.1"
 
@@ -27,34 +29,39 @@ class Server:
 
     Attributes
     ----------
+    service : answers the queries.
     url : of the page.
     """
 
-    def __init__(self, answering: Answering, port: int, log: Callable[[str], None]) -> None:
-        """Bind a port; connections wait until `run` answers them.
+    def __init__(
+        self, searcher: Searcher, *, port: int = 8765, top: int = 12, monitor: Monitor = QUIET
+    ) -> None:
+        """Take a port and load the models; connections wait until `run` answers them.
 
         Parameters
         ----------
+        searcher : not to be used elsewhere.
         port : 0 for any that is free.
-        log : is called with one line for each request that is refused, and for each line of the
-            traceback of a fault of this program.
+        top : how many hits a query gets, at least 1.
+        monitor : takes a line for each request that is refused, and the tracebacks of faults of
+            this program.
 
         Raises
         ------
         ServeError
             The port cannot be had.
+        SearchError, PipelineError
+            See `pipeline.search.serve.service.SearchService`.
         """
+        self._monitor, self._socket = monitor, _listen(port)
         try:
-            self._socket = socket.create_server((ADDRESS, port), backlog=_BACKLOG)
-        except OSError as error:
-            raise ServeError(
-                f"port {port} of {ADDRESS} cannot be had ({error.strerror}); give another one with "
-                "--port, or 0 for any that is free"
-            ) from error
-        self._log = log
-        self.port: int = self._socket.getsockname()[1]
-        self.url = f"http://{ADDRESS}:{self.port}/"
-        app = make_app(answering, hosts=_hosts(self.port), log=log)
+            self.service = SearchService(searcher, top=top, monitor=monitor)
+        except BaseException:
+            self._socket.close()
+            raise
+        port = self._socket.getsockname()[1]
+        self.url = f"http://{ADDRESS}:{port}/"
+        app = make_app(self.service, hosts=_hosts(port), log=monitor.log)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app, loop="asyncio", http="h11", ws="none", lifespan="off", log_config=None,
@@ -79,7 +86,7 @@ class Server:
         KeyboardInterrupt
             After what was on its way has been answered.
         """
-        logger, handler = logging.getLogger("uvicorn.error"), _Lines(self._log)
+        logger, handler = logging.getLogger("uvicorn.error"), _Lines(self._monitor.log)
         logger.addHandler(handler)
         try:
             self._server.run([self._socket])
@@ -101,6 +108,16 @@ class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         for line in self.format(record).splitlines():
             self._log(line)
+
+
+def _listen(port: int) -> socket.socket:
+    try:
+        return socket.create_server((ADDRESS, port), backlog=_BACKLOG)
+    except OSError as error:
+        raise ServeError(
+            f"port {port} of {ADDRESS} cannot be had ({error.strerror}); give another one with "
+            "--port, or 0 for any that is free"
+        ) from error
 
 
 def _hosts(port: int) -> set[str]:

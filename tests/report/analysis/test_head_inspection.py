@@ -17,7 +17,8 @@ from pipeline.report.analysis.breakdowns import words_of
 from pipeline.report.data.results import Folders
 from pipeline.report.pages.html import write_html
 from pipeline.retrieval.embeddings import read_embeddings
-from pipeline.search.query_embedding import embed_encoded, open_encoder
+from pipeline.search.query_embedding import embed_sentences
+from pipeline.search.query_models import open_encoder
 from pipeline.shards.feature_set import FeatureSet
 from stages.cli import main
 from tests.project import PROJECT
@@ -91,7 +92,7 @@ def test_words_lie_where_their_head_puts_them(made: Folders, tmp_path: Path) -> 
         e = read_embeddings(made.embeddings / f"{name}.h5")
         folder = made.text / "scenes" / f"{encoder}.encoder"
         trained = load_head(made.heads / name)
-        spoken_of = embed_encoded(trained, open_encoder(trained, folder, words), words, print)
+        spoken_of = embed_sentences(trained, open_encoder(trained, folder, words), words, print)
         seen = e.image_embeddings[[e.image_ids.index(one) for one in images]]
         sides = [side.astype(float) for side in (spoken_of, seen)]
         if e.similarity == "cosine":

@@ -19,15 +19,13 @@ from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.embeddings import write_embeddings
-from pipeline.search.searcher import Searcher, Sources
-from pipeline.search.serve.answering import Answering
 from pipeline.search.serve.server import Server
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.text.catalogue import plan_encoder
 from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.text.rows import caption_header, encode_captions
-from tests.search.serve.factories import HUGE, OUTSIDE, STRANGE, TOP, Site
+from tests.search.serve.factories import HUGE, OUTSIDE, STRANGE, TOP, Lines, Site, Sources
 
 COLOURS = {
     "red": (220, 30, 30), "green": (30, 200, 40), "blue": (20, 40, 220), "grey": (128, 128, 128),
@@ -101,13 +99,12 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
 @pytest.fixture(scope="session")
 def site(sources: Sources) -> Iterator[Site]:
     """A server that answers while the tests run, as a client sees it."""
-    log: list[str] = []
-    answering = Answering(Searcher(sources, log.append), TOP, log.append)
-    assert log == []
-    with Server(answering, 0, log.append) as server:
+    monitor = Lines()
+    with Server(sources.searcher(monitor=monitor), port=0, top=TOP, monitor=monitor) as server:
+        assert monitor.lines == []
         thread = threading.Thread(target=server.run)
         thread.start()
-        yield Site(server.url, sources, answering, log)
+        yield Site(server.url, sources, server.service, monitor.lines)
         server.stop()
         thread.join()
-    assert not [line for line in log if "Traceback" in line]
+    assert not [line for line in monitor.lines if "Traceback" in line]

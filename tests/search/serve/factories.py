@@ -4,15 +4,18 @@ import http.client
 import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from io import BytesIO
+from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from PIL import Image
 
-from pipeline.search.searcher import Sources
-from pipeline.search.serve.answering import Answering
+from pipeline.progress import QUIET, Monitor, Progress
+from pipeline.search.searcher import Searcher
+from pipeline.search.serve.service import SearchService
 
 STRANGE = 'folder/ä & "b" <i> %2e + #1'
 OUTSIDE, HUGE = "outside", "huge"
@@ -59,19 +62,49 @@ class Page(HTMLParser):
 
 
 @dataclass(frozen=True)
+class Sources:
+    """Where the parts of a searcher lie."""
+
+    embeddings: Path
+    head: Path
+    dataset: Path
+    encoder: Path
+
+    def searcher(self, weights: str | None = None, monitor: Monitor = QUIET) -> Searcher:
+        """Open them."""
+        return Searcher(
+            self.embeddings, dataset=self.dataset, head=self.head, encoder=self.encoder,
+            weights=weights, monitor=monitor,
+        )  # fmt: skip
+
+
+class Lines:
+    """A monitor that keeps the lines, in `log`'s order."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def log(self, line: str) -> None:
+        self.lines.append(line)
+
+    def progress(self, what: str, unit: str) -> AbstractContextManager[Progress]:
+        return QUIET.progress(what, unit)
+
+
+@dataclass(frozen=True)
 class Site:
     """A server that runs, asked each time by a connection of its own.
 
     Attributes
     ----------
     url : of the page.
-    sources, answering : of what is served.
+    sources, service : of what is served.
     log : the lines that the server has logged.
     """
 
     url: str
     sources: Sources
-    answering: Answering
+    service: SearchService
     log: list[str]
 
     @property

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from urllib.request import urlopen
 
-from pipeline.search.searcher import Sources
 from tests.project import PROJECT
+from tests.search.serve.factories import Sources
 
 NAME = "kiros2014-linear"
 

@@ -5,7 +5,6 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from urllib.parse import quote
@@ -16,14 +15,14 @@ from PIL import Image, ImageFile
 from starlette.testclient import TestClient
 
 from pipeline.datasets.manifest import read_manifest
+from pipeline.heads import HeadError
 from pipeline.retrieval.composition import compose
-from pipeline.retrieval.search import SearchError
 from pipeline.search.searcher import Searcher
-from pipeline.search.serve.answering import Answering
 from pipeline.search.serve.app import HEADERS, make_app
 from pipeline.search.serve.pages import MAX_BODY
 from pipeline.search.serve.server import ServeError, Server
-from tests.search.serve.factories import FORM, HUGE, OUTSIDE, STRANGE, TOP, Site, form, png
+from pipeline.search.serve.service import SearchService
+from tests.search.serve.factories import FORM, HUGE, OUTSIDE, STRANGE, TOP, Lines, Site, form, png
 
 # Starlette leaves the unfinished file of a form without its end to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*SpooledTemporaryFile")
@@ -33,7 +32,7 @@ SAFE = {name.lower(): value for name, value in HEADERS.items()}
 
 @pytest.fixture
 def searcher(site: Site) -> Searcher:
-    return Searcher(site.sources, lambda line: None)
+    return site.sources.searcher()
 
 
 def file_of(site: Site, one: str) -> bytes:
@@ -60,42 +59,40 @@ def test_the_page_has_its_forms_and_asks_for_nothing_elsewhere(site: Site) -> No
 
 @pytest.mark.parametrize("of", ["images", "sentences"])
 def test_a_sentence_finds_what_the_search_finds(of: str, site: Site, searcher: Searcher) -> None:
-    side = {"images": "images", "sentences": "captions"}[of]
-    rows = searcher.of_sentences(["a red dog"])
-    (expected,) = searcher.answers(rows, "captions", side, TOP)  # type: ignore[arg-type]
+    (expected,) = searcher.by_sentences(["a red dog"], of=of, top=TOP)
     page = site.get("/", q="a red dog", of=of).page
     assert page.hits == [hit.image for hit in expected]
-    for rank, hit in enumerate(expected, 1):
-        assert f"{rank} · {hit.score:.4f} · {hit.id}" in page.shown
+    for hit in expected:
+        assert f"{hit.rank} · {hit.score:.4f} · {hit.id}" in page.shown
     assert ("input", "a red dog") in [(tag, a.get("value")) for tag, a in page.tags]
 
 
 def test_an_upload_finds_what_its_file_finds(site: Site, searcher: Searcher) -> None:
     manifest = read_manifest(site.sources.dataset)
-    for one in ("blue", STRANGE):
-        (file,) = [manifest.image_root / e.file for e in manifest.entries if e.id == one]
-        rows = searcher.of_picture(file)
-        for of, side in (("images", "images"), ("sentences", "captions")):
-            (expected,) = searcher.answers(rows, "images", side, TOP)  # type: ignore[arg-type]
+    for name in ("blue", STRANGE):
+        (file,) = [manifest.image_root / e.file for e in manifest.entries if e.id == name]
+        for of in ("images", "sentences"):
+            expected = searcher.by_image(file, of=of, top=TOP)
             got = site.upload(file.read_bytes(), of=of)
             assert got.status == 200
             assert got.page.hits == [hit.image for hit in expected]
             assert b"<html" not in got.body
-        assert site.upload(file.read_bytes(), of="images").page.hits[0] == one
+        assert site.upload(file.read_bytes(), of="images").page.hits[0] == name
 
 
 def test_words_are_taken_from_a_picture_and_added(site: Site, searcher: Searcher) -> None:
-    words = searcher.of_sentences(["red", "blue", "dog"])
-    stored = compose(searcher.of_stored("red")[0], words[:1], words[1:])[None]
-    (expected,) = searcher.answers(stored, "images", "images", TOP, "red")
+    embedded = searcher.embedded
+    words = searcher.models.embed_sentences(["red", "blue", "dog"], pytest.fail)
+    query = compose(embedded.stored("red")[0], words[:1], words[1:])[None]
+    (expected,) = embedded.nearest(query, "images", "images", TOP, "red")
     page = site.get("/", image="red", minus="red", plus="blue, dog", of="images").page
     assert page.hits == [hit.image for hit in expected]
     assert "red" not in page.hits
     uploaded = site.upload(file_of(site, "red"), minus="red", plus="blue dog", of="images").page
-    (alike,) = searcher.answers(stored, "images", "images", TOP)
+    (alike,) = embedded.nearest(query, "images", "images", TOP)
     assert uploaded.hits == [hit.image for hit in alike]
     # Without words a picture finds sentences.
-    (expected,) = searcher.answers(searcher.of_stored("red"), "images", "captions", TOP)
+    (expected,) = embedded.nearest(embedded.stored("red"), "images", "captions", TOP)
     assert site.get("/", image="red").page.hits == [hit.image for hit in expected]
 
 
@@ -195,19 +192,19 @@ def test_fifty_megapixels_are_refused_without_decoding(
     def load(image: ImageFile.ImageFile) -> None:
         raise AssertionError("decoded")
 
-    data = png(8000, 6250, "L")
+    data, larger = png(8000, 6250, "L"), png(30000, 30000, "1")
     monkeypatch.setattr(ImageFile.ImageFile, "load", load)
     started = time.monotonic()
     got = site.upload(data)
     assert got.status == 413
     assert "8000 x 6250 pixels are more than the limit" in got.page.fault
     assert site.get("/image", id=HUGE).status == 413
-    assert site.upload(png(30000, 30000, "1")).status == 413
+    assert site.upload(larger).status == 413
     assert time.monotonic() - started < 5
 
 
 def test_a_picture_at_the_limit_is_taken(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.search.serve.answering.MAX_PIXELS", 600)
+    monkeypatch.setattr("pipeline.search.serve.service.MAX_PIXELS", 600)
     assert site.upload(png(30, 20)).status == 200
     assert site.upload(png(1, 600)).status == 200
     assert site.upload(png(1, 601)).status == 413
@@ -377,7 +374,7 @@ def test_a_fault_of_the_program_has_no_traceback_on_the_page(
     def fail(*arguments: object) -> None:
         raise ZeroDivisionError("a fault")
 
-    monkeypatch.setattr(site.answering, "_picture", fail)
+    monkeypatch.setattr(site.service, "_picture", fail)
     for ask in (lambda: site.get("/", image="red"), lambda: site.upload(png(40, 30))):
         got = ask()
         assert got.status == 500
@@ -389,11 +386,11 @@ def test_a_fault_of_the_program_has_no_traceback_on_the_page(
 
 
 def test_without_the_network_of_pictures_sentences_are_answered(site: Site) -> None:
-    log: list[str] = []
-    sources = replace(site.sources, weights="random:1")
-    answering = Answering(Searcher(sources, log.append), TOP, log.append)
-    assert log[0].startswith("no uploads: the recipe")
-    app = make_app(answering, hosts=["testserver"], log=log.append)
+    monitor = Lines()
+    searcher = site.sources.searcher("random:1", monitor)
+    service = SearchService(searcher, top=TOP, monitor=monitor)
+    assert monitor.lines[0].startswith("no uploads: the recipe")
+    app = make_app(service, hosts=["testserver"], log=monitor.log)
     with TestClient(app) as client:
         page = client.get("/").text
         refused = client.post("/upload", files={"file": png(40, 30)})
@@ -404,9 +401,12 @@ def test_without_the_network_of_pictures_sentences_are_answered(site: Site) -> N
 
 def test_a_port_that_is_taken_is_said(site: Site) -> None:
     with pytest.raises(ServeError, match="--port"):
-        Server(site.answering, site.address[1], lambda line: None)
+        Server(site.sources.searcher(), port=site.address[1])
 
 
-def test_what_does_not_belong_to_the_embeddings_is_refused(site: Site, tmp_path: Path) -> None:
-    with pytest.raises(SearchError, match="no id of an image"):
-        Searcher(site.sources, lambda line: None).of_stored("nobody")
+def test_a_port_is_given_back_if_the_models_do_not_belong_to_the_embeddings(
+    site: Site, tmp_path: Path
+) -> None:
+    searcher = Searcher(site.sources.embeddings, dataset=site.sources.dataset, head=tmp_path)
+    with pytest.raises(HeadError, match="no trained head"):
+        Server(searcher, port=0)

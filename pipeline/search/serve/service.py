@@ -1,16 +1,21 @@
-"""What the page is asked and what it answers, as data; one query at a time uses the models."""
+"""The queries and answers of the page, as data; one query at a time uses the models."""
 
 import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from PIL import Image
+
 from pipeline.errors import PipelineError
 from pipeline.images.decode import MissingImage, decode
+from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.composition import is_composable
-from pipeline.retrieval.search import SYMMETRIC, SearchError, SideName, Vectors
-from pipeline.search.searcher import SIDES, Hit, Searcher, Tell, default_of
+from pipeline.retrieval.search import SYMMETRIC, SearchError
+from pipeline.search.embedded_dataset import Hit
+from pipeline.search.searcher import Searcher
 from pipeline.search.serve.pictures import MAX_PIXELS
+from pipeline.search.sides import SIDES, default_side
 
 MAX_CHARACTERS, MAX_WORDS = 1000, 10
 """Of a sentence, and of the words taken away or added."""
@@ -26,7 +31,7 @@ class Query:
     image : id of an image that is embedded already, or "".
     upload : bytes of an image file, or b"".
     minus, plus : words, with a picture.
-    of : of `SIDES`, or "" for the default, `pipeline.search.searcher.default_of`.
+    of : of `SIDES`, or "" for the default, `pipeline.search.sides.default_side`.
     """
 
     sentence: str = ""
@@ -74,8 +79,8 @@ class Answer:
     Attributes
     ----------
     of : "images" or "sentences".
-    hits : what was found.
-    notes : what of the query was not understood, one sentence each.
+    hits : the images or sentences that were found.
+    notes : lines on words of the query that the encoder does not know.
     """
 
     query: Query
@@ -84,7 +89,7 @@ class Answer:
     notes: tuple[str, ...]
 
 
-class Answering:
+class SearchService:
     """A searcher for several threads: its models are loaded at once and used by one at a time.
 
     Attributes
@@ -98,14 +103,14 @@ class Answering:
     no_uploads : why uploads cannot be embedded; "" if they can.
     """
 
-    def __init__(self, searcher: Searcher, top: int, tell: Tell) -> None:
+    def __init__(self, searcher: Searcher, *, top: int = 12, monitor: Monitor = QUIET) -> None:
         """Load the models, so that no query waits for them.
 
         Parameters
         ----------
         searcher : not to be used elsewhere.
-        top : how many answers a query gets, at least 1.
-        tell : is told why there are no uploads, if so.
+        top : how many hits a query gets, at least 1.
+        monitor : takes a line on why there are no uploads, if so.
 
         Raises
         ------
@@ -113,19 +118,19 @@ class Answering:
             Head, encoder and dataset are not those of the embedding file.
         """
         self._searcher, self._top, self._busy = searcher, top, threading.Lock()
-        space = searcher.space
-        self.experiment, self.similarity = searcher.head.experiment, space.similarity
-        self.manifest, self.image_ids = searcher.manifest, searcher.gallery("images").ids
-        self.sentences = len(searcher.gallery("captions").ids)
-        self.composable = is_composable(space.similarity)
-        self.sides = tuple(SIDES)[0 if space.similarity in SYMMETRIC else 1 :]
-        searcher.keep_encoder([text for entry in self.manifest.entries for text in entry.captions])
+        models = searcher.models
+        self.experiment, self.similarity = models.head.experiment, searcher.similarity
+        self.manifest, self.image_ids = searcher.embedded.manifest, searcher.ids("images")
+        self.sentences = len(searcher.ids("sentences"))
+        self.composable = is_composable(self.similarity)
+        self.sides = tuple(SIDES)[0 if self.similarity in SYMMETRIC else 1 :]
+        models.keep_encoder([text for entry in self.manifest.entries for text in entry.captions])
         self.no_uploads = ""
         try:
-            _ = searcher.network
+            _ = models.network
         except PipelineError as error:
             self.no_uploads = str(error)
-            tell(f"no uploads: {error}")
+            monitor.log(f"no uploads: {error}")
 
     def answer(self, query: Query) -> Answer:
         """Answer a query.
@@ -137,29 +142,29 @@ class Answering:
         UnusableImage
             There is no such image, or the upload is no picture, or too large a one.
         """
+        of = query.of or default_side(not query.sentence, bool(query.minus or query.plus))
+        notes = list[str]()
         with self._busy:
-            searcher, notes = self._searcher, list[str]()
-            of = query.of or default_of(not query.sentence, bool(query.minus or query.plus))
             if query.sentence:
-                asking: SideName = "captions"
-                rows = searcher.of_sentences([query.sentence], notes.append)
-            else:
-                asking = "images"
-                rows = searcher.composed(
-                    self._picture(query), query.minus, query.plus, notes.append
+                (hits,) = self._searcher.by_sentences(
+                    [query.sentence], of=of, top=self._top, log=notes.append
                 )
-            own = query.image if query.image and of == "images" else None
-            (hits,) = searcher.answers(rows, asking, SIDES[of], self._top, own)
+            else:
+                hits = self._searcher.by_image(
+                    self._picture(query), minus=query.minus, plus=query.plus, of=of,
+                    top=self._top, log=notes.append,
+                )  # fmt: skip
         return Answer(query, of, tuple(hits), tuple(notes))
 
-    def _picture(self, query: Query) -> Vectors:
+    def _picture(self, query: Query) -> str | Image.Image:
+        """Return the id of an embedded image, never the path of a file, or the decoded upload."""
         if query.image:
             if query.image not in self.image_ids:
                 raise MissingImage(f"there is no image {query.image!r}")
-            return self._searcher.of_stored(query.image)
+            return query.image
         if self.no_uploads:
             raise SearchError(self.no_uploads)
-        return self._searcher.of_picture(decode(query.upload, MAX_PIXELS))
+        return decode(query.upload, MAX_PIXELS)
 
 
 def _words(text: str) -> tuple[str, ...]:

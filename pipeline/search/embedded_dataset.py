@@ -1,0 +1,178 @@
+"""An embedding file with the dataset that it was made from: what is searched, and the hits."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
+from pipeline.hashing import sha256_of_file
+from pipeline.retrieval.approximate import ApproximateIndex, open_index
+from pipeline.retrieval.composition import listed, require_composable
+from pipeline.retrieval.embeddings import read_embeddings
+from pipeline.retrieval.search import Gallery, SearchError, SideName, Vectors, nearest
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One image or sentence that was found.
+
+    Attributes
+    ----------
+    rank : from 1.
+    score : its similarity to the query; greater is nearer.
+    id : of the image or the caption.
+    image : id of the image, or of the caption's image.
+    file : of that image.
+    caption : the sentence; of an image its first one, or "".
+    """
+
+    rank: int
+    score: float
+    id: str
+    image: str
+    file: Path
+    caption: str
+
+
+class EmbeddedDataset:
+    """An embedding file and its dataset, searched by vectors.
+
+    Attributes
+    ----------
+    file, folder : the embedding file, and the dataset's folder.
+    space : the embeddings.
+    """
+
+    def __init__(self, file: Path, folder: Path, log: Callable[[str], None]) -> None:
+        """Read the embedding file; the dataset is read when it is first needed.
+
+        Parameters
+        ----------
+        log : takes a line if the dataset has changed, and lines on an approximate index.
+
+        Raises
+        ------
+        EmbeddingsError
+        """
+        self.file, self.folder, self._log = file, folder, log
+        self.space = read_embeddings(file)
+        self._galleries: dict[SideName, Gallery] = {}
+        self._indexes: dict[SideName, ApproximateIndex] = {}
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The dataset; a change since it was embedded is logged.
+
+        Raises
+        ------
+        DatasetError
+        """
+        manifest = read_manifest(self.folder)
+        made_from = self.space.provenance.get("manifest_sha256")
+        if made_from not in (None, sha256_of_file(self.folder / MANIFEST_FILE)):
+            self._log(
+                f"{self.folder} has changed since it was embedded; its captions may have, too"
+            )
+        return manifest
+
+    def gallery(self, side: SideName) -> Gallery:
+        """Return one side of the file.
+
+        Raises
+        ------
+        SearchError
+            The dataset lacks an id.
+        """
+        if side not in self._galleries:
+            gallery = Gallery.of(self.space, side)
+            if unknown_ids := [name for name in gallery.ids if name not in self._known[side]]:
+                raise SearchError(
+                    f"{len(unknown_ids)} of the {len(gallery.ids)} {side} of the embedding file "
+                    f"are not in {self.folder / MANIFEST_FILE}, first {unknown_ids[:5]}; give the "
+                    "dataset that was embedded "
+                    f"({self.space.provenance.get('dataset', 'its name is not recorded')}) with "
+                    "--dataset"
+                )
+            self._galleries[side] = gallery
+        return self._galleries[side]
+
+    def stored(self, image_id: str) -> Vectors:
+        """Return the embedding of an image of the file, as one query.
+
+        Returns
+        -------
+        (1, dim) or (1, parts, dim) float32.
+
+        Raises
+        ------
+        SearchError
+            There is no such id.
+        """
+        try:
+            at = self.space.image_ids.index(image_id)
+        except ValueError:
+            raise SearchError(
+                f"{image_id!r} is no id of an image in {self.file} (ids there look like "
+                f"{self.space.image_ids[0]!r})"
+            ) from None
+        return self.space.image_embeddings[[at]]
+
+    def nearest(
+        self,
+        queries: Vectors,
+        asking: SideName,
+        of: SideName,
+        top: int,
+        leave_out: str | None = None,
+        around_mean: int | None = None,
+        approximate: bool = False,
+    ) -> list[list[Hit]]:
+        """Return the nearest of each query, best first; ties stand in the order of the ids.
+
+        Parameters
+        ----------
+        queries : (queries, dim) or (queries, parts, dim) float32, of the side `asking`.
+        of : the side that is searched.
+        top : how many are wanted, at least 1.
+        leave_out : an id that is no hit, such as the query's own.
+        around_mean : re-sort this many by `pipeline.retrieval.composition.around_the_mean` first.
+        approximate : look where the file's index leads; it is made if need be.
+
+        Raises
+        ------
+        SearchError, EmbeddingsError
+            See `pipeline.retrieval.search.nearest` and `pipeline.retrieval.approximate`.
+        """
+        if around_mean is not None:
+            require_composable(self.space.similarity)
+        gallery = self.gallery(of)
+        number = max(top, around_mean or 0) + (leave_out is not None)
+        if approximate:
+            hits = self._index(of).nearest(queries, asking, number)
+        else:
+            hits = nearest(gallery, queries, asking, number)
+        known = self._known[of]
+        return [
+            [Hit(rank, score, id, *known[id]) for rank, (id, score) in enumerate(best[:top], 1)]
+            for best in listed(hits, gallery, leave_out, around_mean)
+        ]
+
+    @cached_property
+    def _known(self) -> dict[SideName, dict[str, tuple[str, Path, str]]]:
+        """Image id, file and text of every image and caption of the dataset, by its id."""
+        manifest = self.manifest
+        files = {e.id: manifest.image_root / e.file for e in manifest.entries}
+        return {
+            "images": {e.id: (e.id, files[e.id], e.first_caption) for e in manifest.entries},
+            "captions": {
+                caption_id: (e.id, files[e.id], text)
+                for e in manifest.entries
+                for caption_id, text in zip(e.caption_ids, e.captions, strict=True)
+            },
+        }
+
+    def _index(self, side: SideName) -> ApproximateIndex:
+        if side not in self._indexes:
+            self._indexes[side] = open_index(self.file, self.space, side, self._log)
+        return self._indexes[side]

@@ -1,0 +1,266 @@
+"""The models that embed queries for an embedding file: those that made it, and no others."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from pipeline.hashing import canonical_json
+from pipeline.heads.trained_head import HEAD_FILE, TrainedHead, load_head
+from pipeline.images.extract import feature_header
+from pipeline.images.network import RecipeNetwork
+from pipeline.images.weights import load_weights
+from pipeline.recipes import RECIPES, is_timm_model, resolve_recipe
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.search import SearchError, Vectors
+from pipeline.search.query_embedding import embed_pictures, embed_sentences
+from pipeline.search.sentences import require_lines
+from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.fitted import load_encoder
+from pipeline.text.rows import caption_header
+
+
+class QueryModels:
+    """Head, sentence encoder and image network of one embedding file, each loaded once.
+
+    Each is loaded when it is first needed. Not for several threads at once.
+    """
+
+    def __init__(
+        self,
+        embeddings: Embeddings,
+        file: Path,
+        *,
+        head: Path | None,
+        encoder: Path | None,
+        weights: str | None,
+    ) -> None:
+        """Take where the models lie.
+
+        Parameters
+        ----------
+        embeddings, file : what the file holds, and where it is.
+        head, encoder : folders of the head that made it and of the fitted sentence encoder; None:
+            queries that need it are refused.
+        weights : of the image network; see `open_network`.
+        """
+        self._embeddings, self._file = embeddings, file
+        self._head, self._encoder, self._weights = head, encoder, weights
+        self._kept: CaptionEncoder | None = None
+        self._unknown: set[tuple[str, str]] = set()
+
+    @cached_property
+    def head(self) -> TrainedHead:
+        """The head that made the file; see `head_of`."""
+        return head_of(self._embeddings, self._file, self._head)
+
+    @cached_property
+    def network(self) -> RecipeNetwork:
+        """The network of pictures; see `open_network`."""
+        return open_network(self.head, self._weights)
+
+    def keep_encoder(self, likely: Sequence[str]) -> None:
+        """Load the sentence encoder for many queries.
+
+        Parameters
+        ----------
+        likely : texts with the words that queries will have. A query with words whose vectors
+            have not been read is answered as well, after its own reading of them.
+
+        Raises
+        ------
+        SearchError, PipelineError
+            See `open_encoder`.
+        """
+        self._kept = self._open_encoder(likely)
+
+    def embed_sentences(self, texts: Sequence[str], log: Callable[[str], None]) -> Vectors:
+        """Embed sentences, or words.
+
+        Parameters
+        ----------
+        log : takes lines on words that the encoder does not know.
+
+        Returns
+        -------
+        (texts, dim) or (texts, parts, dim) float32.
+
+        Raises
+        ------
+        SearchError, PipelineError
+            See `pipeline.search.sentences.require_lines`, `open_encoder` and
+            `pipeline.search.query_embedding.embed_sentences`.
+        """
+        require_lines(texts)
+        return embed_sentences(self.head, self._encoder_for(texts), texts, log)
+
+    def embed_picture(self, picture: Path | Image.Image) -> Vectors:
+        """Embed a picture, a file or decoded, as one query.
+
+        Returns
+        -------
+        (1, dim) or (1, parts, dim) float32.
+
+        Raises
+        ------
+        SearchError, UnusableImage, PipelineError
+            See `open_network` and `pipeline.search.query_embedding.embed_pictures`.
+        """
+        return embed_pictures(self.head, self.network, [picture])
+
+    def _open_encoder(self, texts: Sequence[str]) -> CaptionEncoder:
+        head = self.head
+        if self._encoder is None:
+            raise SearchError(
+                "sentences and words are embedded by the fitted sentence encoder, and its folder "
+                "is not given; give it (--encoder)"
+            )
+        return open_encoder(head, self._encoder, texts)
+
+    def _encoder_for(self, texts: Sequence[str]) -> CaptionEncoder:
+        """Return the kept encoder if it has read the vectors of all words that have one."""
+        kept = self._kept
+        if kept is not None and _missing(kept, texts) <= self._unknown:
+            return kept
+        read = self._open_encoder(texts)
+        self._unknown |= _missing(read, texts)
+        return read
+
+
+def head_of(embeddings: Embeddings, path: Path, folder: Path | None) -> TrainedHead:
+    """Load the head that made an embedding file, and no other.
+
+    Parameters
+    ----------
+    embeddings, path : the file's contents, and where it is.
+    folder : of the head; None refuses.
+
+    Raises
+    ------
+    SearchError
+        The file is an ensemble, says nothing of its head, or was made by another head, which the
+        same one trained again is; what differs is named.
+    HeadError
+        The folder holds no head.
+    """
+    said = embeddings.provenance
+    if "ensemble" in said:
+        raise SearchError(
+            f"{path} is an ensemble, for which no single head can embed a query; ask with the id "
+            "of one of its images, or search the embedding file of one of its members"
+        )
+    if folder is None:
+        raise SearchError(
+            f"a query of {path} is embedded by the head that made it, whose folder is not given; "
+            "give it (--head), or ask with the id of one of its images"
+        )
+    trained = load_head(folder)
+    again = (
+        f"make it again with `pipeline embed --experiment {trained.experiment}`, or give the head "
+        "and the embedding file that belong together"
+    )
+    made = trained.provenance
+    if not said.keys() & made.keys():
+        raise SearchError(
+            f"{path} does not say which head made it (its attribute 'provenance' names none), so "
+            f"queries that {folder} embeds may lie in another space; {again}"
+        )
+    # As JSON, where a tuple is a list.
+    if different := [
+        _difference(name, said.get(name), value)
+        for name, value in made.items()
+        if canonical_json(said.get(name)) != canonical_json(value)
+    ]:
+        raise SearchError(
+            f"{path} was not made by the head that {folder / HEAD_FILE} describes now: it differs "
+            f"in {', '.join(different)}; {again}"
+        )
+    return trained
+
+
+def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str]) -> CaptionEncoder:
+    """Load the sentence encoder that a head was fitted on, and no other.
+
+    Parameters
+    ----------
+    trained : the head.
+    folder : of the fitted encoder.
+    texts : word vectors are read for their words only.
+
+    Raises
+    ------
+    SearchError
+        It is not the one that the head was fitted on.
+    EncoderError, VocabularyError, CodebookError, VectorsError, PcaError, LemmatizerError
+        The folder is missing or damaged.
+    """
+    fitted = load_encoder(folder, texts)
+    side = trained.inputs.captions
+    if (found := caption_header(fitted, "").recipe_hash) != side.recipe_hash:
+        raise SearchError(
+            f"{folder} holds the encoder {fitted.name!r} (recipe hash {found}), but the head of "
+            f"{trained.experiment!r} was fitted on {side.name!r} (recipe hash {side.recipe_hash}); "
+            "give the folder that `pipeline text` left beside its caption features, or train "
+            "again on those of this encoder"
+        )
+    return fitted
+
+
+def open_network(trained: TrainedHead, weights: str | None = None) -> RecipeNetwork:
+    """Load the network that made a head's image features, with its weights.
+
+    Parameters
+    ----------
+    trained : the head.
+    weights : as `load_weights` takes them. None: those that the head names, which say where they
+        are unless they are of a file.
+
+    Raises
+    ------
+    SearchError
+        No recipe here made them, or the weights are others or not known.
+    RecipeError, WeightsError
+        The recipe needs a package that is not installed, or its weights cannot be had.
+    """
+    head, side = f"the head of {trained.experiment!r}", trained.inputs.images
+    if side.name not in RECIPES and not is_timm_model(side.name):
+        raise SearchError(
+            f"{head} was fitted on {side.name!r}, features that no recipe of `pipeline recipes` "
+            "makes, so picture files cannot be embedded; ask with the id of an image that is "
+            "embedded already"
+        )
+    recipe = resolve_recipe(
+        side.name, *(str(side.recipe.get(name)) for name in ("precision", "storage"))
+    )
+    source = weights or ("imagenet" if side.weights == recipe.weights else side.weights)
+    if source.startswith("file:"):
+        raise SearchError(
+            f"{head} was fitted on features of the weights file {side.weights[5:]!r}, and where "
+            "that file lies is not recorded; give its path as the weights"
+        )
+    loaded = load_weights(recipe, source)
+    found = feature_header(recipe, loaded, "").recipe_hash
+    if found != side.recipe_hash:
+        raise SearchError(
+            f"the recipe {recipe.name!r} with the weights {loaded.name!r} (recipe hash {found}) "
+            f"is not the one that {head} was fitted on: weights {side.weights!r}, recipe hash "
+            f"{side.recipe_hash}; give those weights, or ask with the id of an image that is "
+            "embedded already"
+        )
+    return RecipeNetwork(recipe, loaded.state)
+
+
+def _difference(name: str, said: Any, made: Any) -> str:
+    """Name a fact that differs, with both values unless they are long."""
+    if isinstance(said, dict) or isinstance(made, dict):
+        return name
+    values = ["nothing" if value is None else str(value)[:40] for value in (said, made)]
+    return f"{name} ({values[0]} in the file, {values[1]} in the head)"
+
+
+def _missing(encoder: CaptionEncoder, texts: Sequence[str]) -> set[tuple[str, str]]:
+    """Return the words that an encoder does not know, each after the name of its block."""
+    reports = encoder.reports(texts).items()
+    return {(block, word) for block, report in reports for word, _ in report.oov_words}

@@ -1,0 +1,17 @@
+"""The two sides of an embedding file by the names that users know, and which one is searched."""
+
+from typing import Literal
+
+SIDES: dict[str, Literal["images", "captions"]] = {"images": "images", "sentences": "captions"}
+"""What can be looked for, and the side of the file that holds it."""
+
+
+def default_side(image: bool, words: bool) -> str:
+    """Return the name in `SIDES` of what a query looks for: by a picture alone, sentences.
+
+    Parameters
+    ----------
+    image : whether the query is a picture, rather than a sentence.
+    words : whether words are taken from the picture or added.
+    """
+    return "sentences" if image and not words else "images"

@@ -1,0 +1,81 @@
+"""Two pictures with captions, their features, and a ridge head that is fitted on them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pipeline.datasets.manifest import ImageEntry
+from pipeline.heads.base import FitOptions
+from pipeline.heads.catalogue import make_head
+from pipeline.heads.data.feature_spec import HeadInputs
+from pipeline.heads.data.pairs import join_pairs
+from pipeline.heads.embed import embed_split
+from pipeline.heads.trained_head import TrainedHead, load_head
+from pipeline.images.extract import Parallelism, extract_features, feature_header
+from pipeline.images.network import RecipeNetwork
+from pipeline.images.weights import load_weights
+from pipeline.recipes import resolve_recipe
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.text.catalogue import plan_encoder
+from pipeline.text.fitting import Fitting, fit_encoder
+from pipeline.text.rows import caption_header, encode_captions
+
+CAPTIONS = ("a red square", "a square on the grass", "two blue dogs", "dogs on the red grass")
+ENTRIES = [
+    ImageEntry("p0", "p0.png", "train", CAPTIONS[:2]),
+    ImageEntry("p1", "p1.png", "train", CAPTIONS[2:]),
+]
+FILES = [entry.file for entry in ENTRIES]
+
+
+def quiet(line: str) -> None:
+    raise AssertionError(f"nothing should be logged: {line}")
+
+
+def fill(folder: Path) -> None:
+    """Write two pictures, features of both sides, and the folder `head` of a fitted head."""
+    rng = np.random.default_rng(0)
+    for file, size in zip(FILES, ((41, 60, 3), (230, 31, 3)), strict=True):
+        Image.fromarray(rng.integers(0, 256, size, np.uint8)).save(folder / file)
+    recipe = resolve_recipe("efficientnet-lite0-pool", storage="float16")
+    weights = load_weights(recipe)
+    header = feature_header(recipe, weights, "made")
+    with ShardBuild(folder / "images", header, [e.id for e in ENTRIES]) as build:
+        network = RecipeNetwork(recipe, weights.state)
+        extract_features(build, [folder / file for file in FILES], network, Parallelism(2, 1, 1))
+    encode(folder, "bow", vocabulary="all")
+    train(folder, "head")
+
+
+def encode(folder: Path, name: str, **options: Any) -> None:
+    """Fit an encoder, and write its features of the captions."""
+    fitting = Fitting(CAPTIONS, "made", "train")
+    encoder = fit_encoder(plan_encoder(name, **options), folder / "encoder", fitting, CAPTIONS)
+    ids = [caption_id for entry in ENTRIES for caption_id in entry.caption_ids]
+    with ShardBuild(folder / "captions", caption_header(encoder, "made"), ids) as build:
+        encode_captions(build, encoder, CAPTIONS)
+
+
+def features(folder: Path) -> tuple[FeatureSet, FeatureSet]:
+    return FeatureSet(folder / "images"), FeatureSet(folder / "captions")
+
+
+def train(folder: Path, name: str, **settings: Any) -> TrainedHead:
+    """Fit a ridge head to the features in a folder, save it there and load it again."""
+    sets = features(folder)
+    pairs = join_pairs(ENTRIES, *sets)
+    head = make_head("ridge", settings, HeadInputs.of(*sets))
+    history = head.fit(pairs, pairs, FitOptions(0))
+    splits, inputs = ("train", "val"), HeadInputs.of(*sets)
+    TrainedHead(
+        "mine", "ridge", settings, 0, "made", *splits, inputs, {}, None, history, "tests", head
+    ).save(folder / name)
+    return load_head(folder / name)
+
+
+def embedded(folder: Path, trained: TrainedHead) -> Embeddings:
+    return embed_split(trained, ENTRIES, *features(folder), {"dataset": "made"})
