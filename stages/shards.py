@@ -119,7 +119,7 @@ def index_command(path: Path, rows_per_shard: int | None) -> None:
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="npy: each row so many times; 5 for VSE++.",
+    help="npy: how often each row is written; 5 for VSE++.",
 )
 @click.option("--copy", is_flag=True, help="h5: copy the rows instead of pointing to the shards.")
 @click.option("--compress", is_flag=True, help="h5 with --copy or --ids: gzip in small chunks.")

@@ -102,7 +102,7 @@ def scheduler_workers(address: str, resources: Mapping[str, float], log: Log) ->
         raise unreachable(address, str(error).splitlines()[0] or "no answer") from error
     with client:
         found = _workers_of(client, address, log)
-        able = [one for one in found.values() if offers(one, resources)]
+        able = [worker for worker in found.values() if offers(worker, resources)]
         if not able:
             raise NoSuchWorker(
                 f"a task needs {_listed(resources)}, and none of the {len(found)} workers of "
@@ -143,7 +143,7 @@ def _described(client: Client, workers: str) -> str:
 
 
 def _offered(workers: Mapping[str, dict]) -> str:
-    kinds = {_listed(one.get("resources") or {}) for one in workers.values()}
+    kinds = {_listed(worker.get("resources") or {}) for worker in workers.values()}
     return ", ".join(sorted(kinds))
 
 

@@ -101,9 +101,9 @@ class Workers:
         finally:
             stop()
             self._land(flying)
-            for one in (topic, _MEMORY_TOPIC):
+            for name in (topic, _MEMORY_TOPIC):
                 with suppress(ValueError, OSError, CommClosedError):
-                    self._client.unsubscribe_topic(one)
+                    self._client.unsubscribe_topic(name)
 
     def _submit(self, task: Callable[..., Any], job: tuple[Any, ...], topic: str) -> Future:
         return self._client.submit(
@@ -155,10 +155,12 @@ class Workers:
             found = self._client.scheduler_info(n_workers=-1)["workers"]
         except (OSError, CommClosedError, TimeoutError) as error:
             raise scheduler_gone(self._address) from error
-        able = {name: one for name, one in found.items() if offers(one, self._resources)}
-        self._limits = [one["memory_limit"] for one in able.values() if one.get("memory_limit")]
-        self._slots = max(1, sum(_slots(one, self._resources) for one in able.values()))
-        paused = [name for name, one in able.items() if one.get("status") == "paused"]
+        able = {name: worker for name, worker in found.items() if offers(worker, self._resources)}
+        self._limits = [
+            worker["memory_limit"] for worker in able.values() if worker.get("memory_limit")
+        ]
+        self._slots = max(1, sum(_slots(worker, self._resources) for worker in able.values()))
+        paused = [name for name, worker in able.items() if worker.get("status") == "paused"]
         if able and len(paused) == len(able):
             self._paused_since = self._paused_since or now
             if now - self._paused_since >= _PAUSED_SECONDS:
@@ -219,7 +221,7 @@ def run_on_worker(task: Callable[..., Result], job: tuple[Any, ...], topic: str)
 
 
 def offers(worker: Mapping[str, Any], resources: Mapping[str, float]) -> bool:
-    """Say whether a worker, as the scheduler describes it, offers what a task needs."""
+    """Return whether a worker, as the scheduler describes it, offers what a task needs."""
     offered = worker.get("resources") or {}
     return all(offered.get(name, 0) >= amount for name, amount in resources.items())
 
@@ -236,6 +238,6 @@ def _report(topic: str, *progress: Any) -> None:
 
 
 def _is_memory(error: BaseException) -> bool:
-    """Say whether Python, torch or CUDA had no more memory."""
+    """Return whether an error says that Python, torch or CUDA had no more memory."""
     text = str(error).lower()
     return isinstance(error, MemoryError) or "out of memory" in text or "allocate memory" in text

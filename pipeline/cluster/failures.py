@@ -1,4 +1,4 @@
-"""What goes wrong on a cluster, in words that say what to do."""
+"""Errors of a cluster, with messages that say what to do."""
 
 from collections.abc import Sequence
 
@@ -53,11 +53,11 @@ def out_of_memory(
     workers : their addresses. limit : bytes that a worker may hold, where known.
     held : bytes that it held in the end, where known. why : what the system or Dask did.
     """
-    facts = f"its limit is {limit / 1e9:.2f} GB" if limit else "it has no limit that Dask knows"
+    memory = f"its limit is {limit / 1e9:.2f} GB" if limit else "it has no limit that Dask knows"
     if held:
-        facts += f", it held {held / 1e9:.2f} GB"
+        memory += f", it held {held / 1e9:.2f} GB"
     return WorkerMemory(
-        f"worker {', '.join(workers[:3]) or 'unknown'} ran out of memory ({why}; {facts}); give "
+        f"worker {', '.join(workers[:3]) or 'unknown'} ran out of memory ({why}; {memory}); give "
         "workers more memory (fewer of them on a machine, a larger `--memory-limit` of `dask "
         "worker`, more `--mem` of the batch system), or need less: a smaller --batch-size, fewer "
         f"--threads and --readers; {_GOES_ON}"

@@ -1,4 +1,4 @@
-"""Run by each local worker as it starts: Ctrl-C is for the command, which ends its workers."""
+"""Loaded by each local worker as it starts: Ctrl-C is for the command, which ends its workers."""
 
 import signal
 

@@ -1,1 +1,7 @@
-"""Feature shards: planned, written, checked and read by id."""
+"""Feature shards: HDF5 files with ids beside every row, and the index that makes them one set.
+
+Read `format` first (what a set, a row and a shard are), then `plan` (which rows go into which
+shard), `write` and `shard_file` (one shard), `index` and `feature_set` (a whole set, read by id).
+`build` makes sets, `tools` does everything with finished ones. Nothing here imports torch or
+knows what a feature is made from.
+"""

@@ -117,7 +117,7 @@ def write_shard(
             stored = stored_rows(header, block, ids[row:stop])
             features[row:stop] = stored
             status[row:stop] = block.status
-            crc32[row:stop] = [zlib.crc32(one) for one in stored]
+            crc32[row:stop] = [zlib.crc32(row_bytes) for row_bytes in stored]
             if block.source_crc32 is not None:
                 source_crc32[row:stop] = block.source_crc32
             errors.extend(block.errors)

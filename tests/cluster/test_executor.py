@@ -1,4 +1,4 @@
-"""Shards made from an order: the bytes of one process, whoever makes them and how often."""
+"""Shards of a job: the bytes of one process, whoever makes them and how often."""
 
 import errno
 import fcntl
@@ -51,8 +51,8 @@ def rows_of(numbers: Span) -> RowBlock:
 
 def test_workers_give_the_bytes_of_one_process(tmp_path: Path, whole: dict[str, bytes]) -> None:
     seen: list[tuple[int, int, int]] = []
-    build_made(tmp_path / "spread" / "out", ROWS, serial, lambda *done: seen.append(done))
-    assert contents(tmp_path / "spread") == whole
+    build_made(tmp_path / "workers" / "out", ROWS, serial, lambda *done: seen.append(done))
+    assert contents(tmp_path / "workers") == whole
     assert seen[0] == (0, ROWS, 0)
     assert seen[-1] == (ROWS, ROWS, 2)
     assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
@@ -81,7 +81,7 @@ def test_rows_made_again_and_added_ones(tmp_path: Path, compress: bool) -> None:
 def test_a_lost_worker_that_goes_on_beside_its_successor(
     tmp_path: Path, whole: dict[str, bytes], stop_after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second begins after so many batches of the first, ends, and then the first ends."""
+    """The second begins after some batches of the first, ends, and then the first ends."""
     monkeypatch.setattr(partial_shard, "PIECE_SECONDS", 0.0)
     out = tmp_path / "twice" / "out"
 
@@ -136,7 +136,7 @@ def test_a_worker_stops_when_the_run_has_ended_and_keeps_its_rows(
     assert contents(out.parent) == whole
 
 
-def test_leftovers_of_dead_runs_are_swept(tmp_path: Path, whole: dict[str, bytes]) -> None:
+def test_leftovers_of_dead_runs_are_removed(tmp_path: Path, whole: dict[str, bytes]) -> None:
     out = tmp_path / "again" / "out"
     with unfinished(out) as one:
         pass
@@ -177,7 +177,7 @@ def test_other_software_or_weights_on_a_worker_are_refused(tmp_path: Path) -> No
             submitted.require_same(header(weights="mine"))
 
 
-def test_an_order_carries_no_features(tmp_path: Path) -> None:
+def test_a_job_carries_no_features(tmp_path: Path) -> None:
     with unfinished(tmp_path / "out") as one, one.submitted(["a.jpg"] * ROWS, {"x": 1}) as ref:
         values = json.loads(ref.path.read_text())
         assert values["sources"] == ["a.jpg"] * ROWS

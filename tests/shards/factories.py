@@ -1,4 +1,4 @@
-"""A small made feature set, also run as a program that kills itself while it builds one.
+"""A small feature set, also run as a program that kills itself while it builds one.
 
 As a program: factories.py OUT ROWS FUNCTION CALL [TASK], where FUNCTION is `os.fsync` or
 `os.replace`; the process sends itself SIGKILL just before call number CALL (from 0) of that
@@ -89,9 +89,9 @@ def build(
     compress: bool = False,
     **changes: object,
 ) -> FeatureIndex:
-    """Build the set of so many rows, or of these ids.
+    """Build the set of a number of rows, or of these ids.
 
-    `stop_after` raises KeyboardInterrupt after so many batches; `redo` has failed rows made again.
+    KeyboardInterrupt is raised after `stop_after` batches; `redo` has failed rows made again.
     """
     asked = ids(rows) if isinstance(rows, int) else rows
     about = header(**changes)

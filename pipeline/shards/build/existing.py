@@ -1,4 +1,4 @@
-"""What an output folder already holds, and how the rows that are asked for fit to it."""
+"""What an output folder already holds, and how the rows that are asked for fit into it."""
 
 import os
 from collections.abc import Sequence
@@ -79,9 +79,9 @@ def fit_to_existing(
             raise OtherShard(f"{out} {unlike}{_remedy(out)}")
         plan, order = _fit(out, index, shards, ids, rows_per_shard, add)
     names = {plan.file_name(shard) for shard in range(plan.shards)}
-    if unknown_ids := sorted(shards.keys() - names):
+    if strays := sorted(shards.keys() - names):
         raise OtherShard(
-            f"{out} holds {unknown_ids[0]}, which is none of the {len(names)} shards of "
+            f"{out} holds {strays[0]}, which is none of the {len(names)} shards of "
             f"{plan.rows_per_shard} rows asked for, and no sound {INDEX_FILE} names it; it was "
             "left by an unfinished run on other rows, or the index was lost: finish that run, make "
             "the index again, or give another output folder"
@@ -131,15 +131,17 @@ def _fit(
     """Return the plan and the order of a finished set's rows, with those to be added last."""
     plan = index.plan()
     found = [shards.get(entry.file) for entry in index.shards]
-    held = {one for shard in found if shard for one in shard[0]}
+    held = {row_id for shard in found if shard for row_id in shard[0]}
     holds = f"{out} holds {index.rows} rows"
     asked = set(ids)
-    if other := [one for shard in found if shard for one in shard[0] if one not in asked]:
+    if unknown := [
+        row_id for shard in found if shard for row_id in shard[0] if row_id not in asked
+    ]:
         raise OtherShard(
-            f"{holds}; {len(other)} of them are not among the {len(ids)} asked for, first "
-            f"{other[:5]}{_remedy(out)}"
+            f"{holds}; {len(unknown)} of them are not among the {len(ids)} asked for, first "
+            f"{unknown[:5]}{_remedy(out)}"
         )
-    rest = [one for one in ids if one not in held]
+    rest = [row_id for row_id in ids if row_id not in held]
     order: list[str] = []
     for entry, shard in zip(index.shards, found, strict=True):
         # The ids of a shard that cannot be read are those that no other shard has.

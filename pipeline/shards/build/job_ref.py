@@ -99,7 +99,7 @@ def submit(work: Path, values: dict[str, Any]) -> JobRef:
 
 
 def appears(path: Path) -> bool:
-    """Wait some seconds for a file of another machine, and say whether it is there."""
+    """Wait some seconds for a file of another machine; return whether it is there."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not path.is_file():
         if time.monotonic() > deadline:

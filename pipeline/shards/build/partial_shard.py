@@ -23,7 +23,7 @@ from pipeline.shards.plan import ShardPlan, Span, runs
 from pipeline.shards.shard_file import ShardFile
 from pipeline.shards.write import stored_rows, write_shard
 
-# Finished rows become a piece when the oldest has waited so long, or when they are so many bytes.
+# Finished rows become a piece when the oldest has waited this long, or they take this many bytes.
 PIECE_SECONDS = 20.0
 PIECE_BYTES = 1 << 26
 
@@ -95,15 +95,15 @@ class PartialShard:
     def find_pieces(self) -> dict[Path, str]:
         """Look for pieces of other processes; return the damaged ones with their faults."""
         damaged = {}
-        row = {one: number for number, one in enumerate(self.ids)}
+        row = {row_id: number for number, row_id in enumerate(self.ids)}
         for path in piece_files(self.path.parent, self._shard):
             if path in self._pieces:
                 continue
             try:
                 piece = ShardFile(path)
-                piece.require(self._header, [one for one in piece.ids if one in row])
+                piece.require(self._header, [row_id for row_id in piece.ids if row_id in row])
                 piece.inspect(0)
-                self._pieces[path] = np.array([row[one] for one in piece.ids])
+                self._pieces[path] = np.array([row[row_id] for row_id in piece.ids])
             except (DamagedShard, OtherShard) as error:
                 damaged[path] = str(error)
         return damaged

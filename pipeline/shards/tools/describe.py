@@ -31,7 +31,7 @@ class _Contents:
 
 
 def describe(path: str | Path) -> list[str]:
-    """Return lines that say what lies at `path`; they hold text from data as it is.
+    """Return lines that describe what lies at `path`; text from data stands in them unescaped.
 
     The features themselves are not read: see `pipeline.shards.tools.verify.verify` for that.
 

@@ -1,4 +1,4 @@
-"""Several feature sets of one kind, made apart, become one."""
+"""Several feature sets of one kind, made apart, are joined into one."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,7 +46,7 @@ def merge(
     RepeatedRows
         Sets have different rows of the same id.
     """
-    opened = [one if isinstance(one, FeatureSet) else FeatureSet(one) for one in sets]
+    opened = [given if isinstance(given, FeatureSet) else FeatureSet(given) for given in sets]
     first = opened[0]
     for other in opened[1:]:
         if unlike := first.index.header.difference(other.index.header.metadata()):
@@ -95,7 +95,7 @@ def merge(
 
 
 def _require_same_row(first: FeatureSet, other: FeatureSet, row_id: str) -> None:
-    here, there = (int(one.rows_of([row_id])[0]) for one in (first, other))
+    here, there = (int(features.rows_of([row_id])[0]) for features in (first, other))
     for what in ("status", "source_crc32", "crc32"):
         ours, theirs = getattr(first, what)[here], getattr(other, what)[there]
         if ours != theirs:

@@ -290,15 +290,15 @@ def _source_crc_of(dataset: Manifest) -> SourceCrc:
     """
     files = {entry.id: dataset.image_root / entry.file for entry in dataset.entries}
     captions = {
-        one: text
+        caption_id: text
         for entry in dataset.entries
-        for one, text in zip(entry.caption_ids, entry.captions, strict=True)
+        for caption_id, text in zip(entry.caption_ids, entry.captions, strict=True)
     }
 
-    def crc(one: str) -> int | None:
-        if one in files:
-            return zlib.crc32(files[one].read_bytes()) if files[one].is_file() else None
-        return zlib.crc32(captions[one].encode()) if one in captions else None
+    def crc(row_id: str) -> int | None:
+        if row_id in files:
+            return zlib.crc32(files[row_id].read_bytes()) if files[row_id].is_file() else None
+        return zlib.crc32(captions[row_id].encode()) if row_id in captions else None
 
     return crc
 
@@ -335,14 +335,14 @@ def _folder_faults(folder: Path, named: Container[str]) -> Iterator[Fault]:
 
 def _repeated_ids(shard: ShardFile, places: dict[str, Fault]) -> Iterator[Fault]:
     """Find ids that have a row before; `places` remembers all ids seen."""
-    for row, one in enumerate(shard.ids):
+    for row, row_id in enumerate(shard.ids):
         here = _row_fault(shard, row, "")
-        if one in places:
-            first = places[one]
+        if row_id in places:
+            first = places[row_id]
             yield _row_fault(
                 shard, row, f"this id has a row before, in {first.file}, row {first.row}"
             )
-        places.setdefault(one, here)
+        places.setdefault(row_id, here)
 
 
 def _without_path(error: ShardError, path: Path) -> str:

@@ -3,19 +3,22 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 from safetensors import safe_open
 
+from pipeline.errors import WrongUsage
 from pipeline.files import OutputError
 from pipeline.shards import feature_set as read
 from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.feature_set import FailedRows, FeatureSet, MissingRows
+from pipeline.shards.feature_set import FailedRows, FeatureSet, MissingRows, read_features
 from pipeline.shards.format import OK, DamagedShard, RowBlock, ShardError
 from pipeline.shards.shard_file import ShardFile
 from pipeline.shards.tools.export import (
+    export,
     export_h5_copy,
     export_h5_view,
     export_npy,
@@ -23,10 +26,11 @@ from pipeline.shards.tools.export import (
     export_vqa,
 )
 from pipeline.shards.tools.importers.arrays import NpyFeatures
+from pipeline.shards.tools.importers.catalogue import import_features
 from pipeline.shards.tools.importers.id_files import read_ids
 from pipeline.shards.tools.importers.source import import_rows
 from pipeline.shards.tools.verify import verify
-from tests.shards.factories import build, header, ids
+from tests.shards.factories import Recorder, build, header, ids
 
 ROWS = 23
 SOME = [ids(ROWS)[row] for row in (22, 0, 11, 5)]
@@ -85,11 +89,11 @@ def test_failed_and_missing_rows_are_refused_and_leave_nothing(
 ) -> None:
     out = tmp_path / "new" / "x_ims.npy"
     exports = (export_npy, export_h5_copy, export_safetensors)
-    for export in exports:
+    for write in exports:
         with pytest.raises(FailedRows):
-            export(features, out, features.ids)
+            write(features, out, features.ids)
         with pytest.raises(MissingRows):
-            export(features, out, ["x"])
+            write(features, out, ["x"])
     with pytest.raises(ShardError, match=r"_ims\.npy"):
         export_npy(features, tmp_path / "new" / "x.npy", SOME)
     with pytest.raises(ShardError, match="itself"):
@@ -220,11 +224,51 @@ def test_a_folder_or_what_lies_below_a_file_is_no_file_to_write(
         (Path("/"), "is a folder"),
         (tmp_path / "file" / "x_ims.npy", "file is a file"),
     ):
-        for export in (export_npy, export_h5_copy, export_safetensors):
-            if export is export_npy and not out.name.endswith("_ims.npy"):
+        for write in (export_npy, export_h5_copy, export_safetensors):
+            if write is export_npy and not out.name.endswith("_ims.npy"):
                 continue
             with pytest.raises(OutputError, match=text):
-                export(features, out, SOME)
+                write(features, out, SOME)
         with pytest.raises(OutputError, match=text):
             export_h5_view(features, out)
     assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"to": "csv"}, "none of npy, h5, safetensors, vqa"),
+        ({"to": "h5", "repeat": 5}, "--repeat goes with --to npy"),
+        ({"to": "npy", "copy": True}, "--copy goes with --to h5"),
+        ({"to": "h5", "compress": True}, "--compress goes with"),
+    ],
+)
+def test_arguments_that_do_not_go_together_are_wrong_usage(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(WrongUsage, match=message):
+        export(tmp_path, tmp_path / "x", **options)
+
+
+def test_a_set_is_exported_and_imported_by_names_of_files(tmp_path: Path) -> None:
+    build(tmp_path / "set", 7, failed=())
+    asked = ids(7)[::-2]
+    (tmp_path / "ids.txt").write_text("\n".join(asked) + "\n", encoding="utf-8")
+    monitor = Recorder()
+    for names in (asked, str(tmp_path / "ids.txt")):
+        rows = export(
+            str(tmp_path / "set"), str(tmp_path / "x_ims.npy"), to="npy", ids=names, repeat=5,
+            monitor=monitor,
+        )  # fmt: skip
+        assert rows == len(asked)
+    assert monitor.done[-1] == (4, 4, 0)
+    import_features(
+        str(tmp_path / "x_ims.npy"), str(tmp_path / "back"), layout="npy", dataset="made",
+        ids=tmp_path / "x_ids.txt", every=5, monitor=monitor,
+    )  # fmt: skip
+    back = read_features(str(tmp_path / "back"))
+    # Grids are exported with their cells in one axis.
+    expected = FeatureSet(tmp_path / "set").read(asked)
+    np.testing.assert_array_equal(back.read(asked), expected)
+    with pytest.raises(WrongUsage, match="none of npy, mat, bottom-up, groups"):
+        import_features("x", "y", layout="csv", dataset="made")

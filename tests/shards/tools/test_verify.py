@@ -132,7 +132,7 @@ def test_damaged_chunks_are_named_row_by_row(tmp_path: Path) -> None:
     assert any("row 2, " in one and "cannot be read" in one for one in found)
 
 
-def test_strangers_leftovers_gaps_and_repeats(folder: Path, tmp_path: Path) -> None:
+def test_stray_shards_leftovers_gaps_and_repeats(folder: Path, tmp_path: Path) -> None:
     build(tmp_path / "other", ROWS, recipe={"name": "other"})
     shutil.copy(tmp_path / "other" / NAMES[0], folder / NAMES[0])
     shutil.copy(folder / NAMES[1], folder / NAMES[2])

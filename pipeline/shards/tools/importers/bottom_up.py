@@ -57,17 +57,17 @@ class TsvFeatures:
                             f"{where}: {len(fields)} columns; {_COLUMNS} were expected, separated "
                             "by tabs, with a number of boxes in the fourth"
                         )
-                    one = fields[_ID].decode("utf-8", "backslashreplace")
+                    row_id = fields[_ID].decode("utf-8", "backslashreplace")
                     size = int(fields[_BOXES]), len(fields[self._column])
                     if number == 1:
                         first = size
                     if size != first:
                         raise LayoutError(
-                            f"{where}, id {one!r}: {size[0]} boxes in {size[1]} characters, "
+                            f"{where}, id {row_id!r}: {size[0]} boxes in {size[1]} characters, "
                             f"{first[0]} in {first[1]} in line 1; only files with a fixed number "
                             "of boxes can be imported"
                         )
-                    ids.append(one)
+                    ids.append(row_id)
                     self._offsets.append(offset)
                     offset += len(line)
         except OSError as error:
@@ -145,14 +145,14 @@ class NpzFolderFeatures:
         """Read the files of these rows."""
         rows = np.empty((stop - start, *self.row_shape), self.dtype)
         for row in range(start, stop):
-            one = self._load(row)
-            if (one.shape, one.dtype) != (self.row_shape, self.dtype):
+            array = self._load(row)
+            if (array.shape, array.dtype) != (self.row_shape, self.dtype):
                 raise LayoutError(
-                    f"{self.where(row)}: {self._array!r} is {one.shape} {one.dtype}, in the first "
-                    f"file {self.row_shape} {self.dtype}; only a fixed number of boxes can be "
-                    "imported"
+                    f"{self.where(row)}: {self._array!r} is {array.shape} {array.dtype}, in the "
+                    f"first file {self.row_shape} {self.dtype}; only a fixed number of boxes can "
+                    "be imported"
                 )
-            rows[row - start] = one
+            rows[row - start] = array
         return rows
 
     def where(self, row: int) -> str:

@@ -53,10 +53,10 @@ class GroupFeatures:
         self.ids: Sequence[str] = list(found)
         self.row_shape, self.dtype = found[self.ids[0]]
         require_floats(self.dtype, f"{path}: {self.ids[0]}/{dataset}")
-        for one, (shape, dtype) in found.items():
+        for group, (shape, dtype) in found.items():
             if (shape, dtype) != (self.row_shape, self.dtype) or not shape:
                 raise LayoutError(
-                    f"{path}: {one}/{dataset} is {shape} {dtype}, and that of {self.ids[0]} is "
+                    f"{path}: {group}/{dataset} is {shape} {dtype}, and that of {self.ids[0]} is "
                     f"{self.row_shape} {self.dtype}; only rows of one shape can be imported"
                 )
         self.sha256 = sha256_of_file(path)
