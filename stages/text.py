@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from pipeline.experiments.layout import Layout
 from pipeline.text.catalogue import ENCODERS, LEMMAS
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
@@ -56,7 +57,8 @@ def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--vectors",
             help="Word vectors: glove-6b-50d (packaged), a .txt, .vec or .bin, or a .safetensors "
-            "of `pipeline vectors`.  [default: glove-6b-50d, where the encoder takes any]",
+            "of `pipeline vectors`, or the name of one in data/vectors/DATASET.  [default: "
+            "glove-6b-50d, where the encoder takes any]",
         ),
     ):
         command = option(command)
@@ -127,6 +129,7 @@ def text(
     from pipeline.text.encode import encode, encoder_folder
 
     started = time.monotonic()
+    options["vectors"] = Layout(dataset).named_vectors(options["vectors"])
     fitted = fitted or encoder_folder(out)
     log_settings(
         "text", encoder=encoder, dataset=dataset, out=out, split=split, fit_split=fit_split,

@@ -37,6 +37,17 @@ class Layout:
         """Return the file of the dataset's word vectors of that name."""
         return self._of("vectors") / f"{name}.safetensors"
 
+    def named_vectors(self, name: str | None) -> str | None:
+        """Return the file of the dataset's word vectors of that name, or the name if there is none.
+
+        So a name such as word2vec-100d means the dataset's own vectors, and others, such as the
+        packaged glove-6b-50d or a path, go to `pipeline.text.vectors.load_vectors` as they are.
+        """
+        if name is None or Path(name).name != name:
+            return name
+        file = self.vectors(name)
+        return str(file) if file.is_file() else name
+
     def text(self, name: str) -> Path:
         """Return the folder of the caption features of that name."""
         return self._of("text") / name
