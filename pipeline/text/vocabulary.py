@@ -23,7 +23,7 @@ class VocabularyError(PipelineError):
 
 @dataclass(frozen=True)
 class VocabularyRule:
-    """Which of the words seen are taken.
+    """The rule that chooses words by how often they occur.
 
     Attributes
     ----------
@@ -79,9 +79,9 @@ class Vocabulary:
     words : each once.
     counts : how often each occurs in the captions.
     caption_counts : in how many captions each occurs.
-    captions : how many captions there are.
-    rule : which of their words were taken.
-    tokenizer : `Tokenizer.to_json()` of what split them.
+    captions : number of captions.
+    rule : the rule that took these words.
+    tokenizer : `Tokenizer.to_json()` of the tokenizer that split the captions.
     """
 
     words: tuple[str, ...]

@@ -1,7 +1,6 @@
 """One shard of caption features as a task: what a worker must know, and what it does.
 
-The encoder is loaded once in a worker, from the folder of what was fitted, and kept for the next
-shard.
+The encoder is loaded once in a worker, from the fitted folder, and kept for the next shard.
 """
 
 from collections.abc import Iterator, Sequence

@@ -7,6 +7,7 @@ from pathlib import Path
 import h5py
 import pytest
 
+from pipeline.text.encode import encode
 from pipeline.text.fitted import load_encoder
 from tests.project import Call
 
@@ -38,6 +39,10 @@ def test_two_runs_give_the_same_bytes(
         assert ended.status == 0, ended.stderr
         assert "MB of memory" in ended.stderr
     assert files(Path("one")) == files(Path("two"))
+    names = {str(o)[2:]: value for o, value in zip(options[::2], options[1::2], strict=True)}
+    encode("data/scenes", "three", encoder=encoder, **names)  # type: ignore[arg-type]
+    assert files(Path("three")) == files(Path("one"))
+    assert files(Path("three.encoder")) == files(Path("one.encoder"))
     assert files(Path("one.encoder")) == files(Path("two.encoder"))
     with h5py.File("one/shard-00000-of-00001.h5") as file:
         assert file.attrs["recipe_hash"] in ended.stderr

@@ -8,7 +8,10 @@ import pytest
 
 from pipeline.datasets.manifest import ImageEntry, Manifest
 from pipeline.hashing import sha256_of_file
+from pipeline.text.tokenizers.tokenizer import TokenizerError
 from pipeline.text.vectors import load_vectors
+from pipeline.text.vectors.settings import Training
+from pipeline.text.vectors.store import store_vectors
 from pipeline.text.vectors.stored import describe_stored
 from tests.project import Call
 
@@ -60,6 +63,23 @@ def test_a_source_is_restricted_to_the_words_of_all_splits(dataset: Path, pipeli
     )  # fmt: skip
     assert ended.status == 0
     assert describe_stored(Path("again.safetensors"))["source_sha256"] == glove.sha256
+
+
+def test_the_job_writes_the_commands_bytes(dataset: Path, pipeline: Call) -> None:
+    arguments = ("vectors", "--dataset", "tiny", "--tokenizer", "w2vv")
+    ended = pipeline(*arguments, "--source", "glove-6b-50d", "--out", "g.safetensors")
+    assert ended.status == 0, ended.stderr
+    stored = store_vectors("tiny", "g2.safetensors", source="glove-6b-50d", tokenizer="w2vv")
+    assert Path("g2.safetensors").read_bytes() == Path("g.safetensors").read_bytes()
+    assert f"{100 * stored.coverage:.2f} % of the caption tokens" in ended.stderr
+    ended = pipeline(*arguments, "--train", "word2vec", *FAST, "--out", "w.safetensors")
+    assert ended.status == 0, ended.stderr
+    training = Training("word2vec", dim=10, min_count=1, epochs=1)
+    stored = store_vectors("tiny", "w2.safetensors", training=training, tokenizer="w2vv")
+    assert stored.vectors.dim == 10
+    assert Path("w2.safetensors").read_bytes() == Path("w.safetensors").read_bytes()
+    with pytest.raises(TokenizerError, match="no tokenizer is known as 'x'; there are kiros"):
+        store_vectors("tiny", "x.safetensors", source="glove-6b-50d", tokenizer="x")
 
 
 @pytest.mark.parametrize("trainer", ["word2vec", "fasttext"])

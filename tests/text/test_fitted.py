@@ -6,15 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.progress import QUIET
 from pipeline.text.catalogue import ENCODERS, EncoderError, EncoderPlan, plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fisher.codebook import CodebookError
 from pipeline.text.fitted import load_encoder
 from pipeline.text.fitting import Fitting, fit_encoder
+from pipeline.text.lexicon import Lexicon
 from pipeline.text.pca.fit import PcaError
-from pipeline.text.vectors import load_vectors, save_vectors
+from pipeline.text.vectors import WordVectors, load_vectors, save_vectors
 from pipeline.text.vocabulary import VocabularyError
+from tests.text.factories import Lines
 
 SUBJECTS = ("a man", "two dogs", "the little girl", "some children", "A Woman in red")
 ACTIONS = ("running on", "sitting near", "jumping over", "looks at", "plays with")
@@ -22,19 +23,6 @@ PLACES = ("the green grass.", "a wooden bench", "the ocean", "snow!", "a dirt ro
 CAPTIONS = [f"{s} {a} {p}" for s in SUBJECTS for a in ACTIONS for p in PLACES]
 OTHERS = ["a zebra dances on the moon", "", "xqzzy", "the the the man's dog-like wolf"]
 SMALL = {"sample": 400, "components": 3}
-
-
-class Lines:
-    """A monitor that keeps the lines of a job."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def log(self, line: str) -> None:
-        """Keep a line."""
-        self.lines.append(line)
-
-    progress = QUIET.progress
 
 
 def plan_of(name: str, **options: Any) -> EncoderPlan:
@@ -75,8 +63,16 @@ def test_a_fitted_encoder_is_read_again_bit_for_bit(
     read = load_encoder(tmp_path / "one", texts)
     np.testing.assert_array_equal(read.encode(texts), rows)
     np.testing.assert_array_equal(read.encode(texts[3:4]), rows[3:4])
-    assert read.recipe() == fitted.recipe()
-    assert read.weights == fitted.weights
+    # Without texts, the vectors of words are read when captions have them.
+    later = load_encoder(str(tmp_path / "one"))
+    np.testing.assert_array_equal(later.encode(texts[:2]), rows[:2])
+    np.testing.assert_array_equal(later.encode(texts), rows)
+    assert later.encode([]).shape == (0, fitted.dim)
+    assert later.reports(texts) == read.reports(texts)
+    for again in (read, later):
+        assert (again.name, again.dim) == (fitted.name, fitted.dim)
+        assert again.recipe() == fitted.recipe()
+        assert again.weights == fitted.weights
     fit(plan, tmp_path / "two")
     assert files(tmp_path / "two") == files(tmp_path / "one")
     before = files(tmp_path / "one")
@@ -125,6 +121,22 @@ def test_a_codebook_serves_stored_vectors_of_the_same_source_only(tmp_path: Path
     save_vectors(tmp_path / "own.safetensors", doubled)
     with pytest.raises(CodebookError, match="was fitted to the word vectors"):
         fit(plan, tmp_path / "three", codebooks=tmp_path / "books")
+
+
+def test_words_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit(plan_of("mean"), tmp_path / "m")
+    asked: list[set[str]] = []
+    read = Lexicon.vectors_of
+
+    def counted(lexicon: Lexicon, words: set[str]) -> WordVectors:
+        asked.append(set(words))
+        return read(lexicon, words)
+
+    monkeypatch.setattr(Lexicon, "vectors_of", counted)
+    encoder = load_encoder(tmp_path / "m")
+    for text in ("a dog", "a dog", "dog a", "two dogs", "dog"):
+        encoder.encode([text])
+    assert asked == [set(), {"a", "dog"}, {"a", "dog", "two", "dogs"}]
 
 
 def test_what_cannot_be_fitted_is_refused_before_work(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ Weighting = Literal["counts", "tfidf"]
 
 
 class WeightingError(PipelineError):
-    """Counts of words are to be weighted in a way that there is not."""
+    """Counts of words are to be weighted in an unknown way."""
 
 
 def tfidf_tokenizer(lemmatizer: Lemmatizer) -> Tokenizer:
@@ -66,7 +66,7 @@ class BagOfWords:
     VocabularyError
         The vocabulary was built with another tokenizer.
     WeightingError
-        There is no such weighting.
+        The weighting is unknown.
     """
 
     vocabulary: Vocabulary
@@ -108,7 +108,7 @@ class BagOfWords:
         return 8 * self.dim
 
     def recipe(self) -> dict[str, Any]:
-        """Return what makes the rows."""
+        """Return everything that decides the rows but the weights, as JSON values."""
         idf = "count * (ln((1 + captions) / (1 + captions with the word)) + 1)"
         weighted = {"weighting": idf, "norm": "l2"} if self.weighting == "tfidf" else {}
         return {

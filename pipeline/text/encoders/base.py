@@ -1,4 +1,4 @@
-"""Sentence encoders: captions in, one fixed-length float32 row each out."""
+"""The protocol of sentence encoders, and the report of words that they do not know."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
@@ -19,7 +19,7 @@ class CaptionEncoder(Protocol):
 
     @property
     def name(self) -> str:
-        """The encoder and what it was made from, such as "mean-glove-6b-50d"."""
+        """The encoder and its weights or words, such as "mean-glove-6b-50d"."""
 
     @property
     def dim(self) -> int:
@@ -31,16 +31,16 @@ class CaptionEncoder(Protocol):
 
     @property
     def memory(self) -> int:
-        """Bytes that it holds beside the rows while it encodes, at most."""
+        """Upper bound, in bytes, of what it holds beside the rows while it encodes."""
 
     def recipe(self) -> dict[str, Any]:
-        """Return, as JSON values, everything else that changes the rows, and their `dim`."""
+        """Return everything but the weights that decides the rows, and `dim`, as JSON values."""
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return (texts, dim) float32, finite; it splits the texts into words itself."""
 
     def reports(self, texts: Sequence[str]) -> dict[str, "VocabularyReport"]:
-        """Count what of the texts each of its parts does not know, by the part's name."""
+        """Return what each of its members does not know of the texts, by the member's name."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class VocabularyReport:
 
     Attributes
     ----------
-    captions, tokens, words : how many captions, tokens and distinct words there are.
-    oov_tokens : how many of the tokens are out of vocabulary.
+    captions, tokens, words : number of captions, of tokens and of distinct words.
+    oov_tokens : number of tokens that are out of vocabulary.
     oov_words : those words with their counts, most frequent first, then by the alphabet.
     unknown_captions : positions of the captions that have no known word.
     unknown_row : what such a caption gets, such as "a zero vector".
@@ -69,7 +69,7 @@ class VocabularyReport:
     cut: tuple[int, ...]
 
     def text(self) -> str:
-        """Return one paragraph for a person."""
+        """Return the report as one paragraph."""
         share = 100 * self.oov_tokens / max(self.tokens, 1)
         parts = [
             f"{self.captions} captions, {self.tokens} tokens, {self.words} distinct words; "
@@ -122,11 +122,11 @@ def report_on(
 
 
 def unknown_to_all(reports: Iterable[VocabularyReport]) -> set[int]:
-    """Return the positions of the captions of which no part of an encoder knows a word.
+    """Return the positions of the captions of which no member of an encoder knows a word.
 
     Parameters
     ----------
-    reports : of the parts, at least one, on the same captions.
+    reports : of the members, at least one, on the same captions.
     """
     return set.intersection(*(set(report.unknown_captions) for report in reports))
 

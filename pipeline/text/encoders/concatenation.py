@@ -13,19 +13,19 @@ from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
 
 
 class ConcatenationError(PipelineError):
-    """There are too few encoders to put side by side."""
+    """Fewer than two encoders are to be put side by side."""
 
 
 @dataclass(frozen=True)
 class Concatenation:
     """The rows of several encoders side by side, each as it is.
 
-    Dong et al. 2018 (Word2VisualVec), eq. (4): bag of words, word2vec and a GRU; here the numbers
-    of words for the GRU are such a part too.
+    Dong et al. 2018 (Word2VisualVec), eq. (4): bag of words, word2vec and a GRU; here the GRU's
+    token ids are a member too.
 
     Attributes
     ----------
-    encoders : two or more, in the order of their columns; one may stand there twice.
+    encoders : two or more, in the order of their columns; an encoder may stand there twice.
 
     Raises
     ------
@@ -64,7 +64,7 @@ class Concatenation:
         return sum(encoder.memory for encoder in self.encoders)
 
     def recipe(self) -> dict[str, Any]:
-        """Return what makes the rows."""
+        """Return everything that decides the rows but the weights, as JSON values."""
         return {
             "name": self.name,
             "encoder": "concatenation",
@@ -82,7 +82,7 @@ class Concatenation:
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Count what each part does not know; the second of the same name is "<name> (2)"."""
+        """Return what each encoder does not know; the second of the same name is "<name> (2)"."""
         merged: dict[str, VocabularyReport] = {}
         for encoder in self.encoders:
             for name, report in encoder.reports(texts).items():

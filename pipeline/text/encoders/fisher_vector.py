@@ -28,8 +28,8 @@ class FisherVector:
     put side by side, in the order given (their "GMM+HGLMM"). Tokens without a word vector are
     ignored, also in the number of words T; a caption without a known token gets zeros.
 
-    What a word adds is computed once for every word of `vectors` when the first caption is
-    encoded, so load vectors for the words that captions have, not all: see `memory`.
+    The gradients of every word of `vectors` are computed when the first caption is encoded, so
+    load vectors for the words that captions have, not all: see `memory`.
 
     Attributes
     ----------
@@ -72,11 +72,11 @@ class FisherVector:
 
     @property
     def memory(self) -> int:
-        """Bytes that what the words add takes at most."""
+        """Upper bound, in bytes, of the table of per-word gradients."""
         return 4 * len(self.vectors.words) * self.dim
 
     def recipe(self) -> dict[str, Any]:
-        """Return what makes the rows."""
+        """Return everything that decides the rows but the weights, as JSON values."""
         return {
             "name": self.name,
             "encoder": "fisher vector",

@@ -106,7 +106,7 @@ class Mean:
         return self.vectors.matrix.nbytes
 
     def recipe(self) -> dict[str, Any]:
-        """Return what makes the rows."""
+        """Return everything that decides the rows but the weights, as JSON values."""
         return {
             "name": self.name,
             "encoder": "mean",

@@ -1,4 +1,4 @@
-"""Caption features on the principal components of another encoder's."""
+"""The rows of another encoder on their principal components."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Pca:
         return self.encoder.memory + self.basis.components.nbytes + at_once
 
     def recipe(self) -> dict[str, Any]:
-        """Return what makes the rows."""
+        """Return everything that decides the rows but the weights, as JSON values."""
         fitted_to = self.basis.metadata
         return {
             "name": self.name,
@@ -91,5 +91,5 @@ class Pca:
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Count what the parts of the encoder do not know."""
+        """Return what the encoder does not know."""
         return self.encoder.reports(texts)

@@ -137,11 +137,11 @@ class TokenIds:
 
     @property
     def memory(self) -> int:
-        """Nothing to speak of."""
+        """None: the vocabulary is small."""
         return 0
 
     def recipe(self) -> dict[str, Any]:
-        """Return what makes the rows."""
+        """Return everything that decides the rows but the weights, as JSON values."""
         return {
             "name": self.name,
             "encoder": "sequence",

@@ -83,7 +83,7 @@ class Codebook:
         return digest.hexdigest()
 
     def transform(self, words: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return word vectors as the mixture knows them.
+        """Return word vectors whitened and scaled, as the mixture was fitted to them.
 
         Parameters
         ----------

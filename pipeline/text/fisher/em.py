@@ -1,4 +1,8 @@
-"""Fitting a hybrid Gaussian-Laplacian or a Laplacian mixture, by EM."""
+"""Fitting mixtures by EM.
+
+`fit_hybrid` is our own EM, for mixtures with Laplacians; `fit_gaussian` is scikit-learn's, for
+Gaussians alone.
+"""
 
 import warnings
 from collections.abc import Callable
@@ -86,6 +90,47 @@ def fit_hybrid(
         mixture = _m_step(mixture, x, order, posteriors, fixed)
         progress(done, iterations, log_likelihood)
     return mixture
+
+
+def fit_gaussian(x: _Floats, components: int = 30, *, seed: int) -> tuple[Mixture, bool]:
+    """Fit a Gaussian mixture of diagonal covariance with scikit-learn's EM.
+
+    `GaussianMixture` with its defaults: started by k-means, at most 100 iterations, ended once
+    the mean log-likelihood gains less than 1e-3, 1e-6 added to every variance.
+
+    Parameters
+    ----------
+    x, components, seed : as for `fit_hybrid`.
+
+    Returns
+    -------
+    Mixture
+        All switches Gauss; medians are the means, scales the mean absolute deviations of the
+        Gaussians.
+    bool
+        Whether EM converged.
+
+    Raises
+    ------
+    MixtureError
+        As `fit_hybrid`.
+    """
+    check_samples(x, components)
+    model = GaussianMixture(components, covariance_type="diag", random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the second value says it instead
+        model.fit(x)
+    means = model.means_.astype(np.float64)
+    variances = model.covariances_.astype(np.float64)
+    mixture = Mixture(
+        weights=model.weights_.astype(np.float64),
+        medians=means.copy(),
+        scales=np.sqrt(2 * variances / np.pi),
+        means=means,
+        variances=variances,
+        laplace=np.zeros(means.shape, dtype=np.bool_),
+    )
+    return mixture, bool(model.converged_)
 
 
 def _initial(
@@ -185,46 +230,3 @@ def _weighted_medians(x: _Floats, order: npt.NDArray[np.int32], weights: _Double
         found = np.minimum(starts[bucket] + step, n - 1)
         medians[:, d] = x[sorted_rows[found], d]
     return medians
-
-
-def fit_gaussian(
-    x: npt.NDArray[np.floating], components: int = 30, *, seed: int
-) -> tuple[Mixture, bool]:
-    """Fit a Gaussian mixture of diagonal covariance with scikit-learn's EM.
-
-    `GaussianMixture` with its defaults: started by k-means, at most 100 iterations, ended once
-    the mean log-likelihood gains less than 1e-3, 1e-6 added to every variance.
-
-    Parameters
-    ----------
-    x, components, seed : as for `pipeline.text.fisher.em.fit_hybrid`.
-
-    Returns
-    -------
-    Mixture
-        All switches Gauss; medians are the means, scales the mean absolute deviations of the
-        Gaussians.
-    bool
-        Whether EM converged.
-
-    Raises
-    ------
-    MixtureError
-        As `fit_hybrid`.
-    """
-    check_samples(x, components)
-    model = GaussianMixture(components, covariance_type="diag", random_state=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the second value says it instead
-        model.fit(x)
-    means = model.means_.astype(np.float64)
-    variances = model.covariances_.astype(np.float64)
-    mixture = Mixture(
-        weights=model.weights_.astype(np.float64),
-        medians=means.copy(),
-        scales=np.sqrt(2 * variances / np.pi),
-        means=means,
-        variances=variances,
-        laplace=np.zeros(means.shape, dtype=np.bool_),
-    )
-    return mixture, bool(model.converged_)

@@ -1,4 +1,4 @@
-"""Fisher vectors of captions: how their words would move the parameters of a mixture."""
+"""Fisher vectors of captions: gradients of a mixture's likelihood at their words."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class FisherError(PipelineError):
 
 @dataclass(frozen=True, eq=False)
 class WordGradients:
-    """What each word of a vocabulary adds to the Fisher vector of a caption that holds it.
+    """The gradients that each word of a vocabulary adds to the Fisher vector of a caption.
 
     A Fisher vector is a sum over words, and a word's part is the same in every caption, so it is
     made once. Components that cannot have made a word (a posterior below 1e-15) are left out:
@@ -185,9 +185,9 @@ def _gradients(
     from_median = x - mixture.medians[component]
     from_mean = (x - mixture.means[component]) / np.sqrt(mixture.variances[component])
     sign = np.where(from_median >= 0, 1.0, -1.0)
-    executor = np.abs(from_median) / mixture.scales[component] - 1
+    deviation = np.abs(from_median) / mixture.scales[component] - 1
     location = np.where(laplace, sign, from_mean)
-    scale = np.where(laplace, executor, (from_mean**2 - 1) / np.sqrt(2))
+    scale = np.where(laplace, deviation, (from_mean**2 - 1) / np.sqrt(2))
     return np.concatenate((location, scale), axis=1)
 
 

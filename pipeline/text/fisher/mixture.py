@@ -1,4 +1,4 @@
-"""Mixtures of axis-aligned Gaussians, of Laplacians, and of both: what they say of samples."""
+"""Mixtures of axis-aligned Gaussians, of Laplacians, and of both: their densities."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Mixture:
     weights : (K,) float64, positive, sum 1: the priors pi.
     medians, scales : (K, D) float64: m and s > 0 of exp(-|x - m| / s) / (2 s).
     means, variances : (K, D) float64: mu and variance > 0 of the Gaussian.
-    laplace : (K, D) bool: which of the two stands for the dimension.
+    laplace : (K, D) bool: whether a dimension is Laplacian or Gaussian.
 
     Raises
     ------
@@ -77,12 +77,12 @@ class Mixture:
 
     @property
     def components(self) -> int:
-        """How many components there are, K."""
+        """Number of components, K."""
         return len(self.weights)
 
     @property
     def dim(self) -> int:
-        """How many dimensions there are, D."""
+        """Number of dimensions, D."""
         return int(self.means.shape[-1])
 
     def log_components(self, x: _Floats) -> _Doubles:

@@ -107,7 +107,7 @@ class Tokenizer:
         return words[: self.max_length]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all that changes the words, as JSON values, lists and lemmatizer by SHA-256."""
+        """Return everything that decides the words, as JSON values; lists by their SHA-256."""
         stop, lemmas = self.stop_words, self.lemmatizer
         return {
             "name": self.name,

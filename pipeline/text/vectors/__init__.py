@@ -1,4 +1,9 @@
-"""Word vectors: read from many formats, trained, and stored in one of our own."""
+"""Word vectors: read from many formats, trained, and stored in one of our own.
+
+Read `store` first, the job of `pipeline vectors`. `sources` knows where vectors come from and hands
+each format to its module; `train` trains them on a `corpus`; `stored` is the project's own file.
+Sentences have no place here.
+"""
 
 from pipeline.text.vectors.package import GLOVE_PACKAGE
 from pipeline.text.vectors.sources import load_vectors

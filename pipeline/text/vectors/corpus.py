@@ -1,4 +1,4 @@
-"""What word vectors are trained on: tokenized sentences, counted, and compared with captions."""
+"""The sentences that word vectors are trained on: counted, and compared with captions."""
 
 import hashlib
 import unicodedata

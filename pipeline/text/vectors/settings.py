@@ -1,4 +1,4 @@
-"""How word vectors are trained: the settings, their defaults and what they cost."""
+"""The settings of training word vectors, with defaults and memory."""
 
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pipeline.text.vectors.table import MAX_DIM, VectorsError
 
-# What the two programs take where they are not told otherwise, written down so that it stays; but
-# fastText's own subsampling, 1e-4, leaves out most tokens of captions, which use few words.
+# The two programs' own defaults, written down so that they stay. Only fastText's subsampling is not
+# its own 1e-4, which leaves out most tokens of captions, as they use few words.
 FIXED: dict[str, dict[str, Any]] = {
     "word2vec": {"learning_rate": 0.025, "subsampling": 1e-3},
     "fasttext": {"learning_rate": 0.05, "subsampling": 1e-3, "ngrams": [3, 6]},
@@ -53,14 +53,14 @@ class Training:
         return f"{self.trainer}-{self.algorithm}-{self.dim}d"
 
     def to_json(self) -> dict[str, Any]:
-        """Return all that changes the vectors, but for the corpus, as JSON values."""
+        """Return everything but the corpus that decides the vectors, as JSON values."""
         settings = {**asdict(self), **FIXED[self.trainer], "software": _software(self.trainer)}
         if self.trainer != "fasttext":
             del settings["buckets"]
         return settings
 
     def memory(self, words: int) -> int:
-        """Return the bytes that the two matrices of a model with so many words take."""
+        """Return the bytes of the two matrices of a model with this number of words."""
         inputs = words + (self.buckets if self.trainer == "fasttext" else 0)
         return 4 * self.dim * (inputs + words)
 

@@ -1,4 +1,4 @@
-"""Word vectors in memory: the table that every source is read into, and its error."""
+"""Word vectors in memory: every source is read into one `WordVectors`."""
 
 import re
 from collections.abc import Iterator

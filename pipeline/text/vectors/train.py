@@ -38,8 +38,8 @@ def train_vectors(
     settings : see `Training`.
     wanted : the words to return; None returns all that were trained. fastText also makes
         vectors for wanted words that it was not trained on, from their n-grams.
-    progress : called after each epoch with the epochs done, of how many, and 0; fastText tells
-        nothing before its end.
+    progress : called after each epoch with epochs done, epochs in all, and 0; by fastText only
+        at its end.
 
     Returns
     -------
@@ -123,7 +123,7 @@ def _hash(text: str) -> int:
 
 
 class _AfterEpoch(CallbackAny2Vec):
-    """gensim's way to tell that an epoch is done."""
+    """Reports each epoch of gensim as progress."""
 
     def __init__(self, epochs: int, progress: Progress) -> None:
         self._epochs = epochs

@@ -1,0 +1,67 @@
+"""The job of `pipeline text` from Python: the command's bytes, and what it tells."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.errors import WrongUsage
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.text.encode import encode, encoder_folder
+from pipeline.text.fitted import load_encoder
+from tests.text.factories import Lines
+
+
+def write(folder: Path, ball: str = "The dog's ball is red!") -> str:
+    entries = (
+        ImageEntry("a", "a.jpg", "train", ("A dog runs.", ball)),
+        ImageEntry("b", "b.jpg", "val", ("A cat sleeps.", "zzqqzz")),
+    )
+    Manifest("tiny", folder, entries, "none", "made up", {}).write(folder / "tiny")
+    return str(folder / "tiny")
+
+
+def test_captions_become_rows_by_id(tmp_path: Path) -> None:
+    dataset, out = write(tmp_path), tmp_path / "mean"
+    monitor = Lines()
+    index = encode(dataset, str(out), encoder="mean", monitor=monitor)
+    assert (index.rows, index.header.row_shape) == (4, (50,))
+    assert "no known word: b#1" in monitor.lines
+    rows = FeatureSet(out).read(["b#0", "a#0"])
+    encoder = load_encoder(encoder_folder(out))
+    np.testing.assert_array_equal(encoder.encode(["A cat sleeps.", "A dog runs."]), rows)
+
+
+def test_a_changed_caption_is_encoded_again(tmp_path: Path) -> None:
+    dataset, out = write(tmp_path), tmp_path / "mean"
+    encode(dataset, out, encoder="mean")
+    before = FeatureSet(out).read(["a#0", "a#1"])
+    write(tmp_path, "a small bird")
+    monitor = Lines()
+    encode(dataset, out, encoder="mean", monitor=monitor)
+    assert "1 captions have changed; their rows are made again" in monitor.lines
+    after = FeatureSet(out).read(["a#0", "a#1"])
+    np.testing.assert_array_equal(after[0], before[0])
+    assert not np.array_equal(after[1], before[1])
+
+
+def test_options_of_an_encoder_and_one_split(tmp_path: Path) -> None:
+    dataset = write(tmp_path)
+    index = encode(
+        dataset, tmp_path / "o", encoder="bow", split="val", fitted=tmp_path / "f",
+        vocabulary="min-1", tokenizer="treebank", summary=tmp_path / "s.json",
+    )  # fmt: skip
+    assert index.header.row_shape == (8,)
+    assert [p.name for p in sorted((tmp_path / "f").iterdir())] == [
+        "encoder.json",
+        "vocabulary-bow.json",
+    ]
+    assert (tmp_path / "s.json").is_file()
+    assert not encoder_folder(tmp_path / "o").exists()
+
+
+def test_contradictions_are_refused_before_work(tmp_path: Path) -> None:
+    with pytest.raises(WrongUsage, match="not both"):
+        encode(write(tmp_path), tmp_path / "o", encoder="mean", workers=1, scheduler="tcp://x:1")
+    assert not (tmp_path / "o").exists()
