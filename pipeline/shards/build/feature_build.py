@@ -209,8 +209,7 @@ class ShardBuild:
         if waiting is None:
             raise ShardError(f"row {first_row} came out of turn: no row of {self._out} is pending")
         waiting.append(first_row, block)
-        if not waiting.missing:
-            self._finish_if_complete(self.plan.shard_of(first_row))
+        self._finish_if_complete(self.plan.shard_of(first_row))
 
     def pending_shards(self) -> list[int]:
         """Return the numbers of the shards that are still to be made."""
@@ -289,13 +288,9 @@ class ShardBuild:
             raise ShardError(
                 f"{self._out}: shards {sorted(self._partial)[:5]} (from 0) are not done yet"
             )
-        index = publish(
-            self._out,
-            self._header,
-            self.plan.rows_per_shard,
-            [self._done[shard] for shard in range(self.plan.shards)],
-            self._published,
-        )
+        shards = [self._done[shard] for shard in range(self.plan.shards)]
+        size = self.plan.rows_per_shard
+        index = publish(self._out, self._header, size, shards, self._published)
         if index != self._published:
             # A worker that was given up for lost may be writing into it until it sees the end.
             shutil.rmtree(self.work, ignore_errors=True)
