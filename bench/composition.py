@@ -123,7 +123,7 @@ def ask(
         mine = list(changes(image, scene, of))
         ways = [ways_of_asking(vectors, picture, setting, change) for change in mine]
         for way, (_, side, around) in ways[0].items():
-            queries = np.stack([one[way][0] for one in ways])
+            queries = np.stack([queries_by[way][0] for queries_by in ways])
             for hits in searcher.embedded.nearest(queries, side, "images", TOP, image, around):
                 found.setdefault(way, []).append([row[hit.id] for hit in hits])
         asked += mine
@@ -157,10 +157,12 @@ def report(searcher: Searcher, scenes: dict[str, Scene], of: str) -> None:
     asked, found = ask(searcher, scenes, of)
     said = [said_of(scene) for scene in scenes.values()]
     settings = {image: scene.setting for image, scene in scenes.items()}
-    having = {thing: np.array([thing in one for one in said]) for thing in set().union(*said)}
+    having = {thing: np.array([thing in things for things in said]) for thing in set().union(*said)}
     nowhere = np.zeros(len(scenes), bool)
     right = np.array([having.get(change.wanted, nowhere) for change in asked])
-    here = np.array([[settings[c.image] == one for one in settings.values()] for c in asked])
+    here = np.array(
+        [[settings[change.image] == setting for setting in settings.values()] for change in asked]
+    )
     alone = np.array([len(scenes[change.image].groups) == 1 for change in asked])
     for which, kept in (("all pictures", np.ones_like(alone)), ("pictures of one thing", alone)):
         wanted, in_setting = right[kept], (right & here)[kept]

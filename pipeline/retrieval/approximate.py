@@ -1,7 +1,7 @@
 """An index for millions of rows: faiss's HNSW graph gives candidates, which are scored exactly.
 
-Malkov & Yashunin 2020 (hierarchical navigable small world graphs). What is found has the score and
-the order of the exact search; something nearer may be missed, which recall@10 measures.
+Malkov & Yashunin 2020 (hierarchical navigable small world graphs). Hits have the scores and the
+order of the exact search; the graph may miss a nearer row, which recall@10 measures.
 """
 
 import importlib
@@ -30,9 +30,9 @@ from pipeline.retrieval.search import (
 from pipeline.retrieval.similarity import SIMILARITIES
 
 SIMILARITIES_INDEXED = ("cosine", "euclidean")
-"""Those whose order is that of a Euclidean distance, which the graph is made of."""
+"""Their order is that of a Euclidean distance, by which the graph is built."""
 
-# Neighbours of a row, and how widely neighbours and answers are looked for.
+# Neighbours of a row in the graph, and the rows kept in view while neighbours or hits are sought.
 LINKS, WIDTH_OF_BUILDING, WIDTH_OF_SEARCH = 32, 40, 128
 _SAMPLE = 100  # queries that recall is measured with
 _ROWS_AT_ONCE = 1 << 14
@@ -52,7 +52,7 @@ class ApproximateIndex:
     graph: Any
 
     def nearest(self, queries: Vectors, asking: SideName, top: int) -> Hits:
-        """Return what the graph leads to, scored and ordered as `search.nearest` does.
+        """Return the rows that the graph leads to, scored and ordered as `search.nearest` does.
 
         A query for which it leads to fewer than `top` rows is searched exactly.
 
@@ -115,15 +115,15 @@ def build_index(gallery: Gallery) -> ApproximateIndex:
 
 
 def open_index(
-    path: Path, embeddings: Embeddings, side: SideName, tell: Callable[[str], None]
+    path: Path, embeddings: Embeddings, side: SideName, log: Callable[[str], None]
 ) -> ApproximateIndex:
     """Read the index of an embedding file, or make it, beside the file in `<file>.index/`.
 
     Parameters
     ----------
-    path, embeddings : the file, and what it holds.
+    path, embeddings : the file, and its contents.
     side : which side is searched.
-    tell : called with one line before an index is made, and with its recall.
+    log : takes a line before an index is made, and one with its recall.
 
     Raises
     ------
@@ -133,35 +133,35 @@ def open_index(
     faiss = _faiss()
     gallery = Gallery.of(embeddings, side)
     folder = path.with_name(f"{path.name}.index")
-    graph_file, facts_file = folder / f"{side}.faiss", folder / f"{side}.json"
-    made_from = {
+    graph_file, metadata_file = folder / f"{side}.faiss", folder / f"{side}.json"
+    source = {
         "embeddings_sha256": sha256_of_file(path),
         "similarity": gallery.similarity,
         "links": LINKS,
         "width_of_building": WIDTH_OF_BUILDING,
         "software": f"faiss {faiss.__version__}",
     }
-    facts = _stored(facts_file)
-    if any(facts.get(name) != value for name, value in made_from.items()):
-        tell(f"an index of {len(gallery.ids)} {side} is made in {folder}, on one core")
+    metadata = _read_metadata(metadata_file)
+    if any(metadata.get(name) != value for name, value in source.items()):
+        log(f"an index of {len(gallery.ids)} {side} is made in {folder}, on one core")
         index = build_index(gallery)
         with appearing_whole(graph_file) as part:
             faiss.write_index(index.graph, str(part))
-        facts = {
-            **made_from,
+        metadata = {
+            **source,
             "graph_sha256": sha256_of_file(graph_file),
             "recall_at_10": recall_of(index, embeddings),
         }
-        write_json(facts_file, facts)
-    elif not graph_file.is_file() or sha256_of_file(graph_file) != facts["graph_sha256"]:
+        write_json(metadata_file, metadata)
+    elif not graph_file.is_file() or sha256_of_file(graph_file) != metadata["graph_sha256"]:
         raise SearchError(
-            f"{graph_file} is not the index that {facts_file} describes; remove {folder}, and it "
-            "is made again"
+            f"{graph_file} is not the index that {metadata_file} describes; remove {folder}, and "
+            "it is made again"
         )
     else:
         index = ApproximateIndex(gallery, faiss.read_index(str(graph_file)))
-    tell(
-        f"approximate: recall@10 {facts['recall_at_10']:.3f} beside the exact search, of "
+    log(
+        f"approximate: recall@10 {metadata['recall_at_10']:.3f} beside the exact search, of "
         f"{_SAMPLE} queries or all"
     )
     return index
@@ -184,8 +184,8 @@ def _points(rows: Vectors, similarity: str) -> npt.NDArray[np.float32]:
     return np.ascontiguousarray(SIMILARITIES[similarity].prepare(rows), np.float32)
 
 
-def _stored(path: Path) -> dict[str, Any]:
-    """Return what an index was made from; nothing where there is no index."""
+def _read_metadata(path: Path) -> dict[str, Any]:
+    """Return the record of the index of one side; {} where no index is kept."""
     if not path.is_file():
         return {}
     try:

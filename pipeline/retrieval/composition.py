@@ -14,7 +14,7 @@ _CANCELLED = 1e-6
 
 
 def is_composable(similarity: str) -> bool:
-    """Tell whether embeddings of a similarity can be added and taken away."""
+    """Return whether embeddings of a similarity can be added and taken away."""
     return similarity == "cosine"
 
 
@@ -74,7 +74,7 @@ def around_the_mean(rows: Vectors) -> npt.NDArray[np.int64]:
     """Order the N nearest rows by their distance to their mean; the nearest to it comes first.
 
     Kiros et al. 2014, section 3.2, against a poor result among good ones. The distance is the
-    Euclidean one of unit vectors. What is equally far stays in the order given.
+    Euclidean one of unit vectors. Rows that are equally far stay in the order given.
 
     Parameters
     ----------
@@ -90,22 +90,22 @@ def around_the_mean(rows: Vectors) -> npt.NDArray[np.int64]:
     return np.argsort(distances.astype(np.float32), kind="stable")
 
 
-def listed(
+def ids_and_scores(
     hits: Hits, gallery: Gallery, leave_out: str | None = None, around: int | None = None
 ) -> list[list[tuple[str, float]]]:
     """Return the ids and scores of each query's hits, best first.
 
     Parameters
     ----------
-    hits, gallery : what was found, and where.
-    leave_out : an id that is no answer, such as the query's own.
+    hits : rows of the gallery with their scores.
+    leave_out : an id that is no hit, such as the query's own.
     around : re-sort the first N by `around_the_mean`, and leave the others out.
     """
-    answers = []
+    ranked = []
     for found, scores in zip(hits.rows, hits.scores, strict=True):
         kept = np.array([at for at, row in enumerate(found) if gallery.ids[row] != leave_out], int)
         if around is not None:
             kept = kept[:around]
             kept = kept[around_the_mean(gallery.rows[found[kept]])]
-        answers.append([(gallery.ids[found[at]], float(scores[at])) for at in kept])
-    return answers
+        ranked.append([(gallery.ids[found[at]], float(scores[at])) for at in kept])
+    return ranked

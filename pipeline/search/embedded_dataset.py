@@ -8,7 +8,7 @@ from pathlib import Path
 from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
 from pipeline.hashing import sha256_of_file
 from pipeline.retrieval.approximate import ApproximateIndex, open_index
-from pipeline.retrieval.composition import listed, require_composable
+from pipeline.retrieval.composition import ids_and_scores, require_composable
 from pipeline.retrieval.embeddings import read_embeddings
 from pipeline.retrieval.search import Gallery, SearchError, SideName, Vectors, nearest
 
@@ -69,8 +69,8 @@ class EmbeddedDataset:
         DatasetError
         """
         manifest = read_manifest(self.folder)
-        made_from = self.space.provenance.get("manifest_sha256")
-        if made_from not in (None, sha256_of_file(self.folder / MANIFEST_FILE)):
+        embedded = self.space.provenance.get("manifest_sha256")
+        if embedded not in (None, sha256_of_file(self.folder / MANIFEST_FILE)):
             self._log(
                 f"{self.folder} has changed since it was embedded; its captions may have, too"
             )
@@ -107,7 +107,7 @@ class EmbeddedDataset:
         Raises
         ------
         SearchError
-            There is no such id.
+            No image of the file has this id.
         """
         try:
             at = self.space.image_ids.index(image_id)
@@ -155,7 +155,7 @@ class EmbeddedDataset:
         known = self._known[of]
         return [
             [Hit(rank, score, id, *known[id]) for rank, (id, score) in enumerate(best[:top], 1)]
-            for best in listed(hits, gallery, leave_out, around_mean)
+            for best in ids_and_scores(hits, gallery, leave_out, around_mean)
         ]
 
     @cached_property

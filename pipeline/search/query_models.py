@@ -134,19 +134,19 @@ def head_of(embeddings: Embeddings, path: Path, folder: Path | None) -> TrainedH
 
     Parameters
     ----------
-    embeddings, path : the file's contents, and where it is.
+    embeddings, path : the file's contents, and the file.
     folder : of the head; None refuses.
 
     Raises
     ------
     SearchError
-        The file is an ensemble, says nothing of its head, or was made by another head, which the
-        same one trained again is; what differs is named.
+        The file is an ensemble's, does not name its head, or was made by another head (the same
+        one trained again is another); what differs is named.
     HeadError
         The folder holds no head.
     """
-    said = embeddings.provenance
-    if "ensemble" in said:
+    in_file = embeddings.provenance
+    if "ensemble" in in_file:
         raise SearchError(
             f"{path} is an ensemble, for which no single head can embed a query; ask with the id "
             "of one of its images, or search the embedding file of one of its members"
@@ -161,17 +161,17 @@ def head_of(embeddings: Embeddings, path: Path, folder: Path | None) -> TrainedH
         f"make it again with `pipeline embed --experiment {trained.experiment}`, or give the head "
         "and the embedding file that belong together"
     )
-    made = trained.provenance
-    if not said.keys() & made.keys():
+    in_head = trained.provenance
+    if not in_file.keys() & in_head.keys():
         raise SearchError(
             f"{path} does not say which head made it (its attribute 'provenance' names none), so "
             f"queries that {folder} embeds may lie in another space; {again}"
         )
     # As JSON, where a tuple is a list.
     if different := [
-        _difference(name, said.get(name), value)
-        for name, value in made.items()
-        if canonical_json(said.get(name)) != canonical_json(value)
+        _difference(name, in_file.get(name), value)
+        for name, value in in_head.items()
+        if canonical_json(in_file.get(name)) != canonical_json(value)
     ]:
         raise SearchError(
             f"{path} was not made by the head that {folder / HEAD_FILE} describes now: it differs "
@@ -252,11 +252,11 @@ def open_network(trained: TrainedHead, weights: str | None = None) -> RecipeNetw
     return RecipeNetwork(recipe, loaded.state)
 
 
-def _difference(name: str, said: Any, made: Any) -> str:
-    """Name a fact that differs, with both values unless they are long."""
-    if isinstance(said, dict) or isinstance(made, dict):
+def _difference(name: str, in_file: Any, in_head: Any) -> str:
+    """Return the name of an entry that differs, with both values unless they are long."""
+    if isinstance(in_file, dict) or isinstance(in_head, dict):
         return name
-    values = ["nothing" if value is None else str(value)[:40] for value in (said, made)]
+    values = ["nothing" if value is None else str(value)[:40] for value in (in_file, in_head)]
     return f"{name} ({values[0]} in the file, {values[1]} in the head)"
 
 

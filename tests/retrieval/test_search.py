@@ -65,7 +65,7 @@ def test_exact_search_equals_a_plain_sort(
         expected = plain(gallery, queries, top)
         assert hits.rows.shape == (5, min(top, 23))
         assert [[gallery.ids[row] for row in found] for found in hits.rows] == [
-            [one for one, _ in answer] for answer in expected
+            [item for item, _ in answer] for answer in expected
         ]
         np.testing.assert_allclose(
             hits.scores, [[score for _, score in a] for a in expected], rtol=1e-6, atol=1e-6
@@ -178,8 +178,8 @@ def test_the_index_finds_what_the_exact_search_finds(
     made = made_file(tmp_path / "a.h5", similarity)
     made.image_embeddings[5:9] = made.image_embeddings[4]
     write_embeddings(tmp_path / "a.h5", made)
-    said: list[str] = []
-    index = open_index(tmp_path / "a.h5", made, side, said.append)
+    lines: list[str] = []
+    index = open_index(tmp_path / "a.h5", made, side, lines.append)
     queries = vectors(6, similarity, 10)
     queries[0] = made.image_embeddings[4]
     exact = nearest(index.gallery, queries, "images" if side == "captions" else "captions", 12)
@@ -187,9 +187,9 @@ def test_the_index_finds_what_the_exact_search_finds(
         found = index.nearest(queries, "images" if side == "captions" else "captions", 12)
         np.testing.assert_array_equal(found.rows, exact.rows)
         np.testing.assert_array_equal(found.scores, exact.scores)
-        index = open_index(tmp_path / "a.h5", made, side, said.append)
-    assert ["is made" in line for line in said] == [True, False, False, False]
-    assert "recall@10 1.000" in said[-1]
+        index = open_index(tmp_path / "a.h5", made, side, lines.append)
+    assert ["is made" in line for line in lines] == [True, False, False, False]
+    assert "recall@10 1.000" in lines[-1]
     # All rows, more than the graph is asked for as a rule, and fewer candidates than asked for.
     assert sorted(index.nearest(queries, "images", 999).rows[0]) == list(range(400))
     monkeypatch.setattr(index.graph, "search", lambda points, *a, **k: (None, -1 * exact.rows**0))
@@ -198,19 +198,19 @@ def test_the_index_finds_what_the_exact_search_finds(
 
 def test_an_index_belongs_to_its_file(tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="needs the extra search")
-    path, said = tmp_path / "a.h5", list[str]()
-    open_index(path, made_file(path, "cosine"), "images", said.append)
+    path, lines = tmp_path / "a.h5", list[str]()
+    open_index(path, made_file(path, "cosine"), "images", lines.append)
     graph = tmp_path / "a.h5.index" / "images.faiss"
     first = graph.read_bytes()
     changed = made_file(path, "cosine", 300)
-    assert open_index(path, changed, "images", said.append).graph.ntotal == 300
-    assert open_index(path, made_file(path, "cosine"), "images", said.append).graph.ntotal == 400
+    assert open_index(path, changed, "images", lines.append).graph.ntotal == 300
+    assert open_index(path, made_file(path, "cosine"), "images", lines.append).graph.ntotal == 400
     assert graph.read_bytes() == first, "the same rows, the same graph"
     graph.write_bytes(first[:-100])
     with pytest.raises(SearchError, match="remove"):
-        open_index(path, made_file(path, "cosine"), "images", said.append)
+        open_index(path, made_file(path, "cosine"), "images", lines.append)
     with pytest.raises(SearchError, match="only by cosine and euclidean"):
-        open_index(path, made_file(path, "order"), "images", said.append)
+        open_index(path, made_file(path, "order"), "images", lines.append)
 
 
 def test_without_faiss_the_message_says_what_to_install(

@@ -27,9 +27,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("search")
     params = yaml.safe_load((PROJECT / "params.yaml").read_text())
     features = {"images": LITE, "captions": MEAN}
+    params["ensembles"] = {"both": {NAME: 1.0, "other": 1.0}, "unmade": {NAME: 1.0, "other": 1.0}}
     params["experiments"] = {
         NAME: {**features, "head": "two-branch", "settings": SETTINGS},
         RIDGE: {**features, "head": "ridge"},
+        "other": {**features, "head": "two-branch", "settings": {**SETTINGS, "dim": 16}},
         "untrained": {**features, "head": "ridge"},
     }
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
@@ -39,7 +41,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("extract", "--recipe", LITE, *dataset, "--out", f"data/features/scenes/{LITE}"),
         ("text", "--encoder", "mean", *dataset, "--out", f"data/text/scenes/{MEAN}"),
         ("text", "--encoder", "tfidf", *dataset, "--out", "data/text/scenes/tfidf"),
-        *((step, "--experiment", name) for name in (NAME, RIDGE) for step in ("train", "embed")),
+        *(
+            (step, "--experiment", name)
+            for name in (NAME, RIDGE, "other")
+            for step in ("train", "embed")
+        ),
+        ("ensemble", "--name", "both"),
     ]
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
@@ -136,6 +143,18 @@ def test_an_id_and_its_file_find_the_same_sentences(within: Path, pipeline: Call
     assert (first[2], first[1]) == (one, "1")
 
 
+def test_an_ensemble_is_searched_by_its_own_images(within: Path, pipeline: Call) -> None:
+    stored = read_embeddings(Path("data/ensembles/scenes/both.h5"))
+    command = ("search", "--image", stored.image_ids[0], "--experiment", "both", "--top", 3)
+    scores = stored.caption_embeddings @ stored.image_embeddings[0]
+    nearest = [stored.caption_ids[row] for row in np.argsort(-scores)[:3]]
+    assert [line[2] for line in found(pipeline(*command))] == nearest
+    refused = pipeline("search", SENTENCE, "--experiment", "both")
+    assert (refused.status, "is an ensemble" in refused.stderr) == (1, True)
+    refused = pipeline("search", SENTENCE, "--experiment", "unmade")
+    assert (refused.status, "pipeline ensemble --name unmade" in refused.stderr) == (1, True)
+
+
 def test_composition_is_that_of_the_paper(within: Path, pipeline: Call, tmp_path: Path) -> None:
     stored = read_embeddings(Path(f"data/embeddings/scenes/{NAME}.h5"))
     one = stored.image_ids[0]
@@ -148,10 +167,10 @@ def test_composition_is_that_of_the_paper(within: Path, pipeline: Call, tmp_path
     images = stored.image_embeddings.astype(np.float64)
     scores = {}
     for word in ("red", "blue"):
-        told = json.loads(
+        found_by = json.loads(
             pipeline("search", word, "--experiment", NAME, "--top", 99, "--json").stdout
         )["answers"][0]["results"]
-        scores[word] = {hit["id"]: hit["score"] for hit in told}
+        scores[word] = {hit["id"]: hit["score"] for hit in found_by}
     products = {
         other: float(images[0] @ row) - scores["red"][other] + scores["blue"][other]
         for other, row in zip(stored.image_ids, images, strict=True)
@@ -184,7 +203,7 @@ def test_control_characters_of_data_are_escaped(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((SENTENCE, "--experiment", "nothing"), "it has ridge-tiny, two-branch-tiny"),
+        ((SENTENCE, "--experiment", "nothing"), "it has other, ridge-tiny, two-branch-tiny"),
         ((SENTENCE, "--experiment", "untrained"), "pipeline embed --experiment untrained"),
         (("  ", "--experiment", NAME), "is empty"),
         (("xqzzy wvvk", "--experiment", NAME), "knows no word of 1 of 1 queries"),
@@ -245,14 +264,14 @@ def test_what_does_not_belong_together_is_refused_or_said(
     command = ("search", SENTENCE, "--experiment", NAME)
     embeddings = Path(f"data/embeddings/scenes/{NAME}.h5")
     with h5py.File(embeddings, "r+") as file:
-        facts = json.loads(file.attrs["provenance"])
-        file.attrs["provenance"] = json.dumps({**facts, "manifest_sha256": "other"})
+        provenance = json.loads(file.attrs["provenance"])
+        file.attrs["provenance"] = json.dumps({**provenance, "manifest_sha256": "other"})
     assert "has changed since it was embedded" in pipeline(*command).stderr
     with h5py.File(embeddings, "r+") as file:
-        file.attrs["provenance"] = json.dumps({**facts, "seed": 5})
+        file.attrs["provenance"] = json.dumps({**provenance, "seed": 5})
     assert "differs in seed (5 in the file, 0 in the head)" in pipeline(*command).stderr
     with h5py.File(embeddings, "r+") as file:
-        file.attrs["provenance"] = json.dumps(facts)
+        file.attrs["provenance"] = json.dumps(provenance)
     assert pipeline(*command).status == 0
     params = yaml.safe_load(Path("params.yaml").read_text())
     Path("params.yaml").write_text(yaml.safe_dump({**params, "max_epochs": 1}))

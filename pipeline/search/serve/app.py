@@ -60,7 +60,7 @@ def make_app(
     ----------
     service : what answers; used in threads.
     hosts : the names, each with its port, that a request may ask for.
-    log : is called with one line for each request that is refused.
+    log : takes a line for each request that is refused.
     """
     site = _Site(service, log)
     app = Starlette(

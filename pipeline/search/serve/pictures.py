@@ -43,7 +43,7 @@ class Pictures:
         Raises
         ------
         MissingImage
-            There is no such id or file.
+            No image that is shown has this id, or its file is missing.
         UnusableImage
             The file leads out of the image root, or cannot be shown.
         """

@@ -140,7 +140,7 @@ class SearchService:
         SearchError
             It cannot be asked of these embeddings, or has no known word.
         UnusableImage
-            There is no such image, or the upload is no picture, or too large a one.
+            No embedded image has this id, or the upload is no picture or too large.
         """
         of = query.of or default_side(not query.sentence, bool(query.minus or query.plus))
         notes = list[str]()

@@ -19,7 +19,7 @@ _SECONDS = 30.0
 # The protocol is on the descriptors 3 and 4, which the pipes may have, the other way round.
 _START = """
 import os, sys
-reading, writing = (os.dup(int(one)) for one in sys.argv[1:3])
+reading, writing = (os.dup(int(number)) for number in sys.argv[1:3])
 while min(reading, writing) < 5:
     reading, writing = os.dup(reading), os.dup(writing)
 os.dup2(reading, 3)

@@ -45,12 +45,12 @@ def _entries() -> tuple[ImageEntry, ...]:
     }
     return tuple(
         ImageEntry(
-            one,
+            name,
             f"below/{k}.png",
             "test",
-            (evil.get(one, f"a {one} dog"), f"{one} thing number {k}"),
+            (evil.get(name, f"a {name} dog"), f"{name} thing number {k}"),
         )
-        for k, one in enumerate(ids)
+        for k, name in enumerate(ids)
     )
 
 

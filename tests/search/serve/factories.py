@@ -52,8 +52,8 @@ class Page(HTMLParser):
         self.tags.append((tag, values))
         self._within.append(values.get("class", ""))
         if tag == "a" and values["href"].startswith("/?image="):
-            (one,) = parse_qs(urlsplit(values["href"]).query)["image"]
-            self.hits.append(one)
+            (image_id,) = parse_qs(urlsplit(values["href"]).query)["image"]
+            self.hits.append(image_id)
 
     def handle_data(self, data: str) -> None:
         self.shown += data
@@ -79,7 +79,7 @@ class Sources:
 
 
 class Lines:
-    """A monitor that keeps the lines, in `log`'s order."""
+    """A monitor that keeps the lines of the log."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

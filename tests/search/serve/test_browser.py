@@ -41,9 +41,9 @@ def test_a_sentence_finds_pictures_that_are_shown(tab: Tab, site: Site) -> None:
     tab.loaded()
     assert urlsplit(tab.run("location.href")).query == "q=a+red+dog&of=images"
     assert tab.run(PICTURES) == TOP
-    tab.run("document.querySelectorAll('img').forEach(one => one.loading = 'eager')")
-    tab.wait("[...document.images].every(one => one.complete)")
-    shown = dict(tab.run("[...document.images].map(one => [one.src, one.naturalWidth])"))
+    tab.run("document.querySelectorAll('img').forEach(image => image.loading = 'eager')")
+    tab.wait("[...document.images].every(image => image.complete)")
+    shown = dict(tab.run("[...document.images].map(image => [image.src, image.naturalWidth])"))
     for url, width in shown.items():
         assert width == (320 if tab.statuses[url] == 200 else 0)
     assert 320 in shown.values()

@@ -35,9 +35,9 @@ def searcher(site: Site) -> Searcher:
     return site.sources.searcher()
 
 
-def file_of(site: Site, one: str) -> bytes:
+def file_of(site: Site, name: str) -> bytes:
     manifest = read_manifest(site.sources.dataset)
-    (file,) = [entry.file for entry in manifest.entries if entry.id == one]
+    (file,) = [entry.file for entry in manifest.entries if entry.id == name]
     return (manifest.image_root / file).read_bytes()
 
 
@@ -153,12 +153,12 @@ def test_an_address_that_is_no_form_is_refused(query: str, site: Site) -> None:
 
 
 def test_pictures_are_small_copies_by_id(site: Site) -> None:
-    for one in ("red", STRANGE):
-        got = site.get("/image", id=one)
+    for name in ("red", STRANGE):
+        got = site.get("/image", id=name)
         assert (got.status, got.headers["content-type"]) == (200, "image/jpeg")
         with Image.open(BytesIO(got.body)) as image:
             assert image.size == (320, 48)
-        assert site.get("/image", id=one).body == got.body
+        assert site.get("/image", id=name).body == got.body
     with Image.open(BytesIO(site.get("/image", id="blue").body)) as image:
         assert np.allclose(np.asarray(image).mean(axis=(0, 1)), (20, 40, 220), atol=12)
 
@@ -166,14 +166,14 @@ def test_pictures_are_small_copies_by_id(site: Site) -> None:
 def test_only_pictures_of_the_dataset_are_shown(site: Site) -> None:
     root = read_manifest(site.sources.dataset).image_root
     assert (root / "below/0.png").is_file()
-    for one in (
+    for name in (
         "below/0.png", "0.png", "../secret.png", "../../etc/passwd", "/etc/passwd", "..", ".", "",
         str(root / "below/0.png"), "..%2fsecret.png", "red/../red", "red\0", "red.png", "\\secret",
     ):  # fmt: skip
-        assert site.get("/image", id=one).status == 404, one
-        escaped = "".join(f"%{byte:02x}" for byte in one.encode())
+        assert site.get("/image", id=name).status == 404, name
+        escaped = "".join(f"%{byte:02x}" for byte in name.encode())
         assert site.ask("GET", f"/image?id={escaped}").status == 404
-        for path in (f"/image/{quote(one)}", f"/image/{quote(one, safe='')}", f"/{quote(one)}x"):
+        for path in (f"/image/{quote(name)}", f"/image/{quote(name, safe='')}", f"/{quote(name)}x"):
             assert site.ask("GET", path).status == 404, path
     for path in ("//[", "/../setup.cfg", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd"):
         got = site.ask("GET", path)
