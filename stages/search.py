@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("sentence", required=False)
 @source_options
-@click.option(
-    "--image", metavar="FILE_OR_ID", help="Ask with a picture: an id of the embeddings, or a file."
-)
+@click.option("--image", metavar="FILE_OR_ID", help="Picture to ask with, by its id or file.")
 @click.option("--minus", multiple=True, metavar="WORD", help="Picture less this word; repeatable.")
 @click.option("--plus", multiple=True, metavar="WORD", help="Picture plus this word; repeatable.")
 @click.option(
@@ -95,18 +93,16 @@ def search(
         {"query": query, "results": [_result(hit, of) for hit in hits]}
         for query, hits in zip(asked, found, strict=True)
     ]
-    similarity, searched = searcher.similarity, searcher.ids(of)
     if as_json:
-        metadata = {"experiment": experiment, "similarity": similarity, "of": of}
-        click.echo(json.dumps({**metadata, "answers": answers}, indent=2))
+        whole = {"experiment": experiment, "similarity": searcher.similarity, "of": of}
+        click.echo(json.dumps({**whole, "answers": answers}, indent=2))
     else:
         _print(answers)
+    searched, seconds = searcher.ids(of), time.monotonic() - started
     if image in searched:
         log_done(f"{image} itself is left out of its results")
-    log_done(
-        f"queries: {len(asked)}, among {len(searched)} {of} by {similarity}: "
-        f"{time.monotonic() - started:.2f} s"
-    )
+    where = f"among {len(searched)} {of} by {searcher.similarity}"
+    log_done(f"queries: {len(asked)}, {where}: {seconds:.2f} s")
 
 
 def _result(hit: "Hit", of: str) -> dict[str, Any]:

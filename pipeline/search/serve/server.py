@@ -1,5 +1,6 @@
 """The application on a port of this machine: 127.0.0.1 only, by uvicorn."""
 
+import asyncio
 import logging
 import socket
 from collections.abc import Callable
@@ -99,13 +100,18 @@ class Server:
 
 
 class _Lines(logging.Handler):
-    """Gives the warnings and errors of uvicorn to a function, line by line."""
+    """Gives the warnings and errors of uvicorn to a function, line by line.
+
+    A request that is cut off because the server ends is no error.
+    """
 
     def __init__(self, log: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError):
+            return
         for line in self.format(record).splitlines():
             self._log(line)
 

@@ -5,11 +5,13 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.parse import urlsplit
 
 from tests.project import PROJECT
-from tests.search.serve.factories import Sources
+from tests.search.serve.factories import FORM, Sources
 
 NAME = "kiros2014-linear"
 
@@ -35,13 +37,22 @@ def test_it_serves_until_it_is_interrupted(sources: Sources, tmp_path: Path) -> 
         try:
             url = process.stdout.readline().strip()
             assert url.startswith("http://127.0.0.1:"), process.communicate()
-            with urlopen(f"{url}?q=a+red+dog") as answer:
-                assert answer.read().count(b'<li class="hit">') == 3
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=30)
+            # Neither a connection that is kept open nor an upload that stands still is waited for.
+            with (
+                closing(HTTPConnection(urlsplit(url).netloc, timeout=30)) as kept,
+                closing(HTTPConnection(urlsplit(url).netloc, timeout=30)) as still,
+            ):
+                kept.request("GET", "/?q=a+red+dog")
+                assert kept.getresponse().read().count(b'<li class="hit">') == 3
+                headers = {"Content-Type": FORM, "Content-Length": "99", "Expect": "100-continue"}
+                still.request("POST", "/upload", headers=headers)
+                assert still.sock.recv(99).startswith(b"HTTP/1.1 100 ")
+                process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=30)
         finally:
             process.kill()
     assert (process.returncode, out) == (0, "")
-    settings, last = err.splitlines()
+    settings, cut_off, last = err.splitlines()
     assert "address=127.0.0.1 port=0 top=3" in settings
+    assert cut_off.startswith("Cancel 1 running task(s)")
     assert last == "ended"
