@@ -10,8 +10,8 @@ from pipeline.datasets.source import caption_line, image_file, member, read_json
 
 
 def read_coco(
-    root: Path,
-    captions: Sequence[tuple[str, Path]],
+    root: str | Path,
+    captions: Sequence[tuple[str, str | Path]],
     *,
     folders: Mapping[str, str] | None = None,
     expect: Mapping[str, int] | None = None,
@@ -37,8 +37,10 @@ def read_coco(
         no caption or no file; a split has another number of images. Entries are named by index,
         `images[12]`.
     """
+    root = Path(root)
+    files = [(split, Path(file)) for split, file in captions]
     folders = folders or {}
-    if unknown := sorted(set(folders) - {split for split, _ in captions}):
+    if unknown := sorted(set(folders) - {split for split, _ in files}):
         raise DatasetError(
             f"image folders are given for the splits {unknown}, which have no caption file"
         )
@@ -46,7 +48,7 @@ def read_coco(
     seen: dict[str, str] = {}
     licences: Counter[str] = Counter()
     mended = 0
-    for split, path in captions:
+    for split, path in files:
         document = read_json(path)
         names = _licence_names(document, path)
         ids = _image_ids(document, path, seen)
@@ -65,8 +67,8 @@ def read_coco(
         image_root=root,
         entries=tuple(entries),
         licence="; ".join(f"{name}: {n} images" for name, n in sorted(licences.items())),
-        source="COCO caption files " + ", ".join(path.name for _, path in captions),
-        notes=source_notes([path for _, path in captions], mended),
+        source="COCO caption files " + ", ".join(path.name for _, path in files),
+        notes=source_notes([path for _, path in files], mended),
     )
     check_counts(manifest.name, manifest.counts, dict(expect or {}))
     return manifest

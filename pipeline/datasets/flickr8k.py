@@ -18,11 +18,11 @@ Captions = dict[str, dict[int, tuple[str, int]]]
 
 
 def read_flickr8k(
-    root: Path,
+    root: str | Path,
     *,
-    images: Path | None = None,
-    captions: Path | None = None,
-    splits: Mapping[str, Path] | None = None,
+    images: str | Path | None = None,
+    captions: str | Path | None = None,
+    splits: Mapping[str, str | Path] | None = None,
     captions_per_image: int = 5,
     expect: Mapping[str, int] | None = None,
 ) -> Manifest:
@@ -45,9 +45,11 @@ def read_flickr8k(
         A file is missing; a line is malformed; a caption is missing, repeated or misnumbered; an
         image is listed twice, has no captions or no file; a split has another number of images.
     """
-    images = images or root / "images"
-    token_file = captions or _token_file(root / "annotations")
-    split_files = dict(splits) if splits else _split_files(root / "splits")
+    root = Path(root)
+    images = Path(images or root / "images")
+    token_file = Path(captions) if captions else _token_file(root / "annotations")
+    split_files = {split: Path(file) for split, file in (splits or {}).items()}
+    split_files = split_files or _split_files(root / "splits")
     captioned, mended = _read_captions(token_file, captions_per_image)
     entries: list[ImageEntry] = []
     listed: dict[str, str] = {}

@@ -52,8 +52,8 @@ class _Image:
 
 
 def read_folder(
-    root: Path,
-    captions: Path,
+    root: str | Path,
+    captions: str | Path,
     *,
     name: str,
     expect: Mapping[str, int] | None = None,
@@ -79,6 +79,7 @@ def read_folder(
         file; lines of one path differ in split or id; an id has two paths; some lines have a
         split and others none; a split has another number of images. The line is named.
     """
+    root, captions = Path(root), Path(captions)
     ignored: set[str] = set()
     if captions.suffix.lower() == ".csv":
         rows = _csv_rows(captions, ignored)

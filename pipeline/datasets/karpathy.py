@@ -29,8 +29,8 @@ KNOWN_COUNTS: dict[str, dict[str, int]] = {
 
 
 def read_karpathy(
-    root: Path,
-    captions: Path,
+    root: str | Path,
+    captions: str | Path,
     *,
     restval: Restval = "train",
     expect: Mapping[str, int] | None = None,
@@ -57,6 +57,7 @@ def read_karpathy(
         value of another type; an id is repeated; an image has no sentence or no file; a split
         has another number of images. Entries are named by index, `images[12]`.
     """
+    root, captions = Path(root), Path(captions)
     document = read_json(captions)
     name = member(document, "dataset", (str,), str(captions))
     entries: list[ImageEntry] = []

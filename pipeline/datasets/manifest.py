@@ -129,8 +129,9 @@ class Manifest:
             for caption_id, caption in zip(entry.caption_ids, entry.captions, strict=True)
         }
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: str | Path) -> None:
         """Write `manifest.jsonl` and then `dataset.json` into `folder`."""
+        folder = Path(folder)
         lines = [
             canonical_json(
                 {"id": e.id, "file": e.file, "split": e.split, "captions": list(e.captions)}
@@ -156,7 +157,7 @@ class Manifest:
         )
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: str | Path) -> Manifest:
     """Read and check a dataset folder that `Manifest.write` made.
 
     Raises
@@ -164,6 +165,7 @@ def read_manifest(folder: Path) -> Manifest:
     DatasetError
         A file is missing, damaged, or the manifest is not the one that `dataset.json` guards.
     """
+    folder = Path(folder)
     described, manifest = folder / DATASET_FILE, folder / MANIFEST_FILE
     for path in (described, manifest):
         if not path.is_file():

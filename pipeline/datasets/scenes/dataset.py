@@ -1,7 +1,8 @@
 """A dataset of scenes, drawn and captioned from a seed: a stand-in for photographs."""
 
 import re
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from pipeline.datasets.scenes.painter import paint
 from pipeline.datasets.scenes.sample import sample_scene
 from pipeline.datasets.scenes.world import SIZE
 from pipeline.files import appearing_whole
+from pipeline.progress import Progress, no_progress
 
 SPLITS = ("train", "val", "test", "train", "train", "train")
 """Image i belongs to split i mod 6, so 600 images make 400, 100 and 100."""
@@ -22,10 +24,10 @@ _OWN_FILE = re.compile(r"scene-[0-9]{5}\.png(\.[0-9a-f]{12}\.part)?")
 
 
 def draw_scenes(
-    folder: Path,
+    folder: str | Path,
     num_images: int,
     seed: int,
-    progress: Callable[[int, int, int], None] | None = None,
+    progress: Progress = no_progress,
 ) -> Manifest:
     """Draw scenes into `folder`/images and return their manifest, five captions an image.
 
@@ -52,6 +54,7 @@ def draw_scenes(
         )
     if seed < 0:
         raise DatasetError(f"the seed is {seed}; a whole number from 0 on was expected")
+    folder = Path(folder)
     images = folder / "images"
     images.mkdir(parents=True, exist_ok=True)
     (folder / DATASET_FILE).unlink(missing_ok=True)
@@ -61,16 +64,15 @@ def draw_scenes(
         if path.name not in wanted and _OWN_FILE.fullmatch(path.name):
             path.unlink()
     entries = []
-    for index in range(num_images):
-        rng = np.random.Generator(np.random.PCG64((seed, index)))
-        scene = sample_scene(rng)
-        captions = describe(scene, rng)
-        name = _name(index)
-        with appearing_whole(images / f"{name}.png") as part:
-            paint(scene, rng).save(part, format="PNG")
-        entries.append(ImageEntry(name, f"{name}.png", SPLITS[index % len(SPLITS)], captions))
-        if progress:
-            progress(index + 1, num_images, 0)
+    # Threads, since Pillow's encoder and the disk do most of the work.
+    with ThreadPoolExecutor(thread_name_prefix="draw") as pool:
+        try:
+            for entry in pool.map(partial(_draw, images, seed), range(num_images)):
+                entries.append(entry)
+                progress(len(entries), num_images, 0)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     return Manifest(
         name="scenes",
         image_root=images,
@@ -79,6 +81,17 @@ def draw_scenes(
         source=f"drawn by `pipeline prepare scenes` from seed {seed}",
         notes={"seed": seed, "image_size": [SIZE, SIZE]},
     )
+
+
+def _draw(images: Path, seed: int, index: int) -> ImageEntry:
+    """Draw and describe one scene."""
+    rng = np.random.Generator(np.random.PCG64((seed, index)))
+    scene = sample_scene(rng)
+    captions = describe(scene, rng)
+    name = _name(index)
+    with appearing_whole(images / f"{name}.png") as part:
+        paint(scene, rng).save(part, format="PNG")
+    return ImageEntry(name, f"{name}.png", SPLITS[index % len(SPLITS)], captions)
 
 
 def _name(index: int) -> str:
