@@ -42,10 +42,11 @@ from pipeline.images.engine import onednn, winograd
 from pipeline.images.engine.fuse import Convolution
 from pipeline.images.engine.onednn import OneDnnConvolution
 from pipeline.images.engine.winograd import WinogradConvolution
-from pipeline.images.extract import default_parallelism, feature_header
+from pipeline.images.extract import default_parallelism
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import read_sample
-from pipeline.images.weights import load_weights
+from pipeline.images.weights import feature_header, load_weights
 from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.format import RowBlock
@@ -164,8 +165,7 @@ def built(recipe: Recipe, state: dict[str, Tensor], variant: str) -> RecipeNetwo
 
 def windows_of(network: RecipeNetwork, photos: list[Path], count: int) -> Tensor:
     """Return the (count, windows, h, w, 3) uint8 windows of the first photos."""
-    resize, window = network.recipe.resize, network.window
-    found = [read_sample(path, resize, window).windows for path in photos[:count]]
+    found = [read_sample(path, network.recipe, network.window).windows for path in photos[:count]]
     return torch.from_numpy(np.stack([one for one in found if one is not None]))
 
 
@@ -175,9 +175,10 @@ def exact(recipe: Recipe, state: dict[str, Tensor], crops: Tensor) -> Tensor:
     backbone = backbone_named(recipe.backbone)
     net = backbone.build()
     net.load_state_dict(state)
+    tapped = TappedNetwork(net.double().eval(), backbone, recipe)
     x = RecipeNetwork(recipe, state, "cpu", "reference").normalised(crops.flatten(0, 1)).double()
     # Crop by crop: the convolution in float64 unrolls its input.
-    y = torch.cat([backbone.tap(net.double().eval(), one, recipe) for one in x.split(1)])
+    y = torch.cat([tapped(crop) for crop in x.split(1)])
     if y.ndim == 4:
         y = y.mean((2, 3)) if recipe.pool == "mean over cells" else y.permute(0, 2, 3, 1)
     return y.unflatten(0, crops.shape[:2]).mean(1)
@@ -246,7 +247,7 @@ def files(photos: list[Path], rounds: int, grid: dict[str, float]) -> None:
     recipe = resolve_recipe("resnet152-grid")
     ways: dict[str, Way] = {
         "Pillow": lambda: [by_pillow(path, recipe.resize.size) for path in photos],
-        "ours": lambda: [read_sample(path, recipe.resize, recipe.crop) for path in photos],
+        "ours": lambda: [read_sample(path, recipe, recipe.crop) for path in photos],
     }
     best = in_turns(ways, rounds)
     reading = {name: seconds / len(photos) for name, seconds in best.items()}

@@ -33,10 +33,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
-from pipeline.images.extract import default_parallelism, extract_features, feature_header
+from pipeline.images.extract import default_parallelism, extract_features
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import read_sample
-from pipeline.images.weights import load_weights
+from pipeline.images.weights import feature_header, load_weights
 from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
@@ -102,7 +102,7 @@ def bare(paths: list[Path], recipe: Recipe) -> float:
     """Run the network alone over windows in memory, and return images a second."""
     parallelism = default_parallelism(recipe, "cpu")
     network = RecipeNetwork(recipe, load_weights(recipe, WEIGHTS).state)
-    samples = [read_sample(path, recipe.resize, network.window).windows for path in paths[:16]]
+    samples = [read_sample(path, recipe, network.window).windows for path in paths[:16]]
     windows = np.stack([w for w in samples if w is not None])
     batch = torch.from_numpy(np.resize(windows, (parallelism.batch_size, *windows.shape[1:])))
     torch.set_num_threads(1)

@@ -21,10 +21,10 @@ import numpy as np
 import torch
 
 from bench.extract import rate
-from pipeline.images.extract import default_parallelism, extract_features, feature_header
+from pipeline.images.extract import default_parallelism, extract_features
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import read_sample
-from pipeline.images.weights import Weights, load_weights
+from pipeline.images.weights import Weights, feature_header, load_weights
 from pipeline.recipes import PRECISIONS, Recipe, resolve_recipe
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
@@ -107,9 +107,7 @@ def measured(
 @torch.inference_mode()
 def bare_rate(network: RecipeNetwork, paths: list[Path], batch_size: int) -> float:
     """Return the network's images a second on windows that are on its device already."""
-    samples = [
-        read_sample(path, network.recipe.resize, network.window).windows for path in paths[:16]
-    ]
+    samples = [read_sample(path, network.recipe, network.window).windows for path in paths[:16]]
     sound = np.stack([windows for windows in samples if windows is not None])
     batch = torch.from_numpy(np.resize(sound, (batch_size, *sound.shape[1:]))).to(network.device)
     steps = max(2, min(50, len(paths) // batch_size))

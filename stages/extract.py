@@ -9,18 +9,18 @@ import click
 
 from pipeline.cluster.place import place_of_work
 from pipeline.datasets.manifest import read_manifest
+from pipeline.images.engine import ENGINES
 from pipeline.images.extract import (
     Parallelism,
     changed_rows,
     default_parallelism,
     extract_features,
     failed_rows,
-    feature_header,
     file_stamps,
 )
 from pipeline.images.memory import expected_memory, resident_memory
-from pipeline.images.network import ENGINES, RecipeNetwork, device_for
-from pipeline.images.weights import load_weights
+from pipeline.images.network import RecipeNetwork, device_for
+from pipeline.images.weights import feature_header, load_weights
 from pipeline.images.workers import ExtractionSettings, extract_on_workers
 from pipeline.progress import Stopwatch
 from pipeline.recipes import PRECISIONS, STORAGES, Recipe, resolve_recipe

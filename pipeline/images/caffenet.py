@@ -29,12 +29,9 @@ class CaffeNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (n, 1000) class scores before the softmax."""
-        return self.fc8(F.relu(self.fc7_of(x)))
-
-    def fc7_of(self, x: Tensor) -> Tensor:
-        """Return (n, 4096) values of fc7 before its ReLU."""
         x = self.norm(self.pool(F.relu(self.conv1(x))))
         x = self.norm(self.pool(F.relu(self.conv2(x))))
         x = F.relu(self.conv4(F.relu(self.conv3(x))))
         x = self.pool(F.relu(self.conv5(x)))
-        return self.fc7(F.relu(self.fc6(torch.flatten(x, 1))))
+        x = F.relu(self.fc6(torch.flatten(x, 1)))
+        return self.fc8(F.relu(self.fc7(x)))

@@ -15,7 +15,8 @@ which can be continued.
 import errno
 import stat
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -24,6 +25,8 @@ import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from pipeline.errors import PipelineError
+from pipeline.progress import DECODE, READ, Stopwatch
+from pipeline.recipes import PILLOW_RGB, RecipeError
 from pipeline.shards.format import MISSING, OK, REFUSED, UNREADABLE
 
 # Pillow's own limit, about 89 million pixels: a decompression bomb costs memory, not a crash.
@@ -53,6 +56,10 @@ _TURN_UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+
+
+Rule = Callable[[Image.Image], Image.Image]
+"""From an opened picture of any mode to an upright one of 8-bit RGB."""
 
 
 class ImageReadError(PipelineError):
@@ -99,13 +106,76 @@ class Decoded:
     reason: str = ""
 
 
-def read_image(path: Path, read: Callable[[Path], bytes] | None = None) -> Decoded:
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Return an opened image of any mode upright and as 8-bit RGB; it is not changed itself.
+
+    Raises
+    ------
+    RefusedImage
+        A mode without a stated 8-bit meaning: floating point, L*a*b*, 32-bit values outside
+        0-65535.
+    """
+    image = _upright(image)
+    if image.mode in _SIXTEEN_BIT:
+        values = np.asarray(image).astype(np.int32)
+        if values.min() < 0 or values.max() > 65535:
+            raise RefusedImage("32-bit grey values outside 0-65535 have no stated 8-bit range")
+        values += 128  # in place: the largest picture has 358 MB of these
+        values //= 257
+        return Image.fromarray(values.astype(np.uint8)).convert("RGB")
+    if image.mode not in _EIGHT_BIT:
+        raise RefusedImage(f"values of Pillow's mode {image.mode} have no stated 8-bit range")
+    if "transparency" in image.info:
+        # Alpha is dropped: Pillow need not carry a transparent colour over, which can fail.
+        image = image.copy()
+        del image.info["transparency"]
+    rgb = image.convert("RGB")
+    # An orientation that has been applied must not be found again.
+    rgb.info = {}
+    return rgb
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """Apply the EXIF orientation; one that is absent, unknown or unreadable turns nothing.
+
+    Pillow's `exif_transpose` also rewrites the metadata, and fails where it is damaged.
+    """
+    try:
+        turn = _TURN_UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except MemoryError:
+        raise
+    except Exception:
+        return image
+    return image if turn is None else image.transpose(turn)
+
+
+RULES: dict[str, Rule] = {PILLOW_RGB: to_rgb}
+"""What a recipe's `decode` says, to the function that does it with an opened picture."""
+
+
+def decoding_rule(recipe_decode: str) -> Rule:
+    """Return the function that carries out a recipe's `decode`.
+
+    Raises
+    ------
+    RecipeError
+        There is no such rule.
+    """
+    if recipe_decode not in RULES:
+        raise RecipeError(
+            f"no decoding rule is called {recipe_decode!r}; known: {'; '.join(RULES)}"
+        )
+    return RULES[recipe_decode]
+
+
+def read_image(path: Path, rule: Rule = to_rgb, watch: Stopwatch | None = None) -> Decoded:
     """Read an image file once and decode it.
 
     Parameters
     ----------
     path : of the file.
-    read : how its bytes are had; `read_bytes` unless given.
+    rule : from an opened picture to 8-bit RGB.
+    watch : gets the seconds of reading and of decoding.
 
     Raises
     ------
@@ -113,15 +183,36 @@ def read_image(path: Path, read: Callable[[Path], bytes] | None = None) -> Decod
         The system failed: permission, I/O, open files, memory. Pixels are limited before
         decoding, so memory that runs out is never put down to the file.
     """
+    watch = watch or Stopwatch()
     crc32 = 0
     try:
-        data = (read or read_bytes)(path)
-        crc32 = zlib.crc32(data)
-        return Decoded(decode(data), crc32)
+        with watch.timing(READ):
+            data = read_bytes(path)
+        with watch.timing(DECODE):
+            crc32 = zlib.crc32(data)
+            return Decoded(decode(data, rule=rule), crc32)
     except UnusableImage as fault:
         return Decoded(None, crc32, fault.status, str(fault))
     except (OSError, MemoryError) as error:
         raise _fault_of_the_system(path, error) from error
+
+
+def rgb_of_picture(picture: Image.Image, rule: Rule) -> Decoded:
+    """Decode a picture that Pillow has opened; it is not changed.
+
+    Its `source_crc32` is 0, as there are no bytes of a file.
+
+    Raises
+    ------
+    OSError, MemoryError
+        The system failed.
+    """
+    try:
+        with _reasons(MAX_PIXELS):
+            _require_size(picture, MAX_PIXELS)
+            return Decoded(rule(picture))
+    except UnusableImage as fault:
+        return Decoded(None, 0, fault.status, str(fault))
 
 
 def source_crc32(path: Path) -> int:
@@ -138,15 +229,6 @@ def source_crc32(path: Path) -> int:
         return 0
     except (OSError, MemoryError) as error:
         raise _fault_of_the_system(path, error) from error
-
-
-def _fault_of_the_system(path: Path, error: OSError | MemoryError) -> ImageReadError:
-    found = (isinstance(error, OSError) and error.strerror) or "out of memory"
-    return ImageReadError(
-        f"{path} could not be read ({found}), which is no fault of the image, so its row was not "
-        "written; put that right, or remove the file to have its row marked as missing, and give "
-        "the same command again: it goes on where it stopped"
-    )
 
 
 def read_bytes(path: Path) -> bytes:
@@ -177,13 +259,14 @@ def read_bytes(path: Path) -> bytes:
         raise MissingImage("no such file") from None
 
 
-def decode(data: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
+def decode(data: bytes, max_pixels: int = MAX_PIXELS, rule: Rule = to_rgb) -> Image.Image:
     """Decode the bytes of an image file to mode RGB, (height, width, 3) 0-255.
 
     Parameters
     ----------
     data : of the whole file.
     max_pixels : more are refused by the file's header alone.
+    rule : from an opened picture to 8-bit RGB.
 
     Raises
     ------
@@ -192,17 +275,25 @@ def decode(data: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
     OSError, MemoryError
         The system failed.
     """
+    with _reasons(max_pixels), Image.open(BytesIO(data), formats=FORMATS) as image:
+        _require_size(image, max_pixels)
+        image.load()
+        return rule(image)
+
+
+def _require_size(image: Image.Image, max_pixels: int) -> None:
+    width, height = image.size
+    if width * height > max_pixels:
+        raise RefusedImage(f"{width} x {height} pixels are more than the limit of {max_pixels}")
+    if width * height == 0:
+        raise UnreadableImage(f"{width} x {height} pixels")
+
+
+@contextmanager
+def _reasons(max_pixels: int) -> Iterator[None]:
+    """Turn whatever Pillow raises over a picture into the reason why it is unusable."""
     try:
-        with Image.open(BytesIO(data), formats=FORMATS) as image:
-            width, height = image.size
-            if width * height > max_pixels:
-                raise RefusedImage(
-                    f"{width} x {height} pixels are more than the limit of {max_pixels}"
-                )
-            if width * height == 0:
-                raise UnreadableImage(f"{width} x {height} pixels")
-            image.load()
-            return to_rgb(image)
+        yield
     except (UnusableImage, MemoryError):
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -219,39 +310,10 @@ def decode(data: bytes, max_pixels: int = MAX_PIXELS) -> Image.Image:
         raise UnreadableImage(f"{type(error).__name__}: {error}") from error
 
 
-def to_rgb(image: Image.Image) -> Image.Image:
-    """Turn a loaded image of any mode upright and into 8-bit RGB.
-
-    Raises
-    ------
-    RefusedImage
-        A mode without a stated 8-bit meaning: floating point, L*a*b*, 32-bit values outside
-        0-65535.
-    """
-    image = _upright(image)
-    if image.mode in _SIXTEEN_BIT:
-        values = np.asarray(image).astype(np.int32)
-        if values.min() < 0 or values.max() > 65535:
-            raise RefusedImage("32-bit grey values outside 0-65535 have no stated 8-bit range")
-        values += 128  # in place: the largest picture has 358 MB of these
-        values //= 257
-        return Image.fromarray(values.astype(np.uint8)).convert("RGB")
-    if image.mode not in _EIGHT_BIT:
-        raise RefusedImage(f"values of Pillow's mode {image.mode} have no stated 8-bit range")
-    # Alpha is dropped: Pillow need not carry a transparent colour over, which can fail.
-    image.info.pop("transparency", None)
-    return image.convert("RGB")
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    """Apply the EXIF orientation; one that is absent, unknown or unreadable turns nothing.
-
-    Pillow's `exif_transpose` also rewrites the metadata, and fails where it is damaged.
-    """
-    try:
-        turn = _TURN_UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except MemoryError:
-        raise
-    except Exception:
-        return image
-    return image if turn is None else image.transpose(turn)
+def _fault_of_the_system(path: Path, error: OSError | MemoryError) -> ImageReadError:
+    found = (isinstance(error, OSError) and error.strerror) or "out of memory"
+    return ImageReadError(
+        f"{path} could not be read ({found}), which is no fault of the image, so its row was not "
+        "written; put that right, or remove the file to have its row marked as missing, and give "
+        "the same command again: it goes on where it stopped"
+    )

@@ -11,15 +11,13 @@ import numpy as np
 import torch
 
 from pipeline.devices import one_core_each
-from pipeline.files import created_by
 from pipeline.images.decode import ImageReadError, source_crc32
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.transforms import Sample, timed_sample
-from pipeline.images.weights import Weights
+from pipeline.images.transforms import Sample, read_sample
 from pipeline.progress import FORWARD, WRITE, Progress, Stopwatch, no_progress
 from pipeline.recipes import Recipe
 from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.format import MISSING, OK, FeatureHeader, RowBlock
+from pipeline.shards.format import MISSING, OK, RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
 
@@ -58,20 +56,6 @@ def default_parallelism(recipe: Recipe, device: str) -> Parallelism:
         batch_size=max(1, crops // per_image),
         mappers=2 if gpu else cores,
         readers=max(1, min(16 if gpu else 8, cores)),
-    )
-
-
-def feature_header(recipe: Recipe, weights: Weights, dataset: str) -> FeatureHeader:
-    """Return what the shards of these features will say of themselves."""
-    return FeatureHeader(
-        recipe=recipe.to_json(),
-        weights=weights.name,
-        weights_sha256=weights.sha256,
-        axes=recipe.axes,
-        dataset=dataset,
-        row_shape=recipe.shape,
-        dtype=recipe.storage,
-        created_by=created_by("torch", "torchvision", "pillow", "numpy", "h5py"),
     )
 
 
@@ -226,7 +210,7 @@ def _ahead(
     watch: Stopwatch,
 ) -> Iterator[tuple[Span, RowBlock]]:
     """Yield finished batches in order, with at most `most` on their way."""
-    resize, window = network.recipe.resize, network.window
+    recipe, window = network.recipe, network.window
     waiting: deque[tuple[Span, Future[RowBlock]]] = deque()
     try:
         for batch in batches:
@@ -234,7 +218,7 @@ def _ahead(
                 span, block = waiting.popleft()
                 yield span, block.result()
             samples = [
-                reading.submit(timed_sample, path, resize, window, watch)
+                reading.submit(read_sample, path, recipe, window, watch)
                 for path in paths[batch.start : batch.stop]
             ]
             waiting.append((batch, mapping.submit(_map, samples, network, size, watch)))

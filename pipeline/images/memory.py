@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from pipeline.images.backbones import backbone_named
 from pipeline.images.extract import BATCHES_AHEAD, Parallelism
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.tap import TappedNetwork
 from pipeline.shards.build.partial_shard import PIECE_BYTES
 
 # Of the largest activation, what is alive at once: a layer's input, its output, and the
@@ -61,5 +62,6 @@ def _largest_activation(network: RecipeNetwork) -> int:
         net = backbone.build().to("meta").eval()
         for module in net.modules():
             module.register_forward_hook(note)
-        backbone.tap(net, torch.zeros(1, 3, recipe.crop.size, recipe.crop.size), recipe)
+        tapped = TappedNetwork(net, backbone, recipe)
+        tapped(torch.zeros(1, 3, recipe.crop.size, recipe.crop.size))
     return largest

@@ -5,8 +5,7 @@ computes the same: norms folded and layers fused, ten crops sharing what they ha
 """
 
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -14,34 +13,21 @@ from torch.nn import functional as F
 
 from pipeline.devices import usable_device
 from pipeline.images.backbones import backbone_named
+from pipeline.images.engine import ENGINES
 from pipeline.images.engine.fuse import Layers, PlainLayers, rewrite
 from pipeline.images.engine.onednn import OneDnnLayers
 from pipeline.images.engine.ten_crops import SharedTenCrops, share_ten_crops
+from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import crop_offsets
 from pipeline.recipes import Crop, Recipe, RecipeError
 
-ENGINES = ("fast", "reference")
-
+_AXES = {2: "row, channel", 4: "row, cell_y, cell_x, channel"}
 _DTYPES = {
     "float32": torch.float32,
     "tf32": torch.float32,
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
 }
-
-
-class _Tapped(nn.Module):
-    """A network up to a recipe's tap."""
-
-    def __init__(
-        self, net: nn.Module, tap: Callable[[Any, Tensor, Recipe], Tensor], recipe: Recipe
-    ) -> None:
-        super().__init__()
-        self.net, self.tap, self.recipe = net, tap, recipe
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the tap's (n, channels, h, w) maps or (n, channels) rows."""
-        return self.tap(self.net, x, self.recipe)
 
 
 class RecipeNetwork:
@@ -65,7 +51,7 @@ class RecipeNetwork:
 
         Parameters
         ----------
-        recipe : its `backbone`, `normalise`, `activation`, `pool`, `combine_crops` and
+        recipe : its `backbone`, `normalise`, `tap`, `activation`, `pool`, `combine_crops` and
             `norm` are carried out here, in the arithmetic of its `precision`.
         state : a complete state dict of the backbone; see `pipeline.images.weights`.
         device : a torch device. TF32 is switched on or off for the whole process.
@@ -73,9 +59,13 @@ class RecipeNetwork:
 
         Raises
         ------
+        DeviceError
+            The device is not there.
         RecipeError
-            TF32 on a device that has none, or a device that is not there.
+            TF32 on a device that has none, a layer that the network lacks, or an unknown engine.
         """
+        if engine not in ENGINES:
+            raise RecipeError(f"no engine is called {engine!r}; known are {', '.join(ENGINES)}")
         self.recipe = recipe
         self.device = device_for(device, recipe)
         self.window = recipe.crop
@@ -84,10 +74,10 @@ class RecipeNetwork:
         with torch.device("meta"):
             net = backbone.build()
         net.load_state_dict(state, assign=True)
-        tapped = _Tapped(net.eval().requires_grad_(False), backbone.tap, recipe)
+        tapped = TappedNetwork(net.eval().requires_grad_(False), backbone, recipe)
         fast = engine == "fast"
         self._format = torch.channels_last if fast else torch.contiguous_format
-        trunk = self._fast(tapped) if fast else tapped
+        trunk = self._fast(tapped) if fast and backbone.rewritable else tapped
         self._trunk = trunk.to(self.device, self._dtype).to(memory_format=self._format)
         normalise = recipe.normalise
         self._mean = torch.tensor(normalise.mean, device=self.device).view(1, 3, 1, 1)
@@ -124,6 +114,11 @@ class RecipeNetwork:
         Parameters
         ----------
         windows : (images, windows, h, w, 3) uint8 on the CPU, cut by `self.window`.
+
+        Raises
+        ------
+        RecipeError
+            The network's rows have another shape than the recipe says.
         """
         if self.device.type != "cuda":
             return self._rows(windows)
@@ -141,15 +136,36 @@ class RecipeNetwork:
         x = self._trunk(self.normalised(windows.flatten(0, 1)).to(self._dtype)).float()
         if x.ndim == 4:
             x = x.permute(0, 2, 3, 1)
-            if self.recipe.pool == "mean over cells":
-                x = x.mean(dim=(1, 2))
+        if self.recipe.pool == "mean over cells":
+            x = self._mean_over_cells(x)
         x = x.unflatten(0, (images, -1))
         x = x.mean(dim=1) if self.recipe.combine_crops == "mean" else x.squeeze(1)
         if self.recipe.norm == "l2":
             x = F.normalize(x, dim=-1)
+        self._require_as_said(x)
         return x.contiguous()
 
-    def _fast(self, tapped: _Tapped) -> nn.Module:
+    def _mean_over_cells(self, maps: Tensor) -> Tensor:
+        if maps.ndim != 4:
+            raise RecipeError(
+                f"{self.recipe.name}: the layer {self.recipe.tap!r} gives "
+                f"{tuple(maps.shape[1:])}, which has no cells to take the mean over; say pool "
+                "'none', or read another layer"
+            )
+        return maps.mean(dim=(1, 2))
+
+    def _require_as_said(self, rows: Tensor) -> None:
+        """Refuse rows that are not what the recipe, and so the shards, say of them."""
+        recipe = self.recipe
+        axes = _AXES.get(rows.ndim, "none that are known")
+        if (tuple(rows.shape[1:]), axes) != (recipe.shape, recipe.axes):
+            raise RecipeError(
+                f"{recipe.name}: the layer {recipe.tap!r} with pool {recipe.pool!r} gives rows of "
+                f"{tuple(rows.shape[1:])}, axes {axes!r}; the recipe says {recipe.shape}, axes "
+                f"{recipe.axes!r}: read another layer, or correct pool, shape and axes"
+            )
+
+    def _fast(self, tapped: TappedNetwork) -> nn.Module:
         layers: Layers = PlainLayers()
         if self.device.type == "cpu" and OneDnnLayers.usable(self._dtype):
             layers = OneDnnLayers(self._dtype)

@@ -1,16 +1,21 @@
-"""Resize and crop: from an RGB image of any shape to the windows that a network sees."""
+"""From a picture to the windows that a network sees: decoded, resized, cut."""
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from pipeline.images.decode import MAX_PIXELS, RefusedImage, UnusableImage, read_bytes, read_image
-from pipeline.progress import DECODE, READ, Stopwatch
-from pipeline.recipes import Crop, Resize
+from pipeline.images.decode import (
+    MAX_PIXELS,
+    RefusedImage,
+    UnusableImage,
+    decoding_rule,
+    read_image,
+    rgb_of_picture,
+)
+from pipeline.progress import DECODE, Stopwatch
+from pipeline.recipes import Crop, Recipe, Resize
 from pipeline.shards.format import OK
 
 Offset = tuple[int, int]
@@ -158,44 +163,36 @@ class Sample:
     error: str = ""
 
 
-def timed_sample(path: Path, resize: Resize, window: Crop, watch: Stopwatch) -> Sample:
-    """Read a sample and note how long reading the file took, and how long the rest."""
-    reading = 0.0
-
-    def read(file: Path) -> bytes:
-        nonlocal reading
-        started = time.perf_counter()
-        try:
-            return read_bytes(file)
-        finally:
-            reading = time.perf_counter() - started
-
-    started = time.perf_counter()
-    try:
-        return read_sample(path, resize, window, read)
-    finally:
-        watch.add(READ, reading)
-        watch.add(DECODE, time.perf_counter() - started - reading)
-
-
 def read_sample(
-    path: Path,
-    resize: Resize,
-    window: Crop,
-    read: Callable[[Path], bytes] | None = None,
+    picture: Path | Image.Image, recipe: Recipe, window: Crop, watch: Stopwatch | None = None
 ) -> Sample:
-    """Read, decode, resize and cut one file; see `read_image` for `read`.
+    """Read, decode, resize and cut one picture.
+
+    Parameters
+    ----------
+    picture : a file, or a picture that Pillow has opened.
+    recipe : its `decode` and `resize` are carried out here.
+    window : what is cut; see `pipeline.images.network.RecipeNetwork`.
+    watch : gets the seconds of reading the file, and those of the rest.
 
     Raises
     ------
     ImageReadError
         The system, not the file, is at fault.
+    RecipeError
+        No decoding rule of the recipe's name is known.
     """
-    decoded = read_image(path, read)
+    watch = watch or Stopwatch()
+    rule = decoding_rule(recipe.decode)
+    if isinstance(picture, Path):
+        decoded = read_image(picture, rule, watch)
+    else:
+        decoded = rgb_of_picture(picture, rule)
     if decoded.image is None:
         return Sample(None, decoded.source_crc32, decoded.status, decoded.reason)
     try:
-        canvas = resize_image(decoded.image, resize)
+        with watch.timing(DECODE):
+            windows = cut_crops(resize_image(decoded.image, recipe.resize), window)
     except UnusableImage as fault:
         return Sample(None, decoded.source_crc32, fault.status, str(fault))
-    return Sample(cut_crops(canvas, window), decoded.source_crc32)
+    return Sample(windows, decoded.source_crc32)

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from pipeline.images.decode import ImageReadError
-from pipeline.images.extract import Parallelism, computed_rows, default_parallelism, feature_header
+from pipeline.images.extract import Parallelism, computed_rows, default_parallelism
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.weights import load_weights
+from pipeline.images.weights import feature_header, load_weights
 from pipeline.progress import Progress, Stopwatch, no_progress
 from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.build.distributed import Executor, build_on_workers

@@ -6,6 +6,7 @@ here: `pipeline.images` carries recipes out, and the shards carry them along as 
 
 from pipeline.recipes.catalogue import DEFAULT_RECIPE, RECIPES, resolve_recipe
 from pipeline.recipes.schema import (
+    PILLOW_RGB,
     PRECISIONS,
     STORAGES,
     Crop,
@@ -18,6 +19,7 @@ from pipeline.recipes.timm import is_timm_model
 
 __all__ = [
     "DEFAULT_RECIPE",
+    "PILLOW_RGB",
     "PRECISIONS",
     "RECIPES",
     "STORAGES",

@@ -8,15 +8,7 @@ import difflib
 from dataclasses import replace
 from typing import Literal
 
-from pipeline.recipes.schema import (
-    PRECISIONS,
-    STORAGES,
-    Crop,
-    Normalise,
-    Recipe,
-    RecipeError,
-    Resize,
-)
+from pipeline.recipes.schema import Crop, Normalise, Recipe, RecipeError, Resize
 from pipeline.recipes.timm import is_timm_model, timm_recipe
 
 # Training normalisation of torchvision's ImageNet weights, of Oxford's VGG and Berkeley's
@@ -157,7 +149,7 @@ def resolve_recipe(name: str, precision: str = "float32", storage: str = "float3
     Parameters
     ----------
     name : a key of `RECIPES` or of `DEFAULT_RECIPE`, or "timm:<model>".
-    precision, storage : of `PRECISIONS` and `STORAGES`.
+    precision, storage : of `pipeline.recipes.PRECISIONS` and `STORAGES`.
 
     Raises
     ------
@@ -165,9 +157,6 @@ def resolve_recipe(name: str, precision: str = "float32", storage: str = "float3
         Unknown name (the nearest names are listed), precision or storage; or a model of timm
         where timm is not installed.
     """
-    for value, known_values in ((precision, PRECISIONS), (storage, STORAGES)):
-        if value not in known_values:
-            raise RecipeError(f"{value!r} is none of {', '.join(known_values)}")
     if is_timm_model(name):
         return replace(timm_recipe(name), precision=precision, storage=storage)
     key = DEFAULT_RECIPE.get(name, name)

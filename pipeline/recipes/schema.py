@@ -1,17 +1,32 @@
 """What a recipe says: everything that changes a feature, as typed data."""
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, get_args, get_origin
 
 from pipeline.errors import PipelineError
 
 PRECISIONS = ("float32", "tf32", "bf16", "fp16")
 STORAGES = ("float32", "float16")
 
+PILLOW_RGB = "pillow, exif orientation applied, 16-bit / 257, convert('RGB')"
+"""The decoding rule of every recipe of the catalogue; see `pipeline.images.decode`."""
+
 
 class RecipeError(PipelineError):
-    """No such recipe, backbone, precision or storage type."""
+    """No such recipe, backbone, layer, rule, precision or storage type."""
+
+
+def _require_known(said: Any) -> None:
+    """Refuse a value that no code carries out, which would change a hash and no feature."""
+    for field in fields(said):
+        if get_origin(field.type) is Literal:
+            _require_one_of(field.name, getattr(said, field.name), get_args(field.type))
+
+
+def _require_one_of(name: str, value: Any, known: tuple[Any, ...]) -> None:
+    if value not in known:
+        raise RecipeError(f"{name} {value!r} is not known; known are {', '.join(map(str, known))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +46,8 @@ class Resize:
     antialias: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse the one combination that is not carried out."""
+        """Refuse what is not carried out."""
+        _require_known(self)
         if self.interpolation != "bilinear" and not self.antialias:
             raise RecipeError(f"{self.interpolation} without antialias is not known; use bilinear")
 
@@ -52,6 +68,10 @@ class Crop:
     size: int
     centre_offset: Literal["round", "floor", "ceil"] = "round"
 
+    def __post_init__(self) -> None:
+        """Refuse what is not carried out."""
+        _require_known(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Normalise:
@@ -65,6 +85,10 @@ class Normalise:
     std: tuple[float, float, float]
     channels: Literal["RGB", "BGR"] = "RGB"
 
+    def __post_init__(self) -> None:
+        """Refuse what is not carried out."""
+        _require_known(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -72,16 +96,19 @@ class Recipe:
 
     Attributes
     ----------
-    name, backbone : as on the command line.
+    name, backbone : as on the command line; two names are two recipes.
     weights : the weights that 'imagenet' means.
-    decode : rule from file to 8-bit RGB; see `pipeline.images.decode`.
+    decode : the rule from file to 8-bit RGB, a key of `pipeline.images.decode.RULES`.
     resize, crop, normalise : from 8-bit RGB to the network's input.
-    tap : the layer read, in torchvision's (or the package's) own naming.
-    activation : the last operation before the tap, which fixes the range of the values.
+    tap : the layer that is read, as torchvision (or the package) names it, or another output of
+        the network; see `pipeline.images.tap`.
+    activation : applied to what the tap gives. It fixes the range of the values; a tap that ends
+        in it gives the same with it and without.
     pool : "none" (the grid is kept) or "mean over cells"; of one crop's output.
     combine_crops : "none", or "mean" of the crops' outputs, after `activation` and `pool`.
     norm : of the finished row, after `combine_crops`: "none", or "l2" to length 1.
-    shape, axes : of one row, and the names of all axes of the stored array.
+    shape : of one row. axes : names of all axes of the stored array: "row, channel" or
+        "row, cell_y, cell_x, channel". A network whose rows are others is refused.
     precision : arithmetic of the network, of `PRECISIONS`.
     storage : dtype of the stored row, of `STORAGES`.
     source : the paper or program whose features these are; it changes no feature.
@@ -99,11 +126,39 @@ class Recipe:
     combine_crops: Literal["none", "mean"]
     shape: tuple[int, ...]
     axes: str
-    decode: str = "pillow, exif orientation applied, 16-bit / 257, convert('RGB')"
+    decode: str = PILLOW_RGB
     norm: Literal["none", "l2"] = "none"
     precision: str = "float32"
     storage: str = "float32"
     source: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what is not carried out, and fields that contradict each other.
+
+        Raises
+        ------
+        RecipeError
+        """
+        _require_known(self)
+        _require_one_of("precision", self.precision, PRECISIONS)
+        _require_one_of("storage", self.storage, STORAGES)
+        crop, resize = self.crop, self.resize
+        if crop.size > resize.size:
+            raise RecipeError(
+                f"{self.name}: crops of {crop.size} pixels do not fit into pictures resized to "
+                f"{resize.size}; resize to {crop.size} or more"
+            )
+        if crop.rule == "none" and (resize.rule, resize.size) != ("squash", crop.size):
+            raise RecipeError(
+                f"{self.name}: without a crop the network sees the whole picture, which must be "
+                f"squashed to the crop's size, {crop.size}; it is resized by {resize.rule!r} to "
+                f"{resize.size}"
+            )
+        if (crop.rule == "ten") != (self.combine_crops == "mean"):
+            raise RecipeError(
+                f"{self.name}: combine_crops is {self.combine_crops!r} and the crop rule "
+                f"{crop.rule!r}; ten crops are combined by their mean, a single one is not combined"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Return all that changes a feature as JSON values, less the weights in use."""

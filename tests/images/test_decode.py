@@ -66,7 +66,7 @@ def test_every_awkward_file_gets_its_status_a_reason_and_its_crc(tmp_path: Path)
         assert bool(decoded.reason) == (status != OK), name
         assert str(tmp_path) not in decoded.reason, "a machine's path must not enter a shard"
         assert decoded.source_crc32 == (zlib.crc32(path.read_bytes()) if path.is_file() else 0)
-        sample = read_sample(path, RECIPE.resize, RECIPE.crop)
+        sample = read_sample(path, RECIPE, RECIPE.crop)
         assert (sample.status, sample.error) == (decoded.status, decoded.reason)
         assert (sample.windows is not None) == (status == OK), name
 

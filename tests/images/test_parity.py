@@ -22,7 +22,8 @@ from torchvision.models.vgg import VGG, make_layers
 from torchvision.transforms import v2
 
 from pipeline.images.backbones import BACKBONES
-from pipeline.images.network import ENGINES, RecipeNetwork
+from pipeline.images.engine import ENGINES
+from pipeline.images.network import RecipeNetwork
 from pipeline.images.random_weights import seeded_state
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import load_weights

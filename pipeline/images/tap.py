@@ -1,0 +1,105 @@
+"""The tap of a recipe: the layer that is named is the layer that is read."""
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.images.backbones import Backbone
+from pipeline.recipes import Recipe, RecipeError
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": nn.Identity(),
+    "relu": F.relu,
+    "relu6": F.relu6,
+}
+
+
+class _Reached(Exception):
+    """The tap has given its output."""
+
+    def __init__(self, output: Tensor) -> None:
+        super().__init__()
+        self.output = output
+
+
+class _LastLayer(nn.Module):
+    """A layer after which the network stops, when it runs and when it is traced."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, *inputs: Any, **options: Any) -> Tensor:
+        """Raise the layer's output."""
+        raise _Reached(self.layer(*inputs, **options))
+
+
+class TappedNetwork(nn.Module):
+    """A network up to a recipe's tap, and the recipe's activation.
+
+    Torchvision's `create_feature_extractor` does the same for networks that can be traced; this
+    also takes those that cannot.
+    """
+
+    def __init__(self, net: nn.Module, backbone: Backbone, recipe: Recipe) -> None:
+        """Put a stop behind the tap.
+
+        Parameters
+        ----------
+        net : built by `backbone` and with its weights; it is changed.
+        backbone, recipe : the recipe's `tap` is the name of a layer, as `net.named_modules()`
+            spells it, or a key of `backbone.methods`. Its `activation` is applied to what the
+            tap gives; where the tap's last step is that activation, this changes nothing.
+
+        Raises
+        ------
+        RecipeError
+            The network has no such layer (near names are listed), or it is a list of layers.
+        """
+        super().__init__()
+        self.net = net
+        self._backbone, self._tap = recipe.backbone, recipe.tap
+        self._method = backbone.methods.get(recipe.tap)
+        self._activation = _ACTIVATIONS[recipe.activation]
+        if self._method is None:
+            names = [name for name, _ in net.named_modules() if name]
+            if recipe.tap not in names:
+                raise RecipeError(_unknown(recipe, [*backbone.methods, *names]))
+            layer = net.get_submodule(recipe.tap)
+            if isinstance(layer, nn.ModuleList | nn.ModuleDict):
+                first = next(iter(dict(layer.named_children())), "0")
+                raise RecipeError(
+                    f"{recipe.tap!r} of {recipe.backbone} is a list of layers; name one of them, "
+                    f"as in {recipe.tap}.{first}"
+                )
+            net.set_submodule(recipe.tap, _LastLayer(layer))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the tap's (n, channels, h, w) maps or (n, channels) rows of (n, 3, h, w) crops."""
+        return self._activation(self._read(x))
+
+    def _read(self, x: Tensor) -> Tensor:
+        if self._method is not None:
+            output: Tensor = getattr(self.net, self._method)(x)
+            return output
+        try:
+            self.net(x)
+        except _Reached as reached:
+            return reached.output
+        raise RecipeError(
+            f"{self._backbone} has a layer {self._tap!r}, but its images do not pass through it; "
+            "name a layer that they pass through"
+        )
+
+
+def _unknown(recipe: Recipe, names: list[str]) -> str:
+    near = difflib.get_close_matches(recipe.tap, names, n=5, cutoff=0.4)
+    hint = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else f"it has {', '.join(name for name in names if '.' not in name)} and layers within"
+    )
+    return f"{recipe.backbone} has no layer {recipe.tap!r} to read; {hint}"
