@@ -19,9 +19,9 @@ import numpy as np
 
 from bench.extract import WEIGHTS, rate
 from pipeline.cluster.connect import local_workers
-from pipeline.images.extract import Parallelism, extract_features
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.weights import feature_header, load_weights
+from pipeline.images.rows import Parallelism, extract_features, feature_header
+from pipeline.images.weights import load_weights
 from pipeline.images.workers import ExtractionSettings, extract_on_workers
 from pipeline.progress import no_progress
 from pipeline.recipes import resolve_recipe

@@ -42,11 +42,11 @@ from pipeline.images.engine import onednn, winograd
 from pipeline.images.engine.fuse import Convolution
 from pipeline.images.engine.onednn import OneDnnConvolution
 from pipeline.images.engine.winograd import WinogradConvolution
-from pipeline.images.extract import default_parallelism
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.rows import default_parallelism, feature_header
 from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import read_sample
-from pipeline.images.weights import feature_header, load_weights
+from pipeline.images.weights import load_weights
 from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.format import RowBlock

@@ -33,10 +33,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
-from pipeline.images.extract import default_parallelism, extract_features
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.rows import default_parallelism, extract_features, feature_header
 from pipeline.images.transforms import read_sample
-from pipeline.images.weights import feature_header, load_weights
+from pipeline.images.weights import load_weights
 from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
@@ -107,7 +107,7 @@ def bare(paths: list[Path], recipe: Recipe) -> float:
     batch = torch.from_numpy(np.resize(windows, (parallelism.batch_size, *windows.shape[1:])))
     torch.set_num_threads(1)
     marks: list[tuple[float, int]] = []
-    with ThreadPoolExecutor(parallelism.mappers) as pool:
+    with ThreadPoolExecutor(parallelism.threads) as pool:
         # One batch more for each thread than it is measured on, as for the others.
         count = max(2, -(-len(paths) // parallelism.batch_size))
         for number, _ in enumerate(pool.map(lambda _: network(batch), range(count)), start=1):

@@ -21,10 +21,10 @@ import numpy as np
 import torch
 
 from bench.extract import rate
-from pipeline.images.extract import default_parallelism, extract_features
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.rows import default_parallelism, extract_features, feature_header
 from pipeline.images.transforms import read_sample
-from pipeline.images.weights import Weights, feature_header, load_weights
+from pipeline.images.weights import Weights, load_weights
 from pipeline.recipes import PRECISIONS, Recipe, resolve_recipe
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet

@@ -18,9 +18,9 @@ import numpy as np
 from pipeline.datasets.manifest import read_manifest
 from pipeline.heads.data.pairs import join_pairs
 from pipeline.heads.trained_head import load_head
-from pipeline.images.extract import default_parallelism, extract_features
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.weights import feature_header, load_weights
+from pipeline.images.rows import default_parallelism, extract_features, feature_header
+from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import recall_table

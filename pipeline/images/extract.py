@@ -1,65 +1,183 @@
-"""The extraction loop: threads read ahead, threads map, and the caller's thread writes."""
+"""The job of `pipeline extract`: the images of a dataset become feature shards."""
 
-import os
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from pipeline.devices import one_core_each
-from pipeline.images.decode import ImageReadError, source_crc32
-from pipeline.images.network import RecipeNetwork
-from pipeline.images.transforms import Sample, read_sample
-from pipeline.progress import FORWARD, WRITE, Progress, Stopwatch, no_progress
-from pipeline.recipes import Recipe
+from pipeline.cluster.place import place_of_work
+from pipeline.datasets.manifest import read_manifest
+from pipeline.errors import WrongUsage
+from pipeline.images.decode import source_crc32
+from pipeline.images.memory import expected_memory, resident_memory
+from pipeline.images.network import RecipeNetwork, device_for
+from pipeline.images.rows import Parallelism, default_parallelism, extract_features, feature_header
+from pipeline.images.weights import load_weights
+from pipeline.images.workers import ExtractionSettings, extract_on_workers
+from pipeline.progress import QUIET, Monitor, Progress, Stopwatch, no_progress
+from pipeline.recipes import resolve_recipe
 from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.format import MISSING, OK, RowBlock
+from pipeline.shards.format import OK, FeatureHeader
 from pipeline.shards.index import FeatureIndex
-from pipeline.shards.plan import Span
+from pipeline.summary import write_summary
 
-# Crops that go through the network together, unless a batch size is given. On a CPU each core
-# has a batch of its own, and small ones stay in its cache.
-CROPS_PER_BATCH, CROPS_PER_BATCH_ON_GPU = 8, 128
-# Batches that are read ahead of those in the network.
-BATCHES_AHEAD = 2
+_MB, _GB = 1e6, 1e9
 
 
-@dataclass(frozen=True)
-class Parallelism:
-    """How many do the work at once.
+def extract(
+    dataset: str | Path,
+    out: str | Path,
+    *,
+    recipe: str,
+    split: str | None = None,
+    limit: int | None = None,
+    weights: str | Path = "imagenet",
+    precision: str = "float32",
+    storage: str = "float32",
+    compress: bool = False,
+    rows_per_shard: int | None = None,
+    batch_size: int | None = None,
+    device: str = "cpu",
+    engine: str = "fast",
+    threads: int | None = None,
+    readers: int | None = None,
+    retry_failed: bool = False,
+    add: bool = False,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    resources: Mapping[str, float] | None = None,
+    summary: str | Path | None = None,
+    monitor: Monitor = QUIET,
+) -> FeatureIndex:
+    """Extract the features of a dataset's images into shards.
 
-    Attributes
+    An image that is missing, unreadable or refused keeps its row, as NaN with a status and a
+    reason. The same call again goes on where the last one stopped; on a finished output it
+    computes the rows whose pictures have changed since, and no others. It gives the same bytes,
+    interrupted or not, on any number of threads and workers.
+
+    Parameters
     ----------
-    batch_size : images that go through the network together.
-    mappers : batches that are in the network at once, each on a thread of its own. On a CPU
-        every mapper computes on one core, which no other program's load can stall, and the
-        results do not depend on their number.
-    readers : threads that read, decode and resize ahead of the network.
+    dataset : folder of a prepared dataset.
+    out : folder of the shards; their rows are float32 or float16, (images, *shape of the recipe),
+        and their row ids are image ids.
+    recipe : name of a recipe, of a backbone with a default recipe, or "timm:<model>".
+    split : only the images of this split; None takes all.
+    limit : only the first images, this many; None takes all.
+    weights : "imagenet" for the recipe's own, "random:SEED", or the path of a file.
+    precision : arithmetic of the network, of `pipeline.recipes.PRECISIONS`.
+    storage : type of the stored rows, of `pipeline.recipes.STORAGES`.
+    compress : gzip in small chunks: smaller, slower to read.
+    rows_per_shard : None: as `out` has it, or what makes shards of up to 1 GiB.
+    batch_size : images in a batch; None: 8 (or 1 of ten crops), on a GPU 128 (or 12).
+    device : a torch device, such as "cpu" or "cuda"; the worker's, where workers compute.
+    engine : of `pipeline.images.engine.ENGINES`; their features agree up to rounding.
+    threads : batches in the network at once; None: one for each core, or 2 on a GPU.
+    readers : threads that read and decode ahead; None: one for each core, at most 8 (16).
+    retry_failed : compute the failed rows of a finished output again.
+    add : add images that the dataset has and a finished output lacks, in new shards.
+    workers, scheduler, resources : where the work is done; see `place_of_work`. `threads` and
+        `readers` are then those of each worker.
+    summary : JSON file to write counts, rates and seconds to.
+    monitor : gets log lines and progress.
+
+    Returns
+    -------
+    FeatureIndex
+        Of the finished shards; its `failed_rows` counts the images without features.
+
+    Raises
+    ------
+    WrongUsage
+        Arguments that contradict each other, or a count below 1.
+    RecipeError, WeightsError, DeviceError
+        The recipe, its weights or the device are not to be had.
+    ImageReadError
+        The system, not a file, is at fault; finished rows are kept.
+    PipelineError
+        The dataset cannot be read, or the shards cannot be written.
+    KeyboardInterrupt
+        Finished rows are kept, which the monitor is told.
     """
-
-    batch_size: int
-    mappers: int
-    readers: int
-
-
-def default_parallelism(recipe: Recipe, device: str) -> Parallelism:
-    """Return what suits this machine: a mapper for each of torch's threads, or two for a GPU."""
-    cores = torch.get_num_threads()
-    gpu = torch.device(device).type != "cpu"
-    crops = CROPS_PER_BATCH_ON_GPU if gpu else CROPS_PER_BATCH
-    per_image = 10 if recipe.crop.rule == "ten" else 1
-    return Parallelism(
-        batch_size=max(1, crops // per_image),
-        mappers=2 if gpu else cores,
-        readers=max(1, min(16 if gpu else 8, cores)),
+    _require_counts(
+        limit=limit,
+        rows_per_shard=rows_per_shard,
+        batch_size=batch_size,
+        threads=threads,
+        readers=readers,
     )
+    out, weights = Path(out), str(weights)
+    resolved = resolve_recipe(recipe, precision, storage)
+    place = place_of_work(workers, scheduler, resources, gpu=device.partition(":")[0] == "cuda")
+    if scheduler is None:  # whose workers may have what this machine has not
+        device_for(device, resolved)
+    manifest = read_manifest(Path(dataset))
+    path_of = {
+        entry.id: manifest.image_root / entry.file for entry in manifest.select(split)[:limit]
+    }
+    usual = default_parallelism(resolved, device)
+    parallelism = Parallelism(
+        batch_size or usual.batch_size, threads or usual.threads, readers or usual.readers
+    )
+    loaded = load_weights(resolved, weights)
+    header = feature_header(resolved, loaded, manifest.name)
+    inputs = [engine, _file_stamps(list(path_of.values()))]
+    build = ShardBuild(out, header, list(path_of), rows_per_shard, compress, inputs, add)
+    started, watch = time.monotonic(), Stopwatch()
+    try:
+        with build:
+            paths = [path_of[image_id] for image_id in build.ids]
+            _find_rows(build, out, header, paths, parallelism.readers, retry_failed, monitor)
+            computed = len(paths) - build.rows_done
+            if not build.pending():
+                index = build.publish()
+            elif place.elsewhere:
+                settings = ExtractionSettings(
+                    resolved,
+                    weights,
+                    device,
+                    engine,
+                    parallelism.batch_size,
+                    place.share(threads),
+                    readers,
+                )
+                with (
+                    place.executor(monitor) as executor,
+                    monitor.progress(resolved.name, "image") as progress,
+                ):
+                    index = extract_on_workers(build, paths, settings, executor, progress, watch)
+            else:
+                network = RecipeNetwork(resolved, loaded.state, device, engine)
+                _log_memory(network, parallelism, monitor)
+                with monitor.progress(resolved.name, "image") as progress:
+                    index = extract_features(build, paths, network, parallelism, progress, watch)
+    except KeyboardInterrupt:
+        monitor.log(
+            f"interrupted: {build.rows_done} of {len(path_of)} rows are kept in {build.work}; "
+            "the same command goes on from there"
+        )
+        raise
+    seconds = time.monotonic() - started
+    monitor.log(
+        f"{computed} computed in {seconds:.1f} s ({computed / max(seconds, 1e-9):.1f} images/s), "
+        f"{index.failed_rows} failed"
+    )
+    if summary is not None:
+        write_summary(
+            Path(summary), "extract", out, index.metadata, computed, seconds, watch, place.name()
+        )
+    return index
 
 
-def file_stamps(paths: Sequence[Path]) -> list[list[int]]:
+def _require_counts(**counts: int | None) -> None:
+    for name, value in counts.items():
+        if value is not None and value < 1:
+            raise WrongUsage(f"{name} is {value}; it must be at least 1")
+
+
+def _file_stamps(paths: Sequence[Path]) -> list[list[int]]:
     """Return size in bytes and time of change of each file, [] where there is none.
 
     They tell unfinished work on other pictures apart; no file is read.
@@ -67,11 +185,52 @@ def file_stamps(paths: Sequence[Path]) -> list[list[int]]:
     stamps = []
     for path in paths:
         try:
-            facts = path.stat()
-            stamps.append([facts.st_size, facts.st_mtime_ns])
+            found = path.stat()
+            stamps.append([found.st_size, found.st_mtime_ns])
         except (OSError, ValueError):
             stamps.append([])
     return stamps
+
+
+def _find_rows(
+    build: ShardBuild,
+    out: Path,
+    header: FeatureHeader,
+    paths: Sequence[Path],
+    readers: int,
+    retry_failed: bool,
+    monitor: Monitor,
+) -> None:
+    """Log what is there and what is needed; mark the rows of changed pictures to be made again."""
+    for found in build.damaged:
+        monitor.log(f"will be made again: {found}")
+    for folder in build.other_work():
+        monitor.log(f"unfinished work of {out}, other settings: {folder}; remove it if not wanted")
+    with monitor.progress("checking", "image") as progress:
+        changed, gone = changed_rows(build, paths, readers, progress)
+    failed = sorted({*_failed_rows(build)} - {*changed})
+    if changed:
+        monitor.log(f"pictures changed or newly found: {len(changed)}; their rows are made again")
+    if gone:
+        monitor.log(f"pictures no longer there: {len(gone)}; their rows stay as they are")
+    if failed and not retry_failed:
+        monitor.log(f"{len(failed)} rows failed before; --retry-failed computes them again")
+    build.redo([*changed, *failed] if retry_failed else changed)
+    rows = len(build.ids)
+    monitor.log(
+        f"{rows} rows of {header.row_shape} {header.dtype}: {rows * header.row_bytes / _MB:.1f} MB "
+        f"in {build.plan.shards} shards; {build.rows_done} rows are done"
+    )
+
+
+def _log_memory(network: RecipeNetwork, parallelism: Parallelism, monitor: Monitor) -> None:
+    sharing = "; the ten crops share their work" if network.shares_crops else ""
+    held, more = (size / _GB for size in (resident_memory(), expected_memory(network, parallelism)))
+    monitor.log(
+        f"batches of {parallelism.batch_size} images, {parallelism.threads} at once, "
+        f"{parallelism.readers} readers; memory: {held:.1f} GB now, at most {more:.1f} GB "
+        f"more{sharing}"
+    )
 
 
 def changed_rows(
@@ -109,156 +268,10 @@ def changed_rows(
     return changed, gone
 
 
-def failed_rows(build: ShardBuild) -> list[int]:
+def _failed_rows(build: ShardBuild) -> list[int]:
     """Return the finished rows that have no features."""
     return [
         span.start + int(position)
         for span, status, _ in build.finished()
         for position in np.flatnonzero(status != OK)
     ]
-
-
-def extract_features(
-    build: ShardBuild,
-    paths: Sequence[Path],
-    network: RecipeNetwork,
-    parallelism: Parallelism,
-    progress: Progress = no_progress,
-    watch: Stopwatch | None = None,
-) -> FeatureIndex:
-    """Compute the pending rows of a feature set and publish it.
-
-    Parameters
-    ----------
-    build : an entered `ShardBuild`.
-    paths : the image file of each row, in the build's row order.
-    network : the recipe's network.
-    parallelism : how many do the work. Only `batch_size` can change a feature, within rounding.
-    progress : called after every batch.
-    watch : gets the seconds by stage.
-
-    Returns
-    -------
-    FeatureIndex
-        With a failed row for each image that is missing, unreadable or refused.
-
-    Raises
-    ------
-    ImageReadError
-        The system, not a file, is at fault; rows that are done are kept.
-    """
-    watch = watch or Stopwatch()
-    total = len(paths)
-    done, failed = build.rows_done, 0
-    progress(done, total, failed)
-    for first_row, block in computed_rows(build.pending(), paths, network, parallelism, watch):
-        with watch.timing(WRITE):
-            build.append(first_row, block)
-        done += len(block)
-        failed += int((block.status != OK).sum())
-        progress(done, total, failed)
-    with watch.timing(WRITE):
-        return build.publish()
-
-
-def computed_rows(
-    spans: Iterable[Span],
-    paths: Sequence[Path],
-    network: RecipeNetwork,
-    parallelism: Parallelism,
-    watch: Stopwatch,
-) -> Iterator[tuple[int, RowBlock]]:
-    """Yield the rows of some spans in order, each batch with the number of its first row.
-
-    No batch crosses two spans, and none two shards; batches fall on the same rows whether or not
-    a run was interrupted and whoever computes them, so that the bytes are the same.
-
-    Parameters
-    ----------
-    spans : rows to compute.
-    paths : the image file of each row of the whole set.
-    others : see `extract_features`.
-
-    Raises
-    ------
-    ImageReadError
-        The system, not a file, is at fault.
-    """
-    batches = [batch for span in spans for batch in span.batches(parallelism.batch_size)]
-    size = min(parallelism.batch_size, len(paths))
-    with (
-        one_core_each(),
-        ThreadPoolExecutor(parallelism.readers, thread_name_prefix="read") as reading,
-        ThreadPoolExecutor(parallelism.mappers, thread_name_prefix="map") as mapping,
-    ):
-        most = parallelism.mappers + BATCHES_AHEAD
-        ahead = _ahead(reading, mapping, batches, paths, network, size, most, watch)
-        for batch, block in ahead:
-            if (block.status == MISSING).any():
-                _require_there(Path(os.path.commonpath([path.parent for path in paths])))
-            yield batch.start, block
-
-
-def _ahead(
-    reading: ThreadPoolExecutor,
-    mapping: ThreadPoolExecutor,
-    batches: Sequence[Span],
-    paths: Sequence[Path],
-    network: RecipeNetwork,
-    size: int,
-    most: int,
-    watch: Stopwatch,
-) -> Iterator[tuple[Span, RowBlock]]:
-    """Yield finished batches in order, with at most `most` on their way."""
-    recipe, window = network.recipe, network.window
-    waiting: deque[tuple[Span, Future[RowBlock]]] = deque()
-    try:
-        for batch in batches:
-            if len(waiting) == most:
-                span, block = waiting.popleft()
-                yield span, block.result()
-            samples = [
-                reading.submit(read_sample, path, recipe, window, watch)
-                for path in paths[batch.start : batch.stop]
-            ]
-            waiting.append((batch, mapping.submit(_map, samples, network, size, watch)))
-        for span, block in waiting:
-            yield span, block.result()
-    finally:
-        reading.shutdown(wait=False, cancel_futures=True)
-        mapping.shutdown(wait=False, cancel_futures=True)
-
-
-def _map(
-    reading: Sequence[Future[Sample]], network: RecipeNetwork, size: int, watch: Stopwatch
-) -> RowBlock:
-    """Compute the rows of a batch, filled up with nothing to `size` images.
-
-    The network always sees as many, so that a row does not depend on how many of its
-    neighbours failed, and weights are arranged for one size only.
-    """
-    samples = [future.result() for future in reading]
-    features = np.full((len(samples), *network.recipe.shape), np.nan, np.float32)
-    good = [i for i, sample in enumerate(samples) if sample.windows is not None]
-    if good:
-        found = [windows for s in samples if (windows := s.windows) is not None]
-        batch = np.zeros((size, *found[0].shape), np.uint8)
-        batch[: len(found)] = found
-        with watch.timing(FORWARD):
-            features[good] = network(torch.from_numpy(batch)).numpy()[: len(found)]
-    return RowBlock(
-        features,
-        np.array([sample.status for sample in samples], np.uint8),
-        tuple(sample.error for sample in samples),
-        np.array([sample.source_crc32 for sample in samples], np.uint32),
-    )
-
-
-def _require_there(folder: Path) -> None:
-    """Tell missing files from a folder that has gone, such as one unmounted."""
-    if not folder.exists():
-        raise ImageReadError(
-            f"{folder}, the folder of the images, is not there; mount it again, or prepare the "
-            "dataset with the right one, and give the same command again: it goes on where it "
-            "stopped"
-        )

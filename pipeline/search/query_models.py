@@ -9,8 +9,8 @@ from PIL import Image
 
 from pipeline.hashing import canonical_json
 from pipeline.heads.trained_head import HEAD_FILE, TrainedHead, load_head
-from pipeline.images.extract import feature_header
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.rows import feature_header
 from pipeline.images.weights import load_weights
 from pipeline.recipes import RECIPES, is_timm_model, resolve_recipe
 from pipeline.retrieval.embeddings import Embeddings

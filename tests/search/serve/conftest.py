@@ -14,9 +14,9 @@ from pipeline.heads.data.feature_spec import HeadInputs
 from pipeline.heads.data.pairs import join_pairs
 from pipeline.heads.embed import embed_split
 from pipeline.heads.trained_head import TrainedHead, load_head
-from pipeline.images.extract import Parallelism, extract_features
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.weights import feature_header, load_weights
+from pipeline.images.rows import Parallelism, extract_features, feature_header
+from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.embeddings import write_embeddings
 from pipeline.search.serve.server import Server

@@ -1,0 +1,248 @@
+"""The rows of image features: threads read ahead, threads compute, and the caller's one writes."""
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from pipeline.devices import one_core_each
+from pipeline.files import created_by
+from pipeline.images.decode import ImageReadError
+from pipeline.images.network import RecipeNetwork
+from pipeline.images.transforms import Sample, read_sample
+from pipeline.images.weights import Weights
+from pipeline.progress import FORWARD, WRITE, Progress, Stopwatch, no_progress
+from pipeline.recipes import Recipe
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.format import MISSING, OK, FeatureHeader, RowBlock
+from pipeline.shards.index import FeatureIndex
+from pipeline.shards.plan import Span
+
+# Crops that go through the network together, unless a batch size is given. On a CPU each core
+# has a batch of its own, and small ones stay in its cache.
+CROPS_PER_BATCH, CROPS_PER_BATCH_ON_GPU = 8, 128
+# Batches that are read ahead of those in the network.
+BATCHES_AHEAD = 2
+
+
+@dataclass(frozen=True)
+class Parallelism:
+    """How much is done at once.
+
+    Attributes
+    ----------
+    batch_size : images that go through the network together.
+    threads : batches that are in the network at once, each on a thread of its own. On a CPU
+        every thread computes on one core, so that another program's load stalls one of them only,
+        and the results do not depend on their number.
+    readers : threads that read, decode and resize ahead of the network.
+    """
+
+    batch_size: int
+    threads: int
+    readers: int
+
+
+def default_parallelism(recipe: Recipe, device: str) -> Parallelism:
+    """Return what suits this machine: as many threads as torch uses, or two for a GPU."""
+    cores = torch.get_num_threads()
+    gpu = torch.device(device).type != "cpu"
+    crops = CROPS_PER_BATCH_ON_GPU if gpu else CROPS_PER_BATCH
+    per_image = 10 if recipe.crop.rule == "ten" else 1
+    return Parallelism(
+        batch_size=max(1, crops // per_image),
+        threads=2 if gpu else cores,
+        readers=max(1, min(16 if gpu else 8, cores)),
+    )
+
+
+def feature_header(recipe: Recipe, weights: Weights, dataset: str) -> FeatureHeader:
+    """Return what shards say of the features of a recipe with these weights.
+
+    Parameters
+    ----------
+    recipe, weights : that make the features.
+    dataset : name of the dataset that their images belong to.
+    """
+    return FeatureHeader(
+        recipe=recipe.to_json(),
+        weights=weights.name,
+        weights_sha256=weights.sha256,
+        axes=recipe.axes,
+        dataset=dataset,
+        row_shape=recipe.shape,
+        dtype=recipe.storage,
+        created_by=created_by("torch", "torchvision", "pillow", "numpy", "h5py"),
+    )
+
+
+def extract_features(
+    build: ShardBuild,
+    paths: Sequence[Path],
+    network: RecipeNetwork,
+    parallelism: Parallelism,
+    progress: Progress = no_progress,
+    watch: Stopwatch | None = None,
+) -> FeatureIndex:
+    """Compute the pending rows of a feature set and publish it.
+
+    Parameters
+    ----------
+    build : an entered `ShardBuild`.
+    paths : the image file of each row, in the build's row order.
+    network : the recipe's network.
+    parallelism : how much is done at once. Only `batch_size` can change a feature, within rounding.
+    progress : called after every batch.
+    watch : gets the seconds by stage.
+
+    Returns
+    -------
+    FeatureIndex
+        With a failed row for each image that is missing, unreadable or refused.
+
+    Raises
+    ------
+    ImageReadError
+        The system, not a file, is at fault; rows that are done are kept.
+    """
+    watch = watch or Stopwatch()
+    total = len(paths)
+    done, failed = build.rows_done, 0
+    progress(done, total, failed)
+    for first_row, block in computed_rows(build.pending(), paths, network, parallelism, watch):
+        with watch.timing(WRITE):
+            build.append(first_row, block)
+        done += len(block)
+        failed += int((block.status != OK).sum())
+        progress(done, total, failed)
+    with watch.timing(WRITE):
+        return build.publish()
+
+
+def computed_rows(
+    spans: Iterable[Span],
+    paths: Sequence[Path],
+    network: RecipeNetwork,
+    parallelism: Parallelism,
+    watch: Stopwatch,
+) -> Iterator[tuple[int, RowBlock]]:
+    """Yield the rows of some spans as `picture_rows` does, unless the images' folder has gone.
+
+    Raises
+    ------
+    ImageReadError
+        The system, not a file, is at fault.
+    """
+    for first_row, block in picture_rows(spans, paths, network, parallelism, watch):
+        if (block.status == MISSING).any():
+            _require_there(Path(os.path.commonpath([path.parent for path in paths])))
+        yield first_row, block
+
+
+def picture_rows(
+    spans: Iterable[Span],
+    pictures: Sequence[Path | Image.Image],
+    network: RecipeNetwork,
+    parallelism: Parallelism,
+    watch: Stopwatch,
+) -> Iterator[tuple[int, RowBlock]]:
+    """Yield the rows of some spans in order, each batch with the number of its first row.
+
+    No batch crosses two spans, and none two shards; batches fall on the same rows whether or not
+    a run was interrupted and whoever computes them, so that the bytes are the same.
+
+    Parameters
+    ----------
+    spans : rows to compute.
+    pictures : the image file, or the opened picture, of each row of the whole set.
+    network : the recipe's network.
+    parallelism : see `extract_features`.
+    watch : gets the seconds by stage.
+
+    Raises
+    ------
+    ImageReadError
+        The system, not a file, is at fault.
+    """
+    batches = [batch for span in spans for batch in span.batches(parallelism.batch_size)]
+    size = min(parallelism.batch_size, len(pictures))
+    with (
+        one_core_each(),
+        ThreadPoolExecutor(parallelism.readers, thread_name_prefix="read") as reading,
+        ThreadPoolExecutor(parallelism.threads, thread_name_prefix="compute") as computing,
+    ):
+        most = parallelism.threads + BATCHES_AHEAD
+        ahead = _ahead(reading, computing, batches, pictures, network, size, most, watch)
+        for batch, block in ahead:
+            yield batch.start, block
+
+
+def _ahead(
+    reading: ThreadPoolExecutor,
+    computing: ThreadPoolExecutor,
+    batches: Sequence[Span],
+    pictures: Sequence[Path | Image.Image],
+    network: RecipeNetwork,
+    size: int,
+    most: int,
+    watch: Stopwatch,
+) -> Iterator[tuple[Span, RowBlock]]:
+    """Yield finished batches in order, with at most `most` on their way."""
+    recipe, window = network.recipe, network.window
+    waiting: deque[tuple[Span, Future[RowBlock]]] = deque()
+    try:
+        for batch in batches:
+            if len(waiting) == most:
+                span, block = waiting.popleft()
+                yield span, block.result()
+            samples = [
+                reading.submit(read_sample, picture, recipe, window, watch)
+                for picture in pictures[batch.start : batch.stop]
+            ]
+            waiting.append((batch, computing.submit(_compute, samples, network, size, watch)))
+        for span, block in waiting:
+            yield span, block.result()
+    finally:
+        reading.shutdown(wait=False, cancel_futures=True)
+        computing.shutdown(wait=False, cancel_futures=True)
+
+
+def _compute(
+    reading: Sequence[Future[Sample]], network: RecipeNetwork, size: int, watch: Stopwatch
+) -> RowBlock:
+    """Compute the rows of a batch, filled up with nothing to `size` images.
+
+    The network always sees as many, so that a row does not depend on how many of its
+    neighbours failed, and weights are arranged for one size only.
+    """
+    samples = [future.result() for future in reading]
+    features = np.full((len(samples), *network.recipe.shape), np.nan, np.float32)
+    good = [i for i, sample in enumerate(samples) if sample.windows is not None]
+    if good:
+        found = [windows for s in samples if (windows := s.windows) is not None]
+        batch = np.zeros((size, *found[0].shape), np.uint8)
+        batch[: len(found)] = found
+        with watch.timing(FORWARD):
+            features[good] = network(torch.from_numpy(batch)).numpy()[: len(found)]
+    return RowBlock(
+        features,
+        np.array([sample.status for sample in samples], np.uint8),
+        tuple(sample.error for sample in samples),
+        np.array([sample.source_crc32 for sample in samples], np.uint32),
+    )
+
+
+def _require_there(folder: Path) -> None:
+    """Tell missing files from a folder that has gone, such as one unmounted."""
+    if not folder.exists():
+        raise ImageReadError(
+            f"{folder}, the folder of the images, is not there; mount it again, or prepare the "
+            "dataset with the right one, and give the same command again: it goes on where it "
+            "stopped"
+        )

@@ -1,0 +1,121 @@
+"""The job and its command: the same defaults, the same bytes, the same refusals."""
+
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.errors import WrongUsage
+from pipeline.images import rows
+from pipeline.images.extract import extract
+from pipeline.progress import Progress, no_progress
+from pipeline.recipes import RecipeError
+from pipeline.shards.feature_set import FeatureSet
+from stages import extract as command
+from tests.images.odd_files import photo
+
+LITE = "efficientnet-lite0-pool"
+
+
+def prepared(folder: Path, files: Sequence[Path]) -> Path:
+    """Return the folder of a dataset of these files, whose ids are their names."""
+    entries = tuple(ImageEntry(path.name, path.name, "train", ("a thing",)) for path in files)
+    manifest = Manifest("mine", files[0].parent, entries, "free", "drawn", {})
+    manifest.write(folder / "dataset")
+    return folder / "dataset"
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """Nine pictures, one of them damaged."""
+    files = [tmp_path / "pictures" / f"{number}.png" for number in range(9)]
+    files[0].parent.mkdir()
+    for number, path in enumerate(files):
+        photo(number, 100 + 20 * number, 90).save(path)
+    files[4].write_bytes(b"damaged")
+    return prepared(tmp_path, files)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+class Lines:
+    """A monitor that keeps the lines of a job."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def log(self, line: str) -> None:
+        """Keep a line."""
+        self.lines.append(line)
+
+    @contextmanager
+    def progress(self, what: str, unit: str) -> Iterator[Progress]:
+        """Give a function that takes no notice."""
+        yield no_progress
+
+
+def test_import_and_command_give_the_same(dataset: Path, tmp_path: Path) -> None:
+    index = extract(str(dataset), str(tmp_path / "imported"), recipe="efficientnet-lite0")
+    arguments = ["--backbone", "efficientnet-lite0", "--dataset", str(dataset)]
+    arguments += ["--out", str(tmp_path / "called")]
+    ended = CliRunner().invoke(command.extract, arguments, catch_exceptions=False)
+    assert ended.exit_code == 3
+    assert content(tmp_path / "imported") == content(tmp_path / "called")
+    assert (index.rows, index.failed_rows) == (9, 1)
+    assert index.shards == FeatureSet(tmp_path / "called").index.shards
+
+
+def test_import_and_command_have_the_same_defaults() -> None:
+    options = {option.name: option for option in command.extract.params}
+    parameters = dict(inspect.signature(extract).parameters)
+    assert {*parameters, "backbone"} - {"monitor"} == {*options}
+    for name in {*parameters} - {"dataset", "out", "recipe", "resources", "monitor"}:
+        given = command.extract.make_context("extract", ["--dataset", "x", "--out", "y"])
+        assert given.params[name] == parameters[name].default, name
+
+
+@pytest.mark.parametrize("name", ["limit", "rows_per_shard", "batch_size", "threads", "readers"])
+def test_counts_below_one_are_refused(name: str, dataset: Path, tmp_path: Path) -> None:
+    with pytest.raises(WrongUsage, match=f"{name} is 0"):
+        extract(dataset, tmp_path / "out", recipe=LITE, **{name: 0})  # type: ignore[arg-type]
+
+
+def test_wrong_names_are_refused_before_any_work(dataset: Path, tmp_path: Path) -> None:
+    for arguments in ({"recipe": "efficientnet"}, {"recipe": LITE, "engine": "fats"}):
+        with pytest.raises(RecipeError, match=r"did you mean|fast, reference"):
+            extract(dataset, tmp_path / "out", **arguments)  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(WrongUsage, match="not both"):
+        extract(dataset, tmp_path / "out", recipe=LITE, workers=1, scheduler="tcp://x:1")
+
+
+def test_an_interrupted_job_says_how_to_go_on(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    extract(dataset, whole, recipe=LITE, batch_size=2)
+    compute, calls = rows._compute, []
+
+    def interrupted(*given: object) -> object:
+        calls.append(given)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return compute(*given)  # type: ignore[arg-type]
+
+    monitor = Lines()
+    with monkeypatch.context() as patch:
+        patch.setattr(rows, "_compute", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            extract(dataset, out, recipe=LITE, batch_size=2, threads=1, monitor=monitor)
+    assert "interrupted: 4 of 9 rows are kept" in monitor.lines[-1]
+    assert "the same command goes on from there" in monitor.lines[-1]
+    monitor.lines.clear()
+    extract(dataset, out, recipe=LITE, batch_size=2, monitor=monitor)
+    assert any("4 rows are done" in line for line in monitor.lines)
+    assert content(out) == content(whole)

@@ -1,0 +1,115 @@
+"""Features without files: the same rows as in shards, in the given order."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipeline.images.decode import read_image
+from pipeline.images.engine import ENGINES
+from pipeline.images.extract import extract
+from pipeline.images.feature_extractor import FeatureExtractor, PictureError
+from pipeline.recipes import RecipeError
+from pipeline.shards.feature_set import FeatureSet
+from tests.images.odd_files import photo
+from tests.images.test_extract import prepared
+
+LITE = "efficientnet-lite0-pool"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Eleven pictures of several sizes, one of them stored lying on its side."""
+    folder = tmp_path_factory.mktemp("pictures")
+    paths = []
+    for number in range(11):
+        exif = Image.Exif()
+        if number == 3:
+            exif[0x0112] = 6
+        paths.append(folder / f"{number:02d}.png")
+        photo(number, 60 + 31 * number, 90).save(paths[-1], exif=exif)
+    return paths
+
+
+@pytest.fixture(scope="module")
+def extractor() -> FeatureExtractor:
+    return FeatureExtractor(LITE)
+
+
+@pytest.mark.parametrize("recipe", [LITE, "efficientnet-lite0-grid"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rows_are_those_of_the_shards(
+    recipe: str, engine: str, files: list[Path], tmp_path: Path
+) -> None:
+    index = extract(prepared(tmp_path, files), tmp_path / "out", recipe=recipe, engine=engine)
+    features = FeatureSet(tmp_path / "out")
+    found = FeatureExtractor(recipe, engine=engine)
+    rows = found(files)
+    assert rows.dtype == np.float32
+    assert rows.shape == (len(files), *found.recipe.shape)
+    np.testing.assert_array_equal(rows, features.read([path.name for path in files]))
+    assert found.recipe_hash == index.header.recipe_hash
+
+
+def test_pictures_come_in_any_order_and_kind(
+    extractor: FeatureExtractor, files: list[Path]
+) -> None:
+    rows = extractor(files)
+    order = [4, 3, 10, 3, 0]
+    with Image.open(files[3]) as on_its_side, Image.open(files[0]) as first:
+        mixed: list[str | Path | Image.Image] = [str(files[4]), on_its_side, files[10], files[3]]
+        found = extractor([*mixed, first])
+        assert on_its_side.getexif()[0x0112] == 6, "a given picture is not changed"
+    np.testing.assert_allclose(found, rows[order], rtol=1e-4, atol=1e-5)
+    assert extractor([]).shape == (0, 1280)
+
+
+def test_a_decoded_picture_is_not_turned_again(
+    extractor: FeatureExtractor, files: list[Path]
+) -> None:
+    decoded = read_image(files[3]).image
+    assert decoded is not None
+    np.testing.assert_array_equal(extractor([decoded]), extractor([files[3]]))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("gone.jpg", None, r"gone\.jpg \(number 2 of the given, from 0\) is missing: no such file"),
+        ("cut.png", b"no picture", r"cut\.png .* is unreadable: not an image"),
+    ],
+)
+def test_a_picture_without_features_is_named(
+    name: str,
+    content: bytes | None,
+    message: str,
+    extractor: FeatureExtractor,
+    files: list[Path],
+    tmp_path: Path,
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(PictureError, match=message):
+        extractor([*files[:2], tmp_path / name])
+
+
+def test_an_opened_picture_without_features_is_named(
+    extractor: FeatureExtractor, tmp_path: Path
+) -> None:
+    photo(1, 300, 200).save(tmp_path / "cut.jpg")
+    (tmp_path / "cut.jpg").write_bytes((tmp_path / "cut.jpg").read_bytes()[:-900])
+    with (
+        Image.open(tmp_path / "cut.jpg") as cut,
+        pytest.raises(PictureError, match=r"cut\.jpg .* is unreadable: image file is truncated"),
+    ):
+        extractor([cut])
+    with pytest.raises(PictureError, match=r"a picture .* is refused: values of Pillow's mode F"):
+        extractor([Image.new("F", (8, 8))])
+
+
+def test_wrong_names_are_refused() -> None:
+    with pytest.raises(RecipeError, match="did you mean"):
+        FeatureExtractor("resnet152-gird")
+    with pytest.raises(RecipeError, match="float64"):
+        FeatureExtractor(LITE, precision="float64")
