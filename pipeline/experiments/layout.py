@@ -78,6 +78,16 @@ class Layout:
         return self._of("heads")
 
     @property
+    def texts(self) -> Path:
+        """The folder with a folder for each name of caption features."""
+        return self._of("text")
+
+    @property
+    def embedding_folders(self) -> tuple[Path, Path]:
+        """The folders of the embedding files of experiments and of ensembles."""
+        return self._of("embeddings"), self._of("ensembles")
+
+    @property
     def evaluations(self) -> Path:
         """The folder with a folder an experiment or ensemble, each with a recall table."""
         return self._of("evaluations")

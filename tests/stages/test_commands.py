@@ -43,16 +43,19 @@ def test_from_scenes_to_the_joint_table(project: Path, pipeline: Call) -> None:
         assert pipeline("train", "--experiment", name).status == 0
         assert pipeline("embed", "--experiment", name).status == 0
         ended = pipeline(
-            "evaluate", f"data/embeddings/scenes/{name}.h5", "--out", f"data/reports/{name}"
+            "evaluate",
+            f"data/embeddings/scenes/{name}.h5",
+            "--out",
+            f"data/evaluations/scenes/{name}",
         )
         assert ended.status == 0
         assert name in ended.stdout
-        recall = json.loads(Path(f"data/reports/{name}/recall.json").read_text())
+        recall = json.loads(Path(f"data/evaluations/scenes/{name}/recall.json").read_text())
         assert recall["num_images"] == 10
         assert recall["num_captions"] == 50
     ended = pipeline("report")
     assert ended.status == 0
-    assert ended.stdout == Path("data/reports/recall.md").read_text()
+    assert ended.stdout == Path("data/report/scenes/recall.md").read_text()
     assert [name in ended.stdout for name in names] == [True, True]
     assert ended.stdout.index(names[0]) < ended.stdout.index(names[1])
 
@@ -61,7 +64,7 @@ def test_from_scenes_to_the_joint_table(project: Path, pipeline: Call) -> None:
         pipeline("train", "--experiment", name)
         pipeline("embed", "--experiment", name)
         embeddings = f"data/embeddings/scenes/{name}.h5"
-        pipeline("evaluate", embeddings, "--out", f"data/reports/{name}")
+        pipeline("evaluate", embeddings, "--out", f"data/evaluations/scenes/{name}")
     pipeline("report")
     assert {p: p.read_bytes() for p in before} == before, "the same commands, the same bytes"
 
@@ -299,7 +302,7 @@ def test_a_moved_dataset_and_an_altered_one_are_told_apart(project: Path, pipeli
         ("train --experiment qian2018-baseline", 1, "pipeline extract"),
         ("embed --experiment qian2018-baseline", 1, "pipeline train"),
         ("evaluate params.yaml --out x", 1, "params.yaml"),
-        ("report --reports nowhere", 1, "pipeline evaluate"),
+        ("report --dataset nowhere", 1, "pipeline evaluate"),
         ("recipes resnet", 1, "did you mean resnet152"),
         ("recipe", 2, "No such command"),
     ],

@@ -1,6 +1,6 @@
 """Runs from several seeds are folded under their experiment."""
 
-from pipeline.report.analysis.seeds import Executor, folded, spreads, system_of
+from pipeline.report.sections import Spread, folded, spreads, system_of
 
 
 def test_runs_stand_under_their_experiment() -> None:
@@ -18,4 +18,4 @@ def test_runs_stand_under_their_experiment() -> None:
 
 def test_spreads_are_means_and_sample_deviations() -> None:
     rows = [{"rsum": 1, "r": 5.0}, {"rsum": 2.0, "r": 5.0}, {"rsum": 3.0, "r": 5.0}]
-    assert spreads(rows, ["rsum", "r"]) == {"rsum": Executor(2.0, 1.0), "r": Executor(5.0, 0.0)}
+    assert spreads(rows, ["rsum", "r"]) == {"rsum": Spread(2.0, 1.0), "r": Spread(5.0, 0.0)}

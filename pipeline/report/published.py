@@ -85,7 +85,7 @@ def published_rows() -> tuple[PublishedRow, ...]:
     ------
     PublishedError
     """
-    file = resources.files("pipeline.report.data") / PUBLISHED_FILE
+    file = resources.files("pipeline.report") / PUBLISHED_FILE
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError as error:

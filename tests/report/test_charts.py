@@ -5,9 +5,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pipeline.report.drawing.charts import Bar, Series, Spans, dot_chart, line_chart, span_chart
-from pipeline.report.drawing.planes import letter_chart, picture_chart
-from pipeline.report.drawing.svg import nice_ticks
+from pipeline.report.charts import (
+    Bar,
+    Series,
+    Spans,
+    dot_chart,
+    line_chart,
+    nice_ticks,
+    span_chart,
+)
+from pipeline.report.figures import letter_chart, picture_chart
 
 NAME = '<script>alert("x")</script> & \x1b[31m \u202egnp'
 

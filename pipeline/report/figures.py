@@ -1,32 +1,50 @@
-"""The figures of a report: for each an SVG chart, its numbers as CSV, and what there is to see."""
+"""The figures of a report: for each an SVG chart, its numbers as CSV, and its message in words."""
 
 import csv
 import io
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from pipeline.files import write_text
-from pipeline.report.analysis.breakdowns import LengthBin
-from pipeline.report.analysis.head_inspection import WordPlane
-from pipeline.report.drawing.charts import Bar, Series, Spans, dot_chart, line_chart, span_chart
-from pipeline.report.drawing.planes import letter_chart, picture_chart
-from pipeline.report.drawing.svg import COLOURS
+from pipeline.pages.rendering import shown
+from pipeline.report.charts import (
+    COLOURS,
+    LINE,
+    WIDTH,
+    Bar,
+    Scale,
+    Series,
+    Spans,
+    document,
+    dot_chart,
+    line,
+    line_chart,
+    span_chart,
+    text,
+)
+from pipeline.report.head_inspection import WordPlane
+from pipeline.report.retrievals import LengthBin, Place
 from pipeline.retrieval.geometry import Closeness
 
 History = Sequence[Mapping[str, Any]]
 
+_LABEL_HEIGHT, _LETTER_WIDTH = 15, 8
+"""About the size of a word over a picture, and of a letter of it, in pixels."""
+
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart on its way to a page.
+    """A chart with what stands around it on a page.
 
     Attributes
     ----------
     name : of its files, without suffix.
     title, note : heading, and what to know when reading it.
-    alt : what there is to see, in words and numbers.
+    alt : the chart in words and numbers, for those who cannot see it.
     svg, csv : the contents of its two files.
     """
 
@@ -65,17 +83,17 @@ def rsum_figure(name: str, bars: Sequence[Bar]) -> Figure:
 def length_figure(name: str, lengths: Mapping[str, Sequence[LengthBin]]) -> Figure:
     """Show R@10 of sentences against their number of words, the first experiments in colour."""
     lines = [
-        Series(label, tuple((one.words, one.r10) for one in bins))
+        Series(label, tuple((each.words, each.r10) for each in bins))
         for label, bins in lengths.items()
     ]
     rows = [
-        [label, one.first, one.last, one.words, one.queries, one.r10, one.median_rank]
+        [label, each.first, each.last, each.words, each.queries, each.r10, each.median_rank]
         for label, bins in lengths.items()
-        for one in bins
+        for each in bins
     ]
     first, bins = next(iter(lengths.items()))
     alt = f"R@10 of sentences that look for their image, against their number of words. {first}: "
-    alt += "; ".join(f"{one.label} words {one.r10:.1f} %" for one in bins) + "."
+    alt += "; ".join(f"{each.label} words {each.r10:.1f} %" for each in bins) + "."
     columns = ["experiment", "words_from", "words_to", "words", "queries", "text_to_image_r10"]
     return Figure(
         name,
@@ -90,11 +108,11 @@ def length_figure(name: str, lengths: Mapping[str, Sequence[LengthBin]]) -> Figu
 
 def curve_of(label: str, history: History, column: str) -> Series | None:
     """Return a column by epoch; None where a head has no epochs, or too old a history for it."""
-    trained = [one for one in history if column in one and "loss" in one]
+    trained = [epoch for epoch in history if column in epoch and "loss" in epoch]
     if len(trained) < 2:
         return None
-    best = [float(one["epoch"]) for one in trained if one.get("best")]
-    points = tuple((float(one["epoch"]), float(one[column])) for one in trained)
+    best = [float(epoch["epoch"]) for epoch in trained if epoch.get("best")]
+    points = tuple((float(epoch["epoch"]), float(epoch[column])) for epoch in trained)
     return Series(label, points, best[-1] if best else None)
 
 
@@ -113,7 +131,9 @@ def epoch_figure(
     alt = f"{measure} on {split or 'the validation split'} against the epoch. {first.label} goes "
     alt += f"from {first.points[0][1]:.1f} after epoch {first.points[0][0]:g} to "
     alt += f"{first.points[-1][1]:.1f} after epoch {first.points[-1][0]:g}."
-    rows = [[one.label, x, y, int(x == one.marked)] for one in curves for x, y in one.points]
+    rows = [
+        [curve.label, x, y, int(x == curve.marked)] for curve in curves for x, y in curve.points
+    ]
     axis = measure if measure == "rsum" else f"{measure}, per cent"
     older = f" Not drawn: {missing} heads whose older histories lack it." if missing else ""
     return Figure(
@@ -140,13 +160,15 @@ def words_figure(
     captions : image id to what to call it.
     picture : gives the JPEG of an image id, b"" if there is none.
     """
-    images = [(word, one, place) for word, of in plane.images.items() for one, place in of.items()]
+    images = [
+        (word, image, place) for word, of in plane.images.items() for image, place in of.items()
+    ]
     alt = f"The words {', '.join(plane.words)} and {len(images)} images whose sentences have them, "
     alt += "in the plane of their first two principal components. Where the space has learnt a "
     alt += "word, its images lie in the same direction from the centre as the word does."
     axes = _share_axes(plane.shares)
     rows = [[word, "", *place] for word, place in plane.words.items()]
-    rows += [[word, one, *place] for word, one, place in images]
+    rows += [[word, image, *place] for word, image, place in images]
     return Figure(
         name,
         "Single words among images",
@@ -156,7 +178,7 @@ def words_figure(
         alt,
         picture_chart(
             plane.words,
-            [(captions.get(one) or one, picture(one), place) for _, one, place in images],
+            [(captions.get(image) or image, picture(image), place) for _, image, place in images],
             *axes,
             alt,
         ),
@@ -202,7 +224,7 @@ def _distances(close: Closeness) -> tuple[float, float]:
 
 def places_figure(
     name: str,
-    places: Mapping[str, Sequence[tuple[float, float]]],
+    places: Mapping[str, Sequence[Place]],
     shares: tuple[float, float],
     captions: Mapping[str, str],
 ) -> Figure:
@@ -210,7 +232,7 @@ def places_figure(
 
     Parameters
     ----------
-    places, shares : see `pipeline.report.analysis.retrievals.Retrieval`.
+    places, shares : see `pipeline.report.retrievals.Retrieval`.
     captions : image id to the sentence that names it in the legend.
     """
     alt = f"The sentences of {len(places)} images in the plane of their first two principal "
@@ -218,10 +240,10 @@ def places_figure(
     alt += "space knows that they speak of one picture."
     axes = _share_axes(shares)
     # An image without another name keeps its id, so that no two groups become one.
-    named = {captions.get(one) or one: points for one, points in places.items()}
+    named = {captions.get(image) or image: points for image, points in places.items()}
     if len(named) < len(places):
-        named = {f"{one}: {captions.get(one, '')}": points for one, points in places.items()}
-    rows = [[one, x, y] for one, points in places.items() for x, y in points]
+        named = {f"{image}: {captions.get(image, '')}": of for image, of in places.items()}
+    rows = [[image, x, y] for image, points in places.items() for x, y in points]
     return Figure(
         name,
         "Where the sentences of some images lie",
@@ -233,9 +255,93 @@ def places_figure(
     )
 
 
+def letter_chart(groups: Mapping[str, Sequence[Place]], x_axis: str, y_axis: str, alt: str) -> str:
+    """Draw points as letters, one letter and colour a group, at one scale both ways.
+
+    Parameters
+    ----------
+    groups : at most 26, the name in the legend to the group's points about (0, 0).
+    x_axis, y_axis : what the directions are.
+    alt : the chart in words, for those who cannot see it.
+    """
+    reach = max((max(abs(x), abs(y)) for points in groups.values() for x, y in points), default=0.0)
+    top, size = 26, WIDTH - 40
+    across = Scale(-(reach or 1.0), reach or 1.0, 20, 20 + size)
+    up = Scale(-(reach or 1.0), reach or 1.0, top + size, top)
+    parts = [
+        text(8, 14, y_axis, "soft"),
+        line("rule", across(0), top, across(0), top + size),
+        line("rule", 20, up(0), 20 + size, up(0)),
+        text(WIDTH - 8, top + size + 16, x_axis, "soft", "end"),
+    ]
+    y = top + size + 26
+    for number, (name, points) in enumerate(groups.items()):
+        letter, kind = chr(ord("A") + number), f"letter f{number % COLOURS}"
+        parts += [text(across(px), up(py) + 4, letter, kind, "middle") for px, py in points]
+        y += LINE
+        parts.append(text(8, y, letter, kind))
+        parts.append(text(28, y, name))
+    return document(y + 12, alt, parts)
+
+
+def picture_chart(
+    words: Mapping[str, Place],
+    pictures: Sequence[tuple[str, bytes, Place]],
+    x_axis: str,
+    y_axis: str,
+    alt: str,
+) -> str:
+    """Draw words over small pictures at one scale both ways.
+
+    Parameters
+    ----------
+    words : to their points about (0, 0).
+    pictures : what each shows, its JPEG or b"" if there is none, and its point.
+    x_axis, y_axis : what the directions are.
+    alt : the chart in words, for those who cannot see it.
+    """
+    points = [*words.values(), *(point for _, _, point in pictures)]
+    reach = max((max(abs(x), abs(y)) for x, y in points), default=0.0) or 1.0
+    side, edge, top, size = 38, 24, 26, WIDTH - 64
+    across = Scale(-reach, reach, 8 + edge, 8 + edge + size)
+    up = Scale(-reach, reach, top + edge + size, top + edge)
+    bottom = top + 2 * edge + size
+    parts = [
+        text(8, 14, y_axis, "soft"),
+        line("rule", across(0), top, across(0), bottom),
+        line("rule", 8, up(0), WIDTH - 8, up(0)),
+        text(WIDTH - 8, bottom + 16, x_axis, "soft", "end"),
+    ]
+    for name, jpeg, (x, y) in pictures:
+        left, above = across(x) - side / 2, up(y) - side / 2
+        place = f'x="{left:.1f}" y="{above:.1f}" width="{side}" height="{side}"'
+        if jpeg:
+            data = b64encode(jpeg).decode()
+            parts.append(
+                f'<image {place} href="data:image/jpeg;base64,{data}" '
+                f'preserveAspectRatio="xMidYMid slice"><title>{escape(shown(name))}</title></image>'
+            )
+        parts.append(f'<rect class="frame" {place}/>')
+    for word, (x, y) in _apart({w: (across(x), up(y) + 5) for w, (x, y) in words.items()}).items():
+        parts.append(text(x, y, word, "word", "middle"))
+    return document(bottom + 26, alt, parts)
+
+
+def _apart(labels: Mapping[str, Place]) -> dict[str, Place]:
+    """Push labels down until none lies on another."""
+    placed: dict[str, Place] = {}
+    for word, (x, y) in sorted(labels.items(), key=lambda label: (label[1][1], label[0])):
+        for other, (ox, oy) in sorted(placed.items(), key=lambda label: label[1][1]):
+            width = _LETTER_WIDTH * (len(word) + len(other)) / 2
+            if abs(ox - x) < width and abs(oy - y) < _LABEL_HEIGHT:
+                y = oy + _LABEL_HEIGHT
+        placed[word] = (x, y)
+    return placed
+
+
 def _share_axes(shares: tuple[float, float]) -> tuple[str, str]:
-    one, two = (f"component {k}, {100 * s:.0f} % of the variance" for k, s in enumerate(shares, 1))
-    return one, two
+    x, y = (f"component {k}, {100 * s:.0f} % of the variance" for k, s in enumerate(shares, 1))
+    return x, y
 
 
 def _or_empty(value: float | None) -> float | str:
@@ -243,8 +349,8 @@ def _or_empty(value: float | None) -> float | str:
 
 
 def _csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    stream = io.StringIO()
+    writer = csv.writer(stream, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(rows)
-    return text.getvalue()
+    return stream.getvalue()

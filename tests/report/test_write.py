@@ -18,12 +18,11 @@ from click.testing import CliRunner
 from PIL import Image
 
 from pipeline.datasets.manifest import ImageEntry, Manifest
-from pipeline.files import write_json
+from pipeline.files import OutputError, write_json
 from pipeline.hashing import sha256_of_file
-from pipeline.report.analysis.retrievals import TOP
-from pipeline.report.data.provenance import columns_of, lineage_of
-from pipeline.report.data.results import Folders, collect
-from pipeline.report.pages.html import write_html
+from pipeline.report.results import Folders, Result, collect_results, columns_of, lineage_of
+from pipeline.report.retrievals import TOP
+from pipeline.report.write import write_pages, write_report
 from pipeline.retrieval.embeddings import Embeddings, read_embeddings, write_embeddings
 from pipeline.retrieval.evaluate import evaluate_protocol
 from pipeline.retrieval.protocols import resolve_protocol
@@ -79,25 +78,28 @@ def _made_from(dataset: Path, name: str) -> dict[str, Any]:
 
 
 def _evaluated(folders: Folders, name: str, e: Embeddings, protocol: str | None = None) -> None:
-    file = folders.embeddings / f"file of {name[:3]}{protocol or ''}.h5"
+    file = folders.embeddings[0] / f"file of {name[:3]}{protocol or ''}.h5"
     write_embeddings(file, e)
-    facts: dict[str, Any] = {}
+    method: dict[str, Any] = {}
     table = recall_table(e)
     if protocol is not None:
         evaluation = evaluate_protocol(e, resolve_protocol(protocol, 2))
-        table, facts = evaluation.table, evaluation.method
-    out = folders.reports / name
+        table, method = evaluation.table, evaluation.method
+    out = folders.evaluations / name
     write_recall(out, table)
-    origin = {"embeddings_sha256": sha256_of_file(file), "similarity": e.similarity}
-    write_json(out / "provenance.json", {**origin, "provenance": e.provenance, **facts})
+    made_from = {"embeddings_sha256": sha256_of_file(file), "similarity": e.similarity}
+    write_json(out / "provenance.json", {**made_from, "provenance": e.provenance, **method})
 
 
 @pytest.fixture
 def folders(tmp_path: Path) -> Folders:
     """Two experiments on 30 images, of which one picture is gone and one is no picture."""
     rng = np.random.default_rng(0)
-    names = ("reports", "embeddings", "heads", "data", "text")
-    found = Folders(*(tmp_path / name for name in names))
+    data = tmp_path / "data"
+    kinds = ("evaluations", "heads", "text")
+    evaluations, heads, text = (data / kind / "mine" for kind in kinds)
+    embeddings = data / "embeddings/mine", data / "ensembles/mine"
+    found = Folders(evaluations, embeddings, heads, data / "mine", text)
     pictures = tmp_path / "pictures"
     pictures.mkdir()
     entries = []
@@ -108,16 +110,16 @@ def folders(tmp_path: Path) -> Folders:
             Image.new("RGB", (300, 40 + k), (8 * k, 90, 9)).save(pictures / f"{k}.png")
         texts = (EVIL[k % 4], f"a dog {k}", *(f"a {'very ' * j}long dog" for j in range(k % 3)))
         entries.append(ImageEntry(f"<i>{k}", f"{k}.png", "test", texts))
-    dataset = found.datasets / "mine"
+    dataset = found.dataset
     Manifest("mine", pictures, tuple(entries), "CC <0>", "drawn", {}).write(dataset)
     images = rng.normal(size=(IMAGES, 8)).astype(np.float32)
-    rows = [(i, one) for i, entry in enumerate(entries) for one in entry.caption_ids]
+    rows = [(i, caption) for i, entry in enumerate(entries) for caption in entry.caption_ids]
     for name, noise in (("plain", 0.7), (STRANGE, 2.0)):
         noisy = images[[i for i, _ in rows]] + noise * rng.normal(size=(len(rows), 8))
         e = Embeddings(
             tuple(entry.id for entry in entries),
             images,
-            tuple(one for _, one in rows),
+            tuple(caption for _, caption in rows),
             tuple(entries[i].id for i, _ in rows),
             noisy.astype(np.float32),
             "cosine",
@@ -129,8 +131,12 @@ def folders(tmp_path: Path) -> Folders:
     return found
 
 
+def _results(folders: Folders, *names: str) -> tuple[Result, ...]:
+    return collect_results(names, folders, lambda done: None)
+
+
 def _write(folders: Folders, out: Path) -> tuple[str, ...]:
-    return write_html(out, ["plain", STRANGE], folders, lambda done: None)
+    return write_pages(out, ["plain", STRANGE], folders)
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -184,21 +190,21 @@ def test_every_picture_has_an_alternative(folders: Folders, tmp_path: Path) -> N
 
 def test_numbers_are_those_of_the_ranks(folders: Folders, tmp_path: Path) -> None:
     """Ranks shown, what was found, and the figures' data against the whole matrix."""
-    (case, other) = collect(["plain", STRANGE], folders, lambda done: None)
-    e = read_embeddings(folders.embeddings / "file of pla.h5")
+    (result, other) = _results(folders, "plain", STRANGE)
+    e = read_embeddings(folders.embeddings[0] / "file of pla.h5")
     unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in
             (e.image_embeddings.astype(float), e.caption_embeddings.astype(float))]  # fmt: skip
     scores = unit[0] @ unit[1].T
     image_ranks, caption_ranks = rank_both_ways(e)
-    assert case.retrieval is not None
-    assert case.retrieval.caption_ranks == tuple(caption_ranks)
-    for answer in (*case.retrieval.sentences, *case.retrieval.sentence_failures):
+    assert result.retrieval is not None
+    assert result.retrieval.caption_ranks == tuple(caption_ranks)
+    for answer in (*result.retrieval.sentences, *result.retrieval.sentence_failures):
         column = e.caption_ids.index(answer.query)
         order = [e.image_ids[k] for k in np.argsort(-scores[:, column])]
         assert list(answer.found) == order[:TOP]
         assert order[answer.rank - 1] == answer.best_correct == e.caption_image_ids[column]
         assert answer.correct == {answer.best_correct}
-    for answer in (*case.retrieval.images, *case.retrieval.image_failures):
+    for answer in (*result.retrieval.images, *result.retrieval.image_failures):
         row = e.image_ids.index(answer.query)
         order = [e.caption_ids[k] for k in np.argsort(-scores[row])]
         assert list(answer.found) == order[:TOP]
@@ -207,12 +213,12 @@ def test_numbers_are_those_of_the_ranks(folders: Folders, tmp_path: Path) -> Non
         own = {c for c, i in zip(e.caption_ids, e.caption_image_ids, strict=True)
                if i == answer.query}  # fmt: skip
         assert answer.correct == own
-    failures = [answer.rank for answer in case.retrieval.sentence_failures]
+    failures = [answer.rank for answer in result.retrieval.sentence_failures]
     assert failures == sorted(failures, reverse=True)
     assert failures[0] == max(caption_ranks) + 1
     # The first 20 images are all that the protocol ranks.
     assert other.retrieval is not None
-    assert {one.split("#")[0] for one in other.retrieval.caption_ids} == {
+    assert {caption.split("#")[0] for caption in other.retrieval.caption_ids} == {
         f"<i>{k}" for k in range(20)
     }
 
@@ -241,11 +247,11 @@ def test_what_is_missing_is_told_and_the_rest_is_there(folders: Folders, tmp_pat
     assert any("no such file" in gap for gap in gaps)
     assert any("not an image" in gap for gap in gaps)
 
-    (folders.embeddings / "file of pla.h5").unlink()
-    (folders.datasets / "mine" / "manifest.jsonl").unlink()
+    (folders.embeddings[0] / "file of pla.h5").unlink()
+    (folders.dataset / "manifest.jsonl").unlink()
     gaps = _write(folders, tmp_path / "html")
     assert any(gap.startswith("plain: No file of") for gap in gaps)
-    assert any("manifest.jsonl not found" in gap for gap in gaps)
+    assert any("cannot be read" in gap and "manifest.jsonl not found" in gap for gap in gaps)
     index = _page(tmp_path / "html" / "index.html")
     assert all(gap.replace("\n", " ").replace("`", "") in index.shown for gap in gaps)
     shown = _page(tmp_path / "html" / "experiments" / "plain.html").shown
@@ -254,16 +260,14 @@ def test_what_is_missing_is_told_and_the_rest_is_there(folders: Folders, tmp_pat
 
 
 def test_long_parts_are_folded_and_commands_are_code(folders: Folders, tmp_path: Path) -> None:
-    path = folders.datasets / "mine" / "dataset.json"
+    path = folders.dataset / "dataset.json"
     path.write_text(path.read_text().replace('"drawn"', '"drawn by `<b> draw` and ` alone"'))
     for name in ("another", "third"):
-        shutil.copytree(folders.reports / "plain", folders.reports / name)
+        shutil.copytree(folders.evaluations / "plain", folders.evaluations / name)
     _write(folders, tmp_path / "few")
     index = _page(tmp_path / "few/index.html")
     assert {"open": None} in [attributes for tag, attributes in index.tags if tag == "details"]
-    write_html(
-        tmp_path / "html", ["plain", STRANGE, "another", "third"], folders, lambda done: None
-    )
+    write_pages(tmp_path / "html", ["plain", STRANGE, "another", "third"], folders)
     raw = (tmp_path / "html/index.html").read_text(encoding="utf-8")
     assert "drawn by <code>&lt;b&gt; draw</code> and ` alone" in raw
     assert "<details>\n<summary>Features, head, seed and file of each of 4 experiments<" in raw
@@ -274,51 +278,49 @@ def test_long_parts_are_folded_and_commands_are_code(folders: Folders, tmp_path:
 
 
 def test_a_dataset_that_does_not_fit(folders: Folders) -> None:
-    path = folders.reports / "plain" / "provenance.json"
-    facts = json.loads(path.read_text())
-    for dataset, told in (("../mine", "not said"), ("yours", "cannot be read")):
-        facts["provenance"]["dataset"] = dataset
-        write_json(path, facts)
-        (case,) = collect(["plain"], folders, lambda done: None)
-        assert case.dataset is None
-        assert told in case.gaps[0]
-    facts["provenance"] |= {"dataset": "mine", "manifest_sha256": "0" * 64}
-    write_json(path, facts)
-    (case,) = collect(["plain"], folders, lambda done: None)
-    assert "has changed since" in case.gaps[0]
-    manifest = Manifest(
-        "mine", folders.datasets, (ImageEntry("<i>0", "0", "test", ("a",)),), "", "", {}
-    )
-    manifest.write(folders.datasets / "mine")
-    (case,) = collect(["plain"], folders, lambda done: None)
-    assert case.dataset is None
-    assert "lacks" in case.gaps[0]
+    path = folders.evaluations / "plain" / "provenance.json"
+    metadata = json.loads(path.read_text())
+    for dataset, told in (("", "not said"), ("../mine", "is mine"), ("yours", "is mine")):
+        metadata["provenance"]["dataset"] = dataset
+        write_json(path, metadata)
+        (result,) = _results(folders, "plain")
+        assert result.dataset is None
+        assert told in result.gaps[0]
+    metadata["provenance"] |= {"dataset": "mine", "manifest_sha256": "0" * 64}
+    write_json(path, metadata)
+    (result,) = _results(folders, "plain")
+    assert "has changed since" in result.gaps[0]
+    entry = ImageEntry("<i>0", "0", "test", ("a",))
+    Manifest("mine", folders.dataset, (entry,), "", "", {}).write(folders.dataset)
+    (result,) = _results(folders, "plain")
+    assert result.dataset is None
+    assert "lacks" in result.gaps[0]
 
 
 def test_a_dataset_with_the_captions_but_other_images(folders: Folders, tmp_path: Path) -> None:
     """Somebody else's file may call images otherwise: then there is no picture to show."""
-    e = read_embeddings(folders.embeddings / "file of pla.h5")
-    renamed = {one: f"{one}.jpg" for one in e.image_ids}
-    owners = tuple(renamed[one] for one in e.caption_image_ids)
+    e = read_embeddings(folders.embeddings[0] / "file of pla.h5")
+    renamed = {image: f"{image}.jpg" for image in e.image_ids}
+    image_of_caption = tuple(renamed[image] for image in e.caption_image_ids)
     images = tuple(renamed.values())
-    _evaluated(folders, "plain", replace(e, image_ids=images, caption_image_ids=owners))
-    (gap,) = write_html(tmp_path / "html", ["plain"], folders, lambda done: None)
+    _evaluated(folders, "plain", replace(e, image_ids=images, caption_image_ids=image_of_caption))
+    (gap,) = write_pages(tmp_path / "html", ["plain"], folders)
     assert "lacks 30 images of the embedding file" in gap
 
 
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        ("reports/plain/provenance.json", "[]", "is damaged"),
-        ("reports/plain/provenance.json", '{"provenance": 3}', "is damaged"),
-        ("reports/plain/recall.json", "{", "is no JSON"),
-        ("heads/plain/history.json", "[3]", "is no history"),
+        ("evaluations/mine/plain/provenance.json", "[]", "is damaged"),
+        ("evaluations/mine/plain/provenance.json", '{"provenance": 3}', "is damaged"),
+        ("evaluations/mine/plain/recall.json", "{", "is no JSON"),
+        ("heads/mine/plain/history.json", "[3]", "is no history"),
     ],
 )
 def test_damaged_files_are_refused(folders: Folders, file: str, text: str, message: str) -> None:
-    (folders.reports.parent / file).write_text(text)
+    (folders.dataset.parent / file).write_text(text)
     with pytest.raises(TableError, match=message):
-        collect(["plain"], folders, lambda done: None)
+        _results(folders, "plain")
 
 
 def test_equal_bytes_and_nothing_stale(folders: Folders, tmp_path: Path) -> None:
@@ -327,10 +329,10 @@ def test_equal_bytes_and_nothing_stale(folders: Folders, tmp_path: Path) -> None
     first = _files(one)
     assert first.keys() >= {"index.html", "figures/rsum-1.svg", "experiments/plain.html"}
     (one / "mine.txt").write_text("not the report's")
-    write_html(one, ["plain"], folders, lambda done: None)
+    write_pages(one, ["plain"], folders)
     assert (one / "mine.txt").is_file()
     assert f"experiments/{STRANGE}.html" not in _files(one)
-    write_html(other, ["plain"], folders, lambda done: None)
+    write_pages(other, ["plain"], folders)
     assert _files(other) | {"mine.txt": b"not the report's"} == _files(one)
     _write(folders, other)
     assert _files(other) == first
@@ -339,20 +341,48 @@ def test_equal_bytes_and_nothing_stale(folders: Folders, tmp_path: Path) -> None
 def test_the_command_joins_the_tables_and_writes_the_report(
     folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(folders.reports.parent)
-    command = ["--reports", "reports", "--embeddings", "embeddings", "--heads", "heads"]
+    monkeypatch.chdir(folders.dataset.parents[1])
+    command = ["--dataset", "data/mine"]
     plain = CliRunner().invoke(report, command, catch_exceptions=False)
-    table = Path("reports/recall.md").read_text()
+    table = Path("data/report/mine/recall.md").read_text()
     assert plain.exit_code == 0
     assert table in plain.stdout
     first = re.search("^\\| plain .*mine/test.*$", table, re.MULTILINE)
     assert first
     assert [cell.strip() for cell in first[0].split("|")][3:7] == ["–", "pool", "random:0", "pool"]
     assert "first-20, 2 captions an image" in table
-    command += ["--datasets", "data", "--html", "out"]
+    command += ["--html", "out"]
     assert CliRunner().invoke(report, command, catch_exceptions=False).exit_code == 0
-    assert Path("reports/recall.md").read_text() == table
+    assert Path("data/report/mine/recall.md").read_text() == table
     assert Path("out/index.html").is_file()
+    command += ["--out", "elsewhere"]
+    assert CliRunner().invoke(report, command, catch_exceptions=False).exit_code == 0
+    assert Path("elsewhere/recall.md").read_text() == table
+
+
+def test_the_job_takes_the_order_and_gives_the_rows(folders: Folders, tmp_path: Path) -> None:
+    found = write_report(folders, str(tmp_path / "report"), first=["no table", "plain"])
+    assert (list(found.rows), found.gaps) == (["plain", STRANGE], ())
+    rows = json.loads((tmp_path / "report" / "recall.json").read_text())
+    assert rows == [{"experiment": name, **row} for name, row in found.rows.items()]
+    assert list(write_report(folders, tmp_path / "report").rows) == [STRANGE, "plain"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="is a file"):
+        write_report(folders, tmp_path / "more", html=tmp_path / "file")
+    assert not (tmp_path / "more").exists()
+    with pytest.raises(TableError, match="run `pipeline evaluate"):
+        write_report(replace(folders, evaluations=tmp_path / "nowhere"), tmp_path / "more")
+
+
+def test_an_ensemble_is_found_in_its_own_folder(folders: Folders, tmp_path: Path) -> None:
+    file = folders.embeddings[0] / "file of pla.h5"
+    folders.embeddings[1].mkdir(parents=True)
+    file.rename(folders.embeddings[1] / "ours.h5")
+    (result,) = _results(folders, "plain")
+    assert result.retrieval is not None
+    (folders.embeddings[1] / "ours.h5").unlink()
+    (gap, *_) = _results(folders, "plain")[0].gaps
+    assert gap.startswith(f"No file of {folders.embeddings[0]} or {folders.embeddings[1]} is ")
 
 
 def test_columns_of_an_ensemble_join_its_members() -> None:
@@ -360,8 +390,8 @@ def test_columns_of_an_ensemble_join_its_members() -> None:
         {"dataset": "d", "split": "test", "inputs": {"images": {"weights": weights}}, "seed": seed}
         for weights, seed in (("w", 0), ("v", 0), ("w", 1))
     ]
-    facts = {"provenance": {"ensemble": members, "weights": [1, 1, 1]}}
-    assert columns_of(facts) == {"split": "d/test", "image weights": "w + v"}
-    assert lineage_of(facts)["seed"] == "0 + 1"
+    metadata = {"provenance": {"ensemble": members, "weights": [1, 1, 1]}}
+    assert columns_of(metadata) == {"split": "d/test", "image weights": "w + v"}
+    assert lineage_of(metadata)["seed"] == "0 + 1"
     assert columns_of({"provenance": {}}) == {}
     assert columns_of({"provenance": {"dataset": ["x"], "inputs": 3}}) == {}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.report.data.published import (
+from pipeline.report.published import (
     COLUMNS,
     PublishedError,
     PublishedRow,
@@ -217,6 +217,6 @@ def test_files_that_are_no_tables_are_refused(text: str) -> None:
 
 
 def test_an_install_without_the_file_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.report.data.published.PUBLISHED_FILE", "absent.json")
+    monkeypatch.setattr("pipeline.report.published.PUBLISHED_FILE", "absent.json")
     with pytest.raises(PublishedError, match=r"absent\.json: missing beside the installed package"):
         published_rows.__wrapped__()

@@ -1,1 +1,0 @@
-"""What a report finds in the results."""

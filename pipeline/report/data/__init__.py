@@ -1,1 +1,0 @@
-"""What a report is about: results, provenance, published numbers."""

@@ -1,0 +1,259 @@
+"""What a head reads and says: closeness of its sentences before it, single words after it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import PipelineError
+from pipeline.heads.data.feature_spec import FeatureSpec, caption_blocks
+from pipeline.report.retrievals import SEED, Place, as_compared, chosen, words_of
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.geometry import Closeness, closeness, common_plane
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.format import ShardError
+from pipeline.shards.index import INDEX_FILE, read_index
+
+WORDS, IMAGES_OF_A_WORD = 8, 3
+"""Words in a plane, and images of each."""
+
+WORDS_PER_CENT = 3
+"""Of the images, at least, have a sentence with a word that is shown."""
+
+MEASURED = 1000
+"""Images, at most, whose sentences' features are read to measure how close they lie."""
+
+
+@dataclass(frozen=True)
+class WordPlane:
+    """Single words and images in the plane of their first two principal components.
+
+    Attributes
+    ----------
+    words : word to its place, embedded as a sentence of that one word.
+    images : word to image id to place, of images whose sentences have the word.
+    shares : of the variance in the plane's two directions, 0-1.
+    """
+
+    words: Mapping[str, Place]
+    images: Mapping[str, Mapping[str, Place]]
+    shares: tuple[float, float]
+
+
+class HeadInspection:
+    """Asks the heads and features of one experiment after the other; what they share, once.
+
+    What is not there adds a sentence to the `gaps` it is given.
+    """
+
+    def __init__(self, heads: Path, text: Path) -> None:
+        """Take the folders `<experiment>/` of heads and `<name>/` of caption features."""
+        self._heads, self._text = heads, text
+        self._folder_with = cache(_folder_with)
+        self._closeness = cache(_closeness)
+        self._words_to_show = cache(_words_to_show)
+
+    def input_closeness(
+        self, metadata: Mapping[str, Any], image_of: Mapping[str, str], gaps: list[str]
+    ) -> Closeness | str:
+        """Measure how close sentences lie in the features that a head reads.
+
+        Parameters
+        ----------
+        metadata : the `provenance.json` of its table.
+        image_of : caption id to image id. Of more than `MEASURED` images that many are drawn.
+
+        Returns
+        -------
+        Closeness or str
+            In a few words why there is none, such as of token ids, which lie nowhere.
+        """
+        try:
+            spec = FeatureSpec.from_json(metadata["provenance"]["inputs"]["captions"])
+            if any(block.kind == "sequence" for block in caption_blocks(spec)):
+                return "token ids"
+            folder = self._folder_with(self._text, spec.recipe_hash)
+            return self._closeness(folder, tuple(image_of.items())) or "no pairs of sentences"
+        except (KeyError, TypeError):
+            gaps.append("Its caption features are not said: no closeness of sentences in them.")
+            return "features not said"
+        except PipelineError as error:
+            text = " ".join(str(error).split())
+            gaps.append(f"No closeness of sentences before the head: {text}")
+            return "features not to be read"
+
+    def words_to_show(
+        self, texts: Mapping[str, str], image_of: Mapping[str, str]
+    ) -> dict[str, tuple[str, ...]]:
+        """Return the words to show in planes, each with the ids of images whose sentences have it.
+
+        Parameters
+        ----------
+        texts, image_of : of the sentences that were ranked: caption id to sentence and image id.
+        """
+        return self._words_to_show(tuple((image_of[c], text) for c, text in texts.items()))
+
+    def word_plane(
+        self,
+        experiment: str,
+        path: Path,
+        embeddings: Embeddings,
+        images_of_words: Mapping[str, Sequence[str]],
+        gaps: list[str],
+    ) -> WordPlane | None:
+        """Place words and images in one plane; None for sets of vectors, and without words.
+
+        Parameters
+        ----------
+        path, embeddings : the experiment's embedding file.
+        images_of_words : see `words_to_show`.
+        """
+        if embeddings.caption_embeddings.ndim != 2 or not images_of_words:
+            return None
+        # Here, since heads take torch, and the joint tables do without it.
+        from pipeline.search.query_embedding import embed_sentences
+        from pipeline.search.query_models import head_of, open_encoder
+        from pipeline.text.encoders.base import unknown_to_all
+
+        words = list(images_of_words)
+        try:
+            trained = head_of(embeddings, path, self._heads / experiment)
+            features = self._folder_with(self._text, trained.inputs.captions.recipe_hash)
+            folder = features.with_name(f"{features.name}.encoder")
+            encoder = open_encoder(trained, folder, words)
+            unknown = {words[at] for at in unknown_to_all(encoder.reports(words).values())}
+            if unknown:
+                missing = ", ".join(sorted(unknown))
+                gaps.append(
+                    f"Not in the plane of words, since its encoder does not know them: {missing}."
+                )
+            known = {w: images for w, images in images_of_words.items() if w not in unknown}
+            if known:
+                rows = embed_sentences(trained, encoder, list(known), gaps.append)
+                return _word_plane(embeddings, known, rows)
+        except PipelineError as error:
+            gaps.append(f"No plane of words and images: {' '.join(str(error).split())}")
+        return None
+
+
+def telling_words(
+    captions: Mapping[str, Sequence[str]], least: int, number: int
+) -> tuple[str, ...]:
+    """Return the words on which the captions of an image agree most, and those of others do not.
+
+    The agreement is Fleiss' kappa of "the caption has the word" (Fleiss 1971, for one
+    category), an image's captions being its raters: (p' - p) / (1 - p),
+    where p is the share of captions that have the word, and p' that of the other captions of an
+    image of which one has it. Nouns such as "dog" are near 1; "a" and "with" are near 0 however
+    frequent. No list of stop words and no tagger is needed. Of words that differ by a final s or
+    es, such as "dog" and "dogs", that of more captions stands for both.
+
+    Parameters
+    ----------
+    captions : image id to its captions; images of one caption say nothing.
+    least : images, at least, one of whose captions has the word.
+    number : how many are wanted, best first; equal agreements in the order of the words.
+    """
+    have: Counter[str] = Counter()
+    pairs: Counter[str] = Counter()
+    agreeing: Counter[str] = Counter()
+    images: Counter[str] = Counter()
+    several = [texts for texts in captions.values() if len(texts) > 1]
+    for texts in several:
+        counts = Counter(word for text in texts for word in set(words_of(text)))
+        images.update(counts.keys())
+        for word, count in counts.items():
+            have[word] += count
+            pairs[word] += count * (len(texts) - 1)
+            agreeing[word] += count * (count - 1)
+    everything = sum(map(len, several))
+    kappas = {}
+    for word, count in have.items():
+        share = count / everything
+        if images[word] >= least and share < 1:
+            kappas[word] = (agreeing[word] / pairs[word] - share) / (1 - share)
+    kept: set[str] = set()
+    for word in sorted(kappas, key=lambda word: (-have[word], word)):
+        shorter = [word.removesuffix(end) for end in ("s", "es") if word.endswith(end)]
+        if kept.isdisjoint((word + "s", word + "es", *shorter)):
+            kept.add(word)
+    return tuple(sorted(kept, key=lambda word: (-kappas[word], word))[:number])
+
+
+def images_of(
+    words: Sequence[str], captions: Mapping[str, Sequence[str]], number: int
+) -> dict[str, tuple[str, ...]]:
+    """Return for each word the images most of whose captions have it, an image for one word only.
+
+    Equal shares stand by id; no image is without the word, so that there may be fewer.
+    """
+    taken: set[str] = set()
+    found: dict[str, tuple[str, ...]] = {}
+    for word in words:
+        shares = {
+            image: sum(word in words_of(text) for text in texts) / len(texts)
+            for image, texts in captions.items()
+            if image not in taken and texts
+        }
+        most = sorted((i for i in shares if shares[i]), key=lambda i: (-shares[i], i))[:number]
+        taken.update(most)
+        found[word] = tuple(most)
+    return found
+
+
+def _folder_with(folder: Path, recipe_hash: str) -> Path:
+    """Return the folder of caption features with that recipe hash."""
+    for index in sorted(folder.glob(f"*/{INDEX_FILE}")):
+        if read_index(index.parent).header.recipe_hash == recipe_hash:
+            return index.parent
+    raise ShardError(
+        f"no folder of {folder} has caption features of the recipe hash {recipe_hash}; make them "
+        "with `pipeline text`"
+    )
+
+
+def _closeness(folder: Path, image_of: tuple[tuple[str, str], ...]) -> Closeness | None:
+    drawn = chosen(sorted({image for _, image in image_of}), MEASURED, SEED)
+    row_of = {image: row for row, image in enumerate(drawn)}
+    kept = [(caption, row_of[image]) for caption, image in image_of if image in row_of]
+    features = FeatureSet(folder).read([caption for caption, _ in kept])
+    return closeness(features, np.array([row for _, row in kept], np.int64))
+
+
+def _words_to_show(sentences: tuple[tuple[str, str], ...]) -> dict[str, tuple[str, ...]]:
+    captions: dict[str, list[str]] = defaultdict(list)
+    for image, text in sentences:
+        captions[image].append(text)
+    least = max(3, len(captions) * WORDS_PER_CENT // 100)
+    return images_of(telling_words(captions, least, WORDS), captions, IMAGES_OF_A_WORD)
+
+
+def _word_plane(
+    embeddings: Embeddings,
+    images_of_words: Mapping[str, Sequence[str]],
+    word_rows: npt.NDArray[np.float32],
+) -> WordPlane:
+    """Place words and images as figure 5 of Kiros et al. 2014 does, each kind around its mean.
+
+    Parameters
+    ----------
+    images_of_words : the words, in the order of `word_rows`.
+    word_rows : (words, dim), their embeddings.
+    """
+    row_of = {image: row for row, image in enumerate(embeddings.image_ids)}
+    pairs = [(word, image) for word, images in images_of_words.items() for image in images]
+    image_rows = embeddings.image_embeddings[[row_of[image] for _, image in pairs]]
+    of_words, of_images, shares = common_plane(
+        as_compared(word_rows, embeddings.similarity),
+        as_compared(image_rows, embeddings.similarity),
+    )
+    words = {w: (x, y) for w, (x, y) in zip(images_of_words, of_words.tolist(), strict=True)}
+    images: dict[str, dict[str, Place]] = {word: {} for word in images_of_words}
+    for (word, image), (x, y) in zip(pairs, of_images.tolist(), strict=True):
+        images[word][image] = (x, y)
+    return WordPlane(words, images, shares)

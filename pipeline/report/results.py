@@ -1,0 +1,351 @@
+"""What is on the disk about each experiment, and a sentence about every piece that is not."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.datasets.manifest import MANIFEST_FILE, DatasetError, Manifest, read_manifest
+from pipeline.hashing import sha256_of_file
+from pipeline.report.head_inspection import HeadInspection, WordPlane
+from pipeline.report.retrievals import Retrieval, protocol_of, retrieve
+from pipeline.retrieval.embeddings import read_embeddings
+from pipeline.retrieval.geometry import Closeness
+from pipeline.retrieval.tables import (
+    PROVENANCE_FILE,
+    RECALL_FILE,
+    TableError,
+    read_provenance,
+    read_recall,
+)
+
+Metadata = Mapping[str, Any]
+"""The JSON object of a `provenance.json` as `pipeline evaluate` writes it."""
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where a report is read from.
+
+    Attributes
+    ----------
+    evaluations : `<experiment>/recall.json` and `provenance.json`.
+    embeddings : folders of embedding files, which are found by their SHA-256, whatever they are
+        called.
+    heads : `<experiment>/`, a trained head with its history.
+    dataset : the prepared dataset that the experiments are on.
+    text : `<name>/` of its caption features, each with its encoder beside it.
+    """
+
+    evaluations: Path
+    embeddings: tuple[Path, ...]
+    heads: Path
+    dataset: Path
+    text: Path
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A prepared dataset by ids.
+
+    Attributes
+    ----------
+    texts : caption id to its sentence.
+    files : image id to its path.
+    captions : image id to its first sentence, or "".
+    manifest_sha256 : of its manifest's file.
+    """
+
+    manifest: Manifest
+    texts: Mapping[str, str]
+    files: Mapping[str, Path]
+    captions: Mapping[str, str]
+    manifest_sha256: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """An experiment with all that was found of it.
+
+    Attributes
+    ----------
+    recall : its table.
+    metadata : its `provenance.json`.
+    history : the entries of its head's history, () if there is none.
+    retrieval : None without its embedding file.
+    input_closeness : of the sentences in the features that the head was fed with, or a few words
+        why there is none: those are token ids, several kinds side by side with them, or not
+        there.
+    word_plane : None for an ensemble, for sets of vectors, and without the head or its encoder.
+    dataset : None where it is another or lacks an image or a caption that was ranked.
+    gaps : what is left out, and why.
+    """
+
+    name: str
+    recall: Mapping[str, float | int]
+    metadata: Metadata
+    history: tuple[Mapping[str, Any], ...]
+    retrieval: Retrieval | None
+    input_closeness: Closeness | str
+    word_plane: WordPlane | None
+    dataset: Dataset | None
+    gaps: tuple[str, ...]
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """See `columns_of`."""
+        return columns_of(self.metadata)
+
+    @property
+    def lineage(self) -> dict[str, str]:
+        """See `lineage_of`."""
+        return lineage_of(self.metadata)
+
+    @property
+    def rsum_interval(self) -> tuple[float, float] | None:
+        """The table's own bootstrap interval, else the one of the embeddings, if they are there."""
+        if "rsum_low" in self.recall:
+            return float(self.recall["rsum_low"]), float(self.recall["rsum_high"])
+        return self.retrieval.rsum_interval if self.retrieval else None
+
+
+def collect_results(
+    names: Sequence[str], folders: Folders, on_read: Callable[[int], None]
+) -> tuple[Result, ...]:
+    """Read everything about some experiments; embedding files one after the other.
+
+    Parameters
+    ----------
+    names : folders of `folders.evaluations`.
+    on_read : called with the number of experiments that have been read.
+
+    Raises
+    ------
+    TableError
+        A recall table, a provenance or a history is damaged.
+    EmbeddingsError, ProtocolError
+        An embedding file does not give what its table says.
+    """
+    # Here, since heads take torch, and the joint tables do without it.
+    from pipeline.heads.trained_head import HISTORY_FILE
+
+    files = sorted(file for folder in folders.embeddings for file in folder.glob("*.h5"))
+    file_of = {sha256_of_file(file): file for file in reversed(files)}
+    dataset = _read_dataset(folders.dataset)
+    inspection = HeadInspection(folders.heads, folders.text)
+    results = []
+    for number, name in enumerate(names):
+        on_read(number)
+        recall = read_recall(folders.evaluations / name / RECALL_FILE)
+        metadata = read_provenance(folders.evaluations / name / PROVENANCE_FILE)
+        gaps: list[str] = []
+        path = _embeddings_file(metadata, file_of, folders.embeddings, gaps)
+        embeddings = read_embeddings(path) if path else None
+        retrieval = retrieve(embeddings, protocol_of(metadata, recall)) if embeddings else None
+        known = _fitting(dataset, metadata, retrieval, folders.dataset, gaps)
+        # An ensemble has no head of its own, so that nothing is missing.
+        alone = members_of(metadata) == [metadata["provenance"]]
+        history = _history(folders.heads / name / HISTORY_FILE, gaps) if alone else ()
+        close: Closeness | str = "sentences not known" if alone else "an ensemble"
+        plane = None
+        if alone and path and embeddings and retrieval and known:
+            image_of = retrieval.first_gallery
+            close = inspection.input_closeness(metadata, image_of, gaps)
+            texts = {caption: known.texts[caption] for caption in image_of}
+            words = inspection.words_to_show(texts, image_of)
+            plane = inspection.word_plane(name, path, embeddings, words, gaps)
+        results.append(
+            Result(name, recall, metadata, history, retrieval, close, plane, known, tuple(gaps))
+        )
+    on_read(len(names))
+    return tuple(results)
+
+
+def members_of(metadata: Metadata) -> list[dict[str, Any]]:
+    """Return the provenances of an ensemble's members, or the one of a single system."""
+    own = metadata["provenance"]
+    members = own.get("ensemble")
+    if isinstance(members, list) and all(isinstance(member, dict) for member in members):
+        return members
+    return [own]
+
+
+def columns_of(metadata: Metadata) -> dict[str, str]:
+    """Return the columns of text that a joint table has before its numbers.
+
+    An ensemble has the different values of its members. What the provenance does not say, as
+    somebody else's need not, has no column.
+    """
+    members = members_of(metadata)
+    columns = {
+        "split": _joined(_split_of(member) for member in members),
+        "protocol": _protocol_name(metadata),
+        "image features": _said(members, "inputs", "images", "recipe", "name"),
+        "image weights": _said(members, "inputs", "images", "weights"),
+        "caption features": _said(members, "inputs", "captions", "recipe", "name"),
+        "caption weights": _said(members, "inputs", "captions", "weights"),
+    }
+    return {name: text for name, text in columns.items() if text}
+
+
+def lineage_of(metadata: Metadata) -> dict[str, str]:
+    """Return what made the numbers, in short: features, hashes of inputs, seed, software.
+
+    "" where it is not said.
+    """
+    members = members_of(metadata)
+    columns = columns_of(metadata)
+    return {
+        "image features": columns.get("image features", ""),
+        "their recipe hash": _said(members, "inputs", "images", "recipe_hash"),
+        "weights": columns.get("image weights", ""),
+        "caption features": columns.get("caption features", ""),
+        "their hash": _said(members, "inputs", "captions", "recipe_hash"),
+        "head": _said(members, "head"),
+        "trained on": _said(members, "trained_on"),
+        "chosen on": _said(members, "chosen_on"),
+        "seed": _said(members, "seed"),
+        "embedding file": str(metadata.get("embeddings_sha256", ""))[:16],
+        "software": _said(members, "software"),
+    }
+
+
+def dataset_of(metadata: Metadata) -> str:
+    """Return the dataset's name, or "" where it is not said or members differ."""
+    names = {_text(member, "dataset") for member in members_of(metadata)}
+    return names.pop() if len(names) == 1 else ""
+
+
+def flattened(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every value of nested JSON as a dotted name and its text."""
+    if isinstance(value, Mapping) and value:
+        for key in sorted(value):
+            yield from flattened(value[key], f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        for number, item in enumerate(value):
+            yield from flattened(item, f"{name}.{number}")
+    elif isinstance(value, list):
+        yield name, ", ".join(_plain(item) for item in value)
+    else:
+        yield name, _plain(value)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _split_of(member: Mapping[str, Any]) -> str:
+    """Return `<dataset>/<split>`, or ""."""
+    dataset, split = _text(member, "dataset"), _text(member, "split")
+    return f"{dataset}/{split}" if dataset and split else ""
+
+
+def _protocol_name(metadata: Metadata) -> str:
+    protocol = metadata.get("protocol")
+    if not isinstance(protocol, dict):
+        return ""
+    number = protocol.get("captions_per_image")
+    name = str(protocol.get("name", ""))
+    return name if number == 5 else f"{name}, {number or 'all'} captions an image"
+
+
+def _said(members: Iterable[Mapping[str, Any]], *keys: str) -> str:
+    """Return the different texts that members have at nested keys, joined."""
+    return _joined(_text(member, *keys) for member in members)
+
+
+def _text(value: Any, *keys: str) -> str:
+    """Return the text or number at nested keys; "" where there is none."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return str(value) if isinstance(value, str | int | float) else ""
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return " + ".join(dict.fromkeys(text for text in texts if text))
+
+
+def _embeddings_file(
+    metadata: Metadata, file_of: Mapping[str, Path], folders: Sequence[Path], gaps: list[str]
+) -> Path | None:
+    """Return the embedding file of a table, found by its SHA-256, or add a gap."""
+    digest = str(metadata.get("embeddings_sha256", ""))
+    if digest not in file_of:
+        gaps.append(
+            f"No file of {' or '.join(map(str, folders))} is the embedding file that the table "
+            f"was made from (SHA-256 {digest[:16] or 'not said'}…): no interval, no breakdown, no "
+            "queries."
+        )
+    return file_of.get(digest)
+
+
+def _read_dataset(folder: Path) -> Dataset | str:
+    """Read a dataset, or say why not."""
+    try:
+        manifest = read_manifest(folder)
+    except DatasetError as error:
+        return f"No breakdown and no queries, since its dataset cannot be read: {error}"
+    return Dataset(
+        manifest,
+        {i: t for e in manifest.entries for i, t in zip(e.caption_ids, e.captions, strict=True)},
+        {e.id: manifest.image_root / e.file for e in manifest.entries},
+        {e.id: e.first_caption for e in manifest.entries},
+        sha256_of_file(folder / MANIFEST_FILE),
+    )
+
+
+def _fitting(
+    dataset: Dataset | str,
+    metadata: Metadata,
+    retrieval: Retrieval | None,
+    folder: Path,
+    gaps: list[str],
+) -> Dataset | None:
+    """Return the dataset if it has all that was ranked; add a gap if not, or if it changed."""
+    name = dataset_of(metadata)
+    if not name:
+        gaps.append("Its dataset is not said: no breakdown, no queries.")
+        return None
+    if isinstance(dataset, str):
+        gaps.append(dataset)
+        return None
+    if name != dataset.manifest.name:
+        gaps.append(
+            f"It is of the dataset {name}, and {folder} is {dataset.manifest.name}: no breakdown, "
+            "no queries."
+        )
+        return None
+    ranked = (("captions", retrieval.caption_ids, dataset.texts),
+              ("images", retrieval.image_ids, dataset.files)) if retrieval else ()  # fmt: skip
+    for what, ids, known in ranked:
+        if unknown_ids := [ranked_id for ranked_id in ids if ranked_id not in known]:
+            gaps.append(
+                f"The dataset {name} lacks {len(unknown_ids)} {what} of the embedding file, first "
+                f"{unknown_ids[0]}: no breakdown, no queries."
+            )
+            return None
+    made_from = {member.get("manifest_sha256") for member in members_of(metadata)} - {None}
+    if made_from - {dataset.manifest_sha256}:
+        gaps.append(
+            f"The dataset {name} has changed since its features were made; sentences and pictures "
+            "shown here may be others than those that were ranked."
+        )
+    return dataset
+
+
+def _history(path: Path, gaps: list[str]) -> tuple[Mapping[str, Any], ...]:
+    """Read the history of a head; without one return () and add a gap."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        if not all(isinstance(entry, dict) for entry in entries):
+            raise TypeError("expected a list of objects")
+    except FileNotFoundError:
+        gaps.append(f"{path} is not there: no curve.")
+        return ()
+    except (ValueError, TypeError) as error:
+        raise TableError(
+            f"{path} is no history of a head ({error}); expected a list of one JSON object an "
+            "epoch, as `pipeline train` writes it"
+        ) from error
+    return tuple(entries)
