@@ -56,11 +56,11 @@ def main(number: int) -> None:
     for of in (vectors, wide):
         gmm, hglmm = (fit_codebook(of, kind, seed=0) for kind in ("gmm", "hglmm"))
         what = "scikit-image's fisher_vector"
-        one = FisherVector((gmm,), of, TOKENIZER)
-        compare(f"fv-gmm, {of.dim}-d", one, texts, what, loop_of_gaussians(gmm, of))
-        one = FisherVector((hglmm,), of, TOKENIZER)
+        encoder = FisherVector((gmm,), of, TOKENIZER)
+        compare(f"fv-gmm, {of.dim}-d", encoder, texts, what, loop_of_gaussians(gmm, of))
+        encoder = FisherVector((hglmm,), of, TOKENIZER)
         what = "a loop over captions, numpy"
-        compare(f"fv-hglmm, {of.dim}-d", one, texts, what, loop_of_hybrids(hglmm, of))
+        compare(f"fv-hglmm, {of.dim}-d", encoder, texts, what, loop_of_hybrids(hglmm, of))
     fits(vectors, texts)
     products(vectors, texts)
 

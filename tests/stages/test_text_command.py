@@ -1,6 +1,8 @@
 """`pipeline text`: named encoders, the same bytes twice, nothing learnt from other splits."""
 
 import json
+import subprocess
+import sys
 from hashlib import sha256
 from pathlib import Path
 
@@ -52,7 +54,7 @@ def test_two_runs_give_the_same_bytes(
         for entry in map(json.loads, Path("data/scenes/manifest.jsonl").read_text().splitlines())
         for k, caption in enumerate(entry["captions"])
     }
-    texts = [captions[one] for one in ids[:9]]
+    texts = [captions[caption_id] for caption_id in ids[:9]]
     again = load_encoder(Path("one.encoder"), texts).encode(texts)
     assert (again == features[:9]).all()
     ended = pipeline(
@@ -124,3 +126,21 @@ def test_components_on_a_device_that_is_not_there(project: Path, pipeline: Call)
     assert ended.status == 1
     assert "device 'abacus' cannot be used here" in ended.stderr
     assert not Path("out").exists()
+
+
+def modules_after(code: str) -> set[str]:
+    """Return the modules that a fresh Python has loaded after some code."""
+    command = [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"]
+    return set(subprocess.run(command, capture_output=True, check=True, text=True).stdout.split())
+
+
+def test_help_needs_no_heavy_package() -> None:
+    heavy = {"nltk", "regex", "scipy", "sklearn", "h5py", "torch", "gensim", "pyarrow", "dask"}
+    assert not heavy & modules_after("import stages.text, stages.vectors")
+
+
+def test_encoding_imports_what_the_encoder_needs(project: Path) -> None:
+    code = "from pipeline.text.encode import encode; encode('data/scenes', 'o', encoder='mean')"
+    loaded = modules_after(code)
+    assert "h5py" in loaded
+    assert not {"nltk", "scipy", "sklearn", "torch", "gensim", "dask"} & loaded

@@ -99,7 +99,7 @@ def test_hash_covers_counts_and_policy(vocabulary: Vocabulary) -> None:
         replace(vocabulary, tokenizer=TREEBANK.to_json()),
         replace(vocabulary, rule=VOCABULARY_RULES["w2vv"]),
     ]
-    assert len({one.sha256 for one in changed}) == len(changed)
+    assert len({vocabulary.sha256 for vocabulary in changed}) == len(changed)
 
 
 def test_another_policy(vocabulary: Vocabulary) -> None:

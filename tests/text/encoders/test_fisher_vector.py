@@ -148,8 +148,8 @@ def test_a_codebook_of_the_full_source_goes_with_a_stored_subset(tmp_path: Path)
     fit_codebook(full, "hglmm", 4, seed=0, ica=False, sample=2000).save(tmp_path / "c.safetensors")
     texts = ["the man is in the school", "a city by", "zqzq"]
     encoders = [
-        FisherVector((load_codebook(tmp_path / "c.safetensors", one),), one, TOKENIZER)
-        for one in (some, stored, again)
+        FisherVector((load_codebook(tmp_path / "c.safetensors", words),), words, TOKENIZER)
+        for words in (some, stored, again)
     ]
     rows = [encoder.encode(texts) for encoder in encoders]
     assert rows[0].any(axis=1).tolist() == [True, True, False]

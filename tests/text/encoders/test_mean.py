@@ -117,14 +117,14 @@ def test_names_and_recipes_tell_means_apart(encoder: Mean) -> None:
         replace(encoder, tokenizer=w2vv),
         replace(encoder, tokenizer=w2vv, averaging="unit"),
     ]
-    assert [one.name for one in every] == [
+    assert [mean.name for mean in every] == [
         "mean-toy",
         "mean-unit-toy",
         "mean-all-toy",
         "mean-w2vv-filterstop-toy",
         "mean-unit-w2vv-filterstop-toy",
     ]
-    assert len({canonical_json({**one.recipe(), "name": ""}) for one in every}) == 5
+    assert len({canonical_json({**mean.recipe(), "name": ""}) for mean in every}) == 5
     with pytest.raises(MeanError, match="'median'; there are known, all, unit"):
         replace(encoder, averaging="median")
 

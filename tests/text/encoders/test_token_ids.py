@@ -137,7 +137,7 @@ def test_recipe_names_everything() -> None:
         replace(encoder, max_length=6),
         *(replace(encoder, layout=layout) for layout in TOKEN_LAYOUTS.values()),
     ]
-    assert len({canonical_json(one.recipe()) for one in others}) == 5
+    assert len({canonical_json(other.recipe()) for other in others}) == 5
 
 
 def test_no_place_for_a_word() -> None:

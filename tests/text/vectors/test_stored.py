@@ -35,14 +35,14 @@ def test_round_trip(tmp_path: Path, number: int, dim: int) -> None:
     path = tmp_path / "some words.safetensors"
     returned = save_vectors(path, vectors, {"policy": "treebank"})
     read = load_vectors(str(path))
-    for one in (returned, read):
-        assert one.words == vectors.words
-        assert np.array_equal(one.matrix, vectors.matrix)
-        assert one.matrix.dtype == np.float32
-        assert (one.name, one.sha256) == ("some words", sha256_of_file(path))
-        assert one.source_sha256 == vectors.sha256 == vectors.source_sha256
-        assert based_on_a_mapping(one.matrix)
-        assert not one.matrix.flags.writeable
+    for found in (returned, read):
+        assert found.words == vectors.words
+        assert np.array_equal(found.matrix, vectors.matrix)
+        assert found.matrix.dtype == np.float32
+        assert (found.name, found.sha256) == ("some words", sha256_of_file(path))
+        assert found.source_sha256 == vectors.sha256 == vectors.source_sha256
+        assert based_on_a_mapping(found.matrix)
+        assert not found.matrix.flags.writeable
     described = describe_stored(path)
     assert described["source"] == "source"
     assert described["source_sha256"] == vectors.sha256

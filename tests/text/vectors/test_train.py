@@ -122,7 +122,7 @@ def test_seed_and_settings_are_in_numbers_and_identity(trainer: Any) -> None:
         for settings in (base, replace(base, seed=1), replace(base, window=2))
     ]
     made.append(train_vectors(Corpus(sentences(62)), base))
-    assert len({one.sha256 for one in made}) == 4
+    assert len({vectors.sha256 for vectors in made}) == 4
     assert not np.array_equal(made[0].matrix, made[1].matrix)
     assert made[0].name == f"{trainer}-skip-gram-20d"
     assert ("buckets" in base.to_json()) == (trainer == "fasttext")
