@@ -242,14 +242,14 @@ def read_bytes(path: Path) -> bytes:
         Every other failure of the system.
     """
     try:
-        facts = path.stat()
-        if stat.S_ISDIR(facts.st_mode):
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
             raise UnreadableImage("a folder, not a file")
         # A pipe would wait for ever, a device might never end.
-        if not stat.S_ISREG(facts.st_mode):
+        if not stat.S_ISREG(found.st_mode):
             raise UnreadableImage("not an ordinary file")
-        if facts.st_size > MAX_BYTES:
-            raise RefusedImage(f"{facts.st_size} bytes are more than the limit of {MAX_BYTES}")
+        if found.st_size > MAX_BYTES:
+            raise RefusedImage(f"{found.st_size} bytes are more than the limit of {MAX_BYTES}")
         return path.read_bytes()
     except OSError as error:
         if error.errno in _NO_SUCH_FILE:

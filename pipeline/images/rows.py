@@ -1,4 +1,8 @@
-"""The rows of image features: threads read ahead, threads compute, and the caller's one writes."""
+"""The rows of image features: computed batch by batch, on threads, into shards.
+
+Some threads read, decode and resize ahead; others take the batches through the network; the
+caller's thread gets the rows in order and writes them.
+"""
 
 import os
 from collections import deque
@@ -50,7 +54,7 @@ class Parallelism:
 
 
 def default_parallelism(recipe: Recipe, device: str) -> Parallelism:
-    """Return what suits this machine: as many threads as torch uses, or two for a GPU."""
+    """Return the usual batch size and threads: as many as torch uses, or two for a GPU."""
     cores = torch.get_num_threads()
     gpu = torch.device(device).type != "cpu"
     crops = CROPS_PER_BATCH_ON_GPU if gpu else CROPS_PER_BATCH
@@ -63,11 +67,11 @@ def default_parallelism(recipe: Recipe, device: str) -> Parallelism:
 
 
 def feature_header(recipe: Recipe, weights: Weights, dataset: str) -> FeatureHeader:
-    """Return what shards say of the features of a recipe with these weights.
+    """Return the header of the shards of these image features.
 
     Parameters
     ----------
-    recipe, weights : that make the features.
+    recipe, weights : the header carries the one, and the identity of the other.
     dataset : name of the dataset that their images belong to.
     """
     return FeatureHeader(
@@ -132,12 +136,12 @@ def computed_rows(
     parallelism: Parallelism,
     watch: Stopwatch,
 ) -> Iterator[tuple[int, RowBlock]]:
-    """Yield the rows of some spans as `picture_rows` does, unless the images' folder has gone.
+    """Yield the rows of some spans of image files; see `picture_rows` for the parameters.
 
     Raises
     ------
     ImageReadError
-        The system, not a file, is at fault.
+        The system, not a file, is at fault; or files are missing because their folder has gone.
     """
     for first_row, block in picture_rows(spans, paths, network, parallelism, watch):
         if (block.status == MISSING).any():
@@ -216,10 +220,10 @@ def _ahead(
 def _compute(
     reading: Sequence[Future[Sample]], network: RecipeNetwork, size: int, watch: Stopwatch
 ) -> RowBlock:
-    """Compute the rows of a batch, filled up with nothing to `size` images.
+    """Compute the rows of a batch, padded with black pictures to `size` images.
 
-    The network always sees as many, so that a row does not depend on how many of its
-    neighbours failed, and weights are arranged for one size only.
+    The network always gets the same number of images, so that a row does not depend on how many
+    of its neighbours failed, and weights are packed for one size only.
     """
     samples = [future.result() for future in reading]
     features = np.full((len(samples), *network.recipe.shape), np.nan, np.float32)
@@ -239,7 +243,7 @@ def _compute(
 
 
 def _require_there(folder: Path) -> None:
-    """Tell missing files from a folder that has gone, such as one unmounted."""
+    """Refuse to call files missing whose whole folder has gone, as when it was unmounted."""
     if not folder.exists():
         raise ImageReadError(
             f"{folder}, the folder of the images, is not there; mount it again, or prepare the "

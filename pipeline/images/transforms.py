@@ -1,4 +1,8 @@
-"""From a picture to the windows that a network sees: decoded, resized, cut."""
+"""From a picture to the windows that a network sees: decoded, resized, cut.
+
+`read_sample` is the whole way; `resize_image` and `cut_crops` carry out a recipe's `resize` and
+`crop`.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +27,27 @@ Offset = tuple[int, int]
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
+@dataclass(frozen=True)
+class Sample:
+    """One image as the network sees it, or the reason why it cannot.
+
+    Attributes
+    ----------
+    windows : (windows, h, w, 3) uint8, or None if `status` is not 0.
+    source_crc32 : CRC-32 of the file's bytes; 0 where none were read.
+    status, error : as they stand in the shards.
+    """
+
+    windows: np.ndarray | None
+    source_crc32: int
+    status: int = OK
+    error: str = ""
+
+
 def canvas_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
     """Return (width, height) of the canvas that an image of this size is resized to.
 
-    "shorter-side" rounds the longer side down, as torchvision and order-embeddings do; a
-    very long image still gets at least one pixel more than nothing.
+    "shorter-side" rounds the longer side down, as torchvision and order-embeddings do.
 
     Raises
     ------
@@ -37,10 +57,8 @@ def canvas_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
     size = resize.size
     if resize.rule == "squash":
         return size, size
-    if width <= height:
-        canvas = size, max(1, size * height // width)
-    else:
-        canvas = max(1, size * width // height), size
+    shorter = min(width, height)
+    canvas = size * width // shorter, size * height // shorter
     if canvas[0] * canvas[1] > MAX_PIXELS:
         raise RefusedImage(
             f"{width} x {height} pixels with the shorter side at {size} would be "
@@ -144,23 +162,6 @@ def cut_crops(canvas: np.ndarray, crop: Crop) -> np.ndarray:
     if crop.rule == "ten":
         windows = np.concatenate([windows, windows[:, :, ::-1]])
     return windows
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One image as the network sees it, or the reason why it cannot.
-
-    Attributes
-    ----------
-    windows : (windows, h, w, 3) uint8, or None if `status` is not 0.
-    source_crc32 : CRC-32 of the file's bytes; 0 where none were read.
-    status, error : as they stand in the shards.
-    """
-
-    windows: np.ndarray | None
-    source_crc32: int
-    status: int = OK
-    error: str = ""
 
 
 def read_sample(

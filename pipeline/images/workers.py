@@ -1,4 +1,4 @@
-"""One shard of image features as a task: what a worker must know, and what it does.
+"""One shard of image features as a task of a worker.
 
 The network is built once in a worker, from the name or path of its weights, and kept for the
 next shard.
@@ -54,7 +54,7 @@ class ExtractionSettings:
     readers: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a worker must know."""
+        """Return the settings as JSON values, the path of a weights file made absolute."""
         named = self.weights == "imagenet" or self.weights.startswith("random:")
         return {
             "recipe": [self.recipe.name, self.recipe.precision, self.recipe.storage],
@@ -157,7 +157,7 @@ def _network(
 
 
 def _default_on_worker(recipe: Recipe, device: str) -> Parallelism:
-    """Return one thread for the network on a CPU; a GPU is fed by the cores of the worker."""
+    """Return the usual parallelism of a worker: on a CPU one thread, for a GPU its cores read."""
     usual = default_parallelism(recipe, device)
     if torch.device(device).type == "cpu":
         return usual

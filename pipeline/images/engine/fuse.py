@@ -71,7 +71,7 @@ class Layers(Protocol):
         ...
 
     def whole_map_cost(self, convolution: Convolution) -> float:
-        """Return what a multiplication costs over a whole map, relative to a strip of it."""
+        """Return the cost of a multiplication over a whole map, that over a strip of it being 1."""
         ...
 
     def linear(self, linear: nn.Linear, relu: bool) -> nn.Module:
@@ -281,7 +281,7 @@ class _Rewriting:
         return found.detach() if isinstance(found, Tensor) else None
 
     def _addend(self, addition: fx.Node, chain: list[fx.Node]) -> fx.Node | None:
-        """Return what a node adds to a branch, if it may be overwritten with the sum.
+        """Return the node that an addition adds to a branch, if its memory may hold the sum.
 
         It may if its memory is its own and nobody reads it later.
         """

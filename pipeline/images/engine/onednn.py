@@ -138,7 +138,7 @@ class OneDnnLayers:
         return OneDnnConvolution(convolution, activation, self._dtype)
 
     def whole_map_cost(self, convolution: Convolution) -> float:
-        """Return what a multiplication costs over a whole map, relative to a strip of it."""
+        """Return the cost of a multiplication over a whole map, that over a strip of it being 1."""
         many = min(convolution.weight.shape[:2]) >= _WINOGRAD_CHANNELS
         if self._dtype == torch.float32 and many and applicable(convolution):
             return _WINOGRAD_COST

@@ -119,7 +119,7 @@ def shared_steps(
 
 
 def _inner_sides(top: int, left: int, canvas: int, size: int) -> tuple[bool, bool, bool, bool]:
-    """Tell which sides of a window, in the order of `_SIDES`, lie inside the canvas."""
+    """Return for each side of a window, in the order of `_SIDES`, whether it is inside."""
     return top > 0, top + size < canvas, left > 0, left + size < canvas
 
 
@@ -227,7 +227,7 @@ class SharedTenCrops(nn.Module):
         ]
 
     def forward(self, canvases: Tensor) -> Tensor:
-        """Return what the stack makes of the crops of (n, 3, canvas, canvas) canvases.
+        """Return the stack's output for the ten crops of (n, 3, canvas, canvas) canvases.
 
         Returns
         -------
