@@ -4,19 +4,16 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from pipeline.datasets.coco import read_coco
-from pipeline.datasets.flickr8k import read_flickr8k
-from pipeline.datasets.folder import read_folder
-from pipeline.datasets.karpathy import Restval, read_karpathy
-from pipeline.datasets.manifest import Manifest, check_split
-from pipeline.datasets.scenes.dataset import draw_scenes
+from pipeline.datasets.manifest import check_split
 from pipeline.experiments.layout import Layout
 from stages.console import log_done, log_settings, progress_of
-from stages.params import PARAMS_FILE, load_params
+
+if TYPE_CHECKING:
+    from pipeline.datasets.manifest import Manifest
 
 T = TypeVar("T")
 
@@ -118,6 +115,8 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
     Example:
       pipeline prepare scenes --images 600 --seed 0 --out data/scenes
     """
+    from pipeline.datasets.scenes.dataset import draw_scenes
+
     log_settings("prepare scenes", images=num_images, seed=seed, out=out)
     started = time.monotonic()
     with progress_of("scenes", "image") as progress:
@@ -159,6 +158,8 @@ def flickr8k(
           --captions DIR/Flickr8k.token.txt --split train=DIR/Flickr_8k.trainImages.txt \\
           --split dev=DIR/Flickr_8k.devImages.txt --expect train=6000 --out data/flickr8k
     """
+    from pipeline.datasets.flickr8k import read_flickr8k
+
     log_settings(
         "prepare flickr8k",
         root=root,
@@ -218,6 +219,8 @@ def coco(
     if fault := check_split(split):
         raise click.BadParameter(f"{split!r} {fault}", param_hint="--split")
     files = [(named or split, path) for named, path in captions]
+    from pipeline.datasets.coco import read_coco
+
     log_settings(
         "prepare coco",
         root=root,
@@ -249,7 +252,11 @@ def coco(
 )
 @_out
 def karpathy(
-    root: Path, captions: Path, restval: Restval, expect: dict[str, int], out: Path
+    root: Path,
+    captions: Path,
+    restval: Literal["train", "keep", "leave-out"],
+    expect: dict[str, int],
+    out: Path,
 ) -> None:
     """Read one of Karpathy's split files, dataset_<name>.json.
 
@@ -258,6 +265,8 @@ def karpathy(
       pipeline prepare karpathy --root IMAGES --captions dataset_flickr30k.json \\
           --out data/flickr30k
     """
+    from pipeline.datasets.karpathy import read_karpathy
+
     log_settings(
         "prepare karpathy",
         root=root,
@@ -287,6 +296,8 @@ def folder(root: Path, captions: Path, name: str | None, expect: dict[str, int],
       pipeline prepare folder --root IMAGES --captions captions.csv --out data/mine
     """
     name = name or out.resolve().name
+    from pipeline.datasets.folder import read_folder
+
     log_settings(
         "prepare folder",
         root=root,
@@ -311,6 +322,8 @@ def of_params(name: str, out: Path | None) -> None:
     Example:
       pipeline prepare dataset scenes
     """
+    from stages.params import PARAMS_FILE, load_params
+
     plan = load_params().dataset_named(name)
     where = str(out or Layout.of(name).dataset)
     prepare.commands[plan.kind].main(
@@ -320,7 +333,7 @@ def of_params(name: str, out: Path | None) -> None:
     )
 
 
-def _write(manifest: Manifest, out: Path, started: float) -> None:
+def _write(manifest: "Manifest", out: Path, started: float) -> None:
     """Write the dataset and say what is in it, with all that its preparation noted."""
     manifest.write(out)
     splits = ", ".join(f"{split} {n}" for split, n in manifest.counts.items())
