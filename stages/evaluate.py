@@ -22,7 +22,7 @@ from stages.console import CONSOLE, OUTPUT, log_settings
     type=click.IntRange(0),
     default=5,
     show_default=True,
-    help="The first so many captions of an image count; 0 counts all.",
+    help="Captions of an image that count, the first ones; 0 counts all.",
 )
 @click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
 def evaluate(

@@ -31,7 +31,6 @@ MAPPED = 8
 SEED = 0
 """Of the choice of the queries that are shown."""
 
-
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 
 Place = tuple[float, float]

@@ -80,9 +80,9 @@ class Embeddings:
                 f"captions: image_id names {len(unknown_ids)} images that are not among the "
                 f"images, first {unknown_ids[:5]}"
             )
-        if silent := [i for i in self.image_ids if i not in described]:
+        if alone := [i for i in self.image_ids if i not in described]:
             raise EmbeddingsError(
-                f"{len(silent)} images have no caption, first {silent[:5]}; leave them out or add "
+                f"{len(alone)} images have no caption, first {alone[:5]}; leave them out or add "
                 "their captions"
             )
 

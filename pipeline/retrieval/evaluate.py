@@ -63,7 +63,7 @@ def evaluate(
     protocol : a name that `pipeline.retrieval.protocols.resolve_protocol` knows. It checks what
         the file holds, and adds mean inverted rank, chance levels and 95 % intervals. None ranks
         everything in one gallery, without these.
-    captions_per_image : the first so many captions of an image count; None counts all.
+    captions_per_image : captions of an image that count at most, the first ones; None counts all.
     device : a torch device, such as "cuda". "cpu" needs no torch.
     monitor : is told the counts and the seconds in one line.
 

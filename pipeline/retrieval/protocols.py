@@ -21,8 +21,8 @@ class Protocol:
     folds : galleries of that size, one after the other in the order of the embeddings' rows;
         every figure is the mean over them.
     rest : whether there may be further images, which are then left out.
-    captions_per_image : the first so many captions of an image count, and with `images` given
-        none may have fewer; None counts all.
+    captions_per_image : captions of an image that count at most, the first ones, and with
+        `images` given none may have fewer; None counts all.
     """
 
     name: str

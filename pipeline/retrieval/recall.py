@@ -38,8 +38,8 @@ def recall(
     image_of_caption : (m,) integers 0 to n - 1, the row of each caption's image. Every image has
         a caption; they may have different numbers of captions, in any order.
     similarity : a name in `pipeline.retrieval.similarity.SIMILARITIES`.
-    captions_per_image : the first so many captions of each image count, by their rows, both as
-        queries and in the gallery; None counts all.
+    captions_per_image : captions of an image that count at most, the first by their rows, both
+        as queries and in the gallery; None counts all.
 
     Returns
     -------
@@ -129,8 +129,8 @@ def recall_table(
     Parameters
     ----------
     embeddings : images may have different numbers of captions.
-    captions_per_image : the first so many captions of each image count, both as queries and in
-        the gallery; None counts all. See `first_captions`.
+    captions_per_image : captions of an image that count at most, the first ones, both as queries
+        and in the gallery; None counts all. See `first_captions`.
     rank : what ranks; `pipeline.retrieval.on_device.rank_on` gives one for a GPU.
 
     Returns

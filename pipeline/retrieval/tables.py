@@ -141,8 +141,8 @@ def markdown_table(experiments: Mapping[str, Row]) -> str:
     """
     rows = _joint_rows(experiments)
     hidden = {*METRICS, *EXTRA_COLUMNS} - {"num_folds"}
-    facts = [column for column in _columns(rows) if column not in hidden]
-    tables = [_aligned(rows, ["experiment", *columns]) for columns in (METRICS, facts)]
+    rest = [column for column in _columns(rows) if column not in hidden]
+    tables = [_aligned(rows, ["experiment", *columns]) for columns in (METRICS, rest)]
     legend = f"{_LEGEND} {_INTERVAL_LEGEND}" if any("rsum_low" in row for row in rows) else _LEGEND
     return f"{tables[0]}\n{legend}\n\n{tables[1]}"
 

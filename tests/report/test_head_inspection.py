@@ -16,9 +16,9 @@ from pipeline.datasets.manifest import read_manifest
 from pipeline.experiments.layout import Layout
 from pipeline.heads.trained_head import load_head
 from pipeline.report.head_inspection import images_of, telling_words
+from pipeline.report.pages import write_pages
 from pipeline.report.results import Folders
 from pipeline.report.retrievals import words_of
-from pipeline.report.write import write_pages
 from pipeline.retrieval.embeddings import read_embeddings
 from pipeline.search.query_embedding import embed_sentences
 from pipeline.search.query_models import open_encoder

@@ -4,6 +4,8 @@ import csv
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -20,9 +22,10 @@ from PIL import Image
 from pipeline.datasets.manifest import ImageEntry, Manifest
 from pipeline.files import OutputError, write_json
 from pipeline.hashing import sha256_of_file
+from pipeline.report.pages import write_pages
 from pipeline.report.results import Folders, Result, collect_results, columns_of, lineage_of
 from pipeline.report.retrievals import TOP
-from pipeline.report.write import write_pages, write_report
+from pipeline.report.write import write_report
 from pipeline.retrieval.embeddings import Embeddings, read_embeddings, write_embeddings
 from pipeline.retrieval.evaluate import evaluate_protocol
 from pipeline.retrieval.protocols import resolve_protocol
@@ -30,6 +33,7 @@ from pipeline.retrieval.ranks import rank_both_ways
 from pipeline.retrieval.recall import recall_table
 from pipeline.retrieval.tables import TableError, write_recall
 from stages.report import report
+from tests.project import PROJECT
 
 EVIL = (
     "<script>alert('a dog')</script>",
@@ -372,6 +376,18 @@ def test_the_job_takes_the_order_and_gives_the_rows(folders: Folders, tmp_path: 
     assert not (tmp_path / "more").exists()
     with pytest.raises(TableError, match="run `pipeline evaluate"):
         write_report(replace(folders, evaluations=tmp_path / "nowhere"), tmp_path / "more")
+
+
+def test_the_tables_alone_need_neither_heads_nor_pages(folders: Folders, tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from pipeline.report.results import Folders; "
+        "from pipeline.report.write import write_report; none = Path('none'); "
+        f"folders = Folders(Path({str(folders.evaluations)!r}), (), none, none, none); "
+        f"assert len(write_report(folders, {str(tmp_path / 'report')!r}).rows) == 2; "
+        "sys.exit(', '.join({'torch', 'jinja2', 'PIL'} & sys.modules.keys()) or 0)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_an_ensemble_is_found_in_its_own_folder(folders: Folders, tmp_path: Path) -> None:

@@ -1,0 +1,291 @@
+"""The pages of a report: a folder of static HTML, with queries, results and small pictures.
+
+Pages need no script and ask nobody for anything: styles stand in them, pictures lie beside them.
+The templates escape every text that comes from data.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment
+from PIL import Image, ImageOps
+
+from pipeline import __version__
+from pipeline.datasets.manifest import check_relative
+from pipeline.files import appearing_whole, write_json, write_text
+from pipeline.hashing import canonical_json
+from pipeline.images.decode import read_image
+from pipeline.pages.rendering import environment, jpeg_of
+from pipeline.progress import QUIET, Monitor
+from pipeline.report.figures import Figure
+from pipeline.report.rankings import COLUMNS
+from pipeline.report.results import Dataset, Folders, Result, collect_results, flattened
+from pipeline.report.retrievals import SEED, TOP, QueryResult
+from pipeline.report.sections import breakdown_of, comparable, own_figures, section_of
+from pipeline.retrieval.tables import HEADINGS
+
+FILES_FILE = "report.json"
+"""Lists the report's files, so that a later one into the same folder removes what it replaces."""
+
+WORDS_SHOWN = 12
+
+FEW = 3
+"""Lists of more items than this are folded."""
+
+SIDE = 224
+"""Of the square that a small copy fits into, in pixels."""
+
+TINY = 76
+"""Twice the pixels that a figure gives them, for dense screens."""
+
+_QUALITY = 80
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """A small copy by its file's name, or "" and why there is none."""
+
+    name: str
+    fault: str = ""
+
+
+class Thumbnails:
+    """The folder that small copies go to; each picture is copied when it is first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._tiny: dict[tuple[str, str], bytes] = {}
+        self._made: dict[tuple[str, str], Thumbnail] = {}
+
+    def of(self, dataset: Dataset, image_id: str) -> Thumbnail:
+        """Return the copy of a picture.
+
+        Its name says nothing of the id, which may be any text. No metadata of the picture's file
+        goes into it.
+
+        Raises
+        ------
+        ImageReadError
+            The system failed; see `pipeline.images.decode`.
+        """
+        key = dataset.manifest.name, image_id
+        if key not in self._made:
+            decoded = read_image(dataset.files[image_id])
+            name = f"{hashlib.sha256(canonical_json(key).encode()).hexdigest()[:20]}.jpg"
+            if decoded.image is not None:
+                decoded.image.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
+                with appearing_whole(self._folder / name) as part:
+                    part.write_bytes(jpeg_of(decoded.image, _QUALITY))
+            self._made[key] = Thumbnail(name if decoded.image else "", decoded.reason)
+        return self._made[key]
+
+    def tiny(self, dataset: Dataset, image_id: str) -> bytes:
+        """Return the JPEG of a square of `TINY` pixels from a picture's middle; b"" without one.
+
+        Raises
+        ------
+        ImageReadError
+        """
+        key = dataset.manifest.name, image_id
+        if key not in self._tiny:
+            decoded = read_image(dataset.files[image_id])
+            if decoded.image is not None:
+                square = ImageOps.fit(decoded.image, (TINY, TINY), Image.Resampling.BICUBIC)
+                self._tiny[key] = jpeg_of(square, _QUALITY)
+            else:
+                self._made.setdefault(key, Thumbnail("", decoded.reason))
+                self._tiny[key] = b""
+        return self._tiny[key]
+
+    @property
+    def names(self) -> list[str]:
+        """The files made, sorted."""
+        return sorted(copy.name for copy in self._made.values() if copy.name)
+
+    @property
+    def faults(self) -> list[str]:
+        """A sentence about each picture that there is no copy of."""
+        return sorted(
+            f"{image_id} of {dataset} has no picture: {copy.fault}."
+            for (dataset, image_id), copy in self._made.items()
+            if copy.fault
+        )
+
+
+def write_pages(
+    folder: Path, names: Sequence[str], folders: Folders, monitor: Monitor = QUIET
+) -> tuple[str, ...]:
+    """Write the pages of some experiments into a folder; `index.html` is the first.
+
+    The same files on the disk give the same bytes. Files of an earlier report in the folder that
+    this one does not have are removed; others are left alone.
+
+    Parameters
+    ----------
+    folder : made if need be.
+    names : the experiments in the order of the tables; folders of `folders.evaluations`.
+
+    Returns
+    -------
+    tuple of str
+        What had to be left out, one sentence each.
+
+    Raises
+    ------
+    See `pipeline.report.write.write_report`.
+    """
+    with monitor.progress("report", "experiment") as on_progress:
+        results = collect_results(names, folders, lambda n: on_progress(n, len(names), 0))
+    breakdowns = {result.name: found for result in results if (found := breakdown_of(result))}
+    sections = [section_of(k, of, breakdowns) for k, of in enumerate(comparable(results), 1)]
+    thumbnails = Thumbnails(folder / "images")
+    files: list[str] = []
+
+    def write(name: str, text: str) -> None:
+        write_text(folder / name, text)
+        files.append(name)
+
+    def draw(figures: Sequence[Figure]) -> None:
+        for figure in figures:
+            files.extend(f"figures/{name}" for name in figure.write(folder / "figures"))
+
+    templates = _templates()
+    for section in sections:
+        draw(section.figures)
+        for result in section.results:
+            breakdown = breakdowns.get(result.name)
+            figures = tuple(own_figures(result, breakdown, partial(_tiny, result, thumbnails)))
+            draw(figures)
+            page = templates.get_template("experiment.html").render(
+                root="../",
+                result=result,
+                section=section,
+                comparison=section.comparisons[result.name],
+                figures=figures,
+                breakdown=breakdown,
+                galleries=galleries_of(result, thumbnails),
+                metadata=list(flattened(result.metadata)),
+            )
+            write(f"experiments/{result.name}.html", page)
+    gaps = tuple(f"{result.name}: {gap}" for result in results for gap in result.gaps)
+    gaps += tuple(thumbnails.faults)
+    manifests = {r.dataset.manifest.name: r.dataset.manifest for r in results if r.dataset}
+    index = templates.get_template("index.html").render(
+        root="",
+        sections=sections,
+        results=results,
+        gaps=gaps,
+        datasets=manifests.values(),
+        lineage=_lineages(results),
+    )
+    write("index.html", index)
+    _remove_others(folder, {*files, *(f"images/{name}" for name in thumbnails.names)})
+    return gaps
+
+
+def galleries_of(result: Result, thumbnails: Thumbnails) -> list[dict[str, Any]]:
+    """Return what the page shows of queries and what was found; [] without texts and pictures.
+
+    Returns
+    -------
+    list of dict
+        `kind` "sentences" or "images", whether they are `failures`, and `queries`: for each the
+        `query` and the items `found`. An item has `picture` (None for a sentence), `text`,
+        `correct`, `rank` and `missed`: the best correct item, which was not among the first.
+    """
+    retrieval, dataset = result.retrieval, result.dataset
+    if retrieval is None or dataset is None:
+        return []
+    parts: Sequence[tuple[str, bool, Sequence[QueryResult]]] = (
+        ("sentences", False, retrieval.sentences),
+        ("sentences", True, retrieval.sentence_failures),
+        ("images", False, retrieval.images),
+        ("images", True, retrieval.image_failures),
+    )
+    return [
+        {
+            "kind": kind,
+            "failures": failures,
+            "queries": [_query(of, dataset, thumbnails) for of in results],
+        }
+        for kind, failures, results in parts
+    ]
+
+
+def _templates() -> Environment:
+    templates = environment("pipeline.report")
+    templates.filters["url"] = lambda path: quote(path)
+    templates.filters["one"] = lambda value: f"{value:.1f}"
+    templates.filters["two"] = lambda value: f"{value:.2f}"
+    templates.globals |= {
+        "columns": COLUMNS,
+        "headings": HEADINGS,
+        "top": TOP,
+        "seed": SEED,
+        "words_shown": WORDS_SHOWN,
+        "few": FEW,
+        "made_by": f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}, "
+        f"Pillow {version('pillow')}",
+    }
+    return templates
+
+
+def _lineages(results: Sequence[Result]) -> dict[str, Any]:
+    """Return what made all experiments alike (`common`), and for each the rest (`own`)."""
+    first = results[0].lineage
+    common = {
+        name: text
+        for name, text in first.items()
+        if len(results) > 1 and all(result.lineage[name] == text for result in results)
+    }
+    own = {r.name: {n: t for n, t in r.lineage.items() if n not in common} for r in results}
+    return {"common": common, "own": own}
+
+
+def _tiny(result: Result, thumbnails: Thumbnails, image_id: str) -> bytes:
+    return b"" if result.dataset is None else thumbnails.tiny(result.dataset, image_id)
+
+
+def _remove_others(folder: Path, files: set[str]) -> None:
+    """Remove what an earlier report listed as its own and this one lacks; list this one's."""
+    listed = folder / FILES_FILE
+    try:
+        earlier = json.loads(listed.read_text(encoding="utf-8"))["files"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        earlier = []
+    for name in earlier:
+        if isinstance(name, str) and not check_relative(name) and name not in files:
+            (folder / name).unlink(missing_ok=True)
+    write_json(listed, {"files": sorted(files)})
+
+
+def _query(result: QueryResult, dataset: Dataset, thumbnails: Thumbnails) -> dict[str, Any]:
+    def item(found: str, rank: int, missed: bool = False) -> dict[str, Any]:
+        return {
+            "picture": _picture(found, dataset, thumbnails) if found in dataset.files else None,
+            "text": dataset.texts.get(found, ""),
+            "correct": found in result.correct,
+            "rank": rank,
+            "missed": missed,
+        }
+
+    found = [item(hit, rank) for rank, hit in enumerate(result.found, 1)]
+    if result.rank > len(result.found):
+        found.append(item(result.best_correct, result.rank, missed=True))
+    return {"query": item(result.query, 0), "found": found}
+
+
+def _picture(image_id: str, dataset: Dataset, thumbnails: Thumbnails) -> dict[str, str]:
+    copy = thumbnails.of(dataset, image_id)
+    return {
+        "file": copy.name,
+        "fault": copy.fault,
+        "alt": dataset.captions[image_id] or image_id,
+    }
