@@ -5,7 +5,7 @@ fitted module, the figures of a validation split, and settings given as data.
 """
 
 import math
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from pipeline.heads import HeadError
+from pipeline.heads.data.feature_spec import HeadInputs
 from pipeline.heads.data.pairs import Features, Pairs, Rows, in_blocks
 from pipeline.progress import Progress, no_progress
 from pipeline.retrieval.embeddings import Embeddings
@@ -138,6 +139,21 @@ def retrieval_figures(
         )
     )
     return {name: float(table[name]) for name in _FIGURES}
+
+
+@dataclass(frozen=True)
+class HeadKind:
+    """What the catalogue needs of a head's module, which gives it under the name `HEAD`.
+
+    Attributes
+    ----------
+    settings : dataclass whose fields are declared with `setting` and `choice`.
+    make : returns an unfitted head of settings, for features of both sides; HeadError where it
+        cannot take them.
+    """
+
+    settings: type[Any]
+    make: Callable[[Any, HeadInputs], Head]
 
 
 Settings = TypeVar("Settings")

@@ -1,50 +1,80 @@
-"""The heads by name."""
+"""The heads by name, and the experiments that name them."""
 
 import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from pipeline.heads import HeadError
-from pipeline.heads.base import Head, settings_from
+from pipeline.heads.base import Head, HeadKind, settings_from
 from pipeline.heads.data.feature_spec import HeadInputs
-from pipeline.heads.models import relational, scan, two_branch, word2visualvec
-from pipeline.heads.models import vse as joint_embedding
-from pipeline.heads.models.cca import CcaHead, CcaSettings
-from pipeline.heads.models.ridge import RidgeHead, RidgeSettings
-from pipeline.heads.training.task import TrainingTask
-from pipeline.heads.training.trainer import NetworkHead
+
+HEADS = ("cca", "ridge", "vse", "relational", "scan", "two-branch", "word2visualvec")
+"""Every head by name. `two-branch` is `HEAD` of `pipeline.heads.models.two_branch`, and so on; a
+module is imported when its head is asked for."""
 
 
 @dataclass(frozen=True)
-class HeadKind:
-    """A head's settings and how to make it from them and the facts of its inputs."""
+class CaptionFeatures:
+    """Features of captions, as the job `pipeline.text.encode.encode` makes them.
 
-    settings: type[Any]
-    make: Callable[[Any, HeadInputs], Head]
+    Attributes
+    ----------
+    name : of their folder.
+    encoder : sentence encoder, or several joined by "+".
+    options : further options of the job. `vectors` may name word vectors: those of a package, or
+        those of the dataset of that name.
+    """
 
-
-def network(settings: type[Any], task: Callable[[Any, HeadInputs], TrainingTask]) -> HeadKind:
-    """Return the kind of head that trains a network for this task."""
-
-    def make(values: Any, inputs: HeadInputs) -> Head:
-        # Without the number of epochs, so that it may be raised before a training goes on.
-        named = {name: value for name, value in asdict(values).items() if name != "epochs"}
-        recipes = [inputs.images.recipe_hash, inputs.captions.recipe_hash]
-        return NetworkHead(task(values, inputs), [task.__module__, named, recipes])
-
-    return HeadKind(settings, make)
+    name: str
+    encoder: str
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
-HEADS = {
-    "cca": HeadKind(CcaSettings, CcaHead),
-    "ridge": HeadKind(RidgeSettings, RidgeHead),
-    "vse": network(joint_embedding.VseSettings, joint_embedding.task),
-    "relational": network(relational.RelationalSettings, relational.task),
-    "scan": network(scan.ScanSettings, scan.task),
-    "two-branch": network(two_branch.TwoBranchSettings, two_branch.task),
-    "word2visualvec": network(word2visualvec.Word2VisualVecSettings, word2visualvec.task),
-}
+@dataclass(frozen=True)
+class Experiment:
+    """A head and the features that it is fitted on.
+
+    Attributes
+    ----------
+    name : of the folders of its head, embeddings and tables.
+    head : a name in `HEADS`.
+    settings : what differs from the head's defaults, as JSON values.
+    images : recipe of the image features; "" where the caller gives a folder.
+    captions : caption features; None where the caller gives a folder.
+    word_vectors : name or path of the vectors that the words of a head that reads token ids start
+        from; None starts them at random.
+    average_captions : whether a caption is embedded as the mean of the features of all captions of
+        its image.
+    preset : the published system that it follows, a name in `pipeline.heads.presets.PRESETS`.
+    """
+
+    name: str
+    head: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    images: str = ""
+    captions: CaptionFeatures | None = None
+    word_vectors: str | None = None
+    average_captions: bool = False
+    preset: str | None = None
+
+
+def head_kind(name: str) -> HeadKind:
+    """Return the settings class and the maker of a head.
+
+    Raises
+    ------
+    HeadError
+        No such head; the nearest names are listed.
+    """
+    if name == "recurrent":
+        raise HeadError("head 'recurrent' is now called vse")
+    if name not in HEADS:
+        near = difflib.get_close_matches(name, HEADS, n=3, cutoff=0.4) or list(HEADS)
+        raise HeadError(f"no head is called {name!r}; did you mean {' or '.join(near)}?")
+    kind: HeadKind = import_module(f"pipeline.heads.models.{name.replace('-', '_')}").HEAD
+    return kind
 
 
 def make_head(name: str, settings: Mapping[str, Any], inputs: HeadInputs) -> Head:
@@ -52,9 +82,9 @@ def make_head(name: str, settings: Mapping[str, Any], inputs: HeadInputs) -> Hea
 
     Parameters
     ----------
-    name : a key of `HEADS`.
+    name : one of `HEADS`.
     settings : what differs from the head's defaults.
-    inputs : facts of the features of both sides.
+    inputs : shapes and recipes of the features of both sides.
 
     Raises
     ------
@@ -62,7 +92,7 @@ def make_head(name: str, settings: Mapping[str, Any], inputs: HeadInputs) -> Hea
         No such head (the nearest names are listed), unknown settings, or features that the head
         cannot take.
     """
-    kind = _kind(name)
+    kind = head_kind(name)
     return kind.make(settings_from(kind.settings, settings, name), inputs)
 
 
@@ -78,16 +108,7 @@ def with_epochs_at_most(
     HeadError
         No such head.
     """
-    epochs = settings.get("epochs", getattr(_kind(name).settings, "epochs", None))
+    epochs = settings.get("epochs", getattr(head_kind(name).settings, "epochs", None))
     if most is None or not isinstance(epochs, int) or epochs <= most:
         return settings
     return {**settings, "epochs": most}
-
-
-def _kind(name: str) -> HeadKind:
-    if name not in HEADS:
-        if name == "recurrent":
-            raise HeadError("head 'recurrent' is now called vse")
-        near = difflib.get_close_matches(name, HEADS, n=3, cutoff=0.4) or list(HEADS)
-        raise HeadError(f"no head is called {name!r}; did you mean {' or '.join(near)}?")
-    return HEADS[name]

@@ -12,7 +12,7 @@ import torch
 
 from pipeline.heads import HeadError
 from pipeline.heads.base import FitOptions, Head, History
-from pipeline.heads.catalogue import HEADS, make_head
+from pipeline.heads.catalogue import HEADS, head_kind, make_head
 from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.data.pairs import ArrayRows, AveragedRows
 from pipeline.heads.embed import embed_split
@@ -282,6 +282,6 @@ def test_features_of_another_recipe_are_refused(tmp_path: Path) -> None:
 
 
 def test_every_kind_has_settings_with_ranges() -> None:
-    for name, kind in HEADS.items():
-        for field in kind.settings.__dataclass_fields__.values():
+    for name in HEADS:
+        for field in head_kind(name).settings.__dataclass_fields__.values():
             assert {"at_least", "choices"} & set(field.metadata), f"{name}: {field.name}"

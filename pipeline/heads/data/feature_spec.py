@@ -98,8 +98,8 @@ class CaptionBlock:
     ----------
     kind : the recipe's "encoder": "mean", "bow", "tfidf", "fisher vector", "principal
         components" or "sequence"; empty where the recipe does not say.
-    columns : where the part lies in a row.
-    recipe : the part's own recipe.
+    columns : where the block lies in a row.
+    recipe : the block's own recipe.
     """
 
     kind: str
@@ -111,36 +111,41 @@ class CaptionBlock:
         """Number of columns."""
         return int(self.columns.stop - self.columns.start)
 
+    @property
+    def vocab_size(self) -> int:
+        """Number of token ids, of a block that has them."""
+        return int(self.recipe["num_ids"])
+
 
 def caption_blocks(side: FeatureSpec) -> tuple[CaptionBlock, ...]:
-    """Return the parts of caption features: one, or several of a concatenation.
+    """Return the blocks of caption features: one, or several of a concatenation.
 
     Raises
     ------
     HeadError
-        The features are no vectors, or the parts do not add up to their dimension.
+        The features are no vectors, or the blocks do not add up to their dimension.
     """
     dim = _vector(side, "caption features")
     recipe = side.recipe
     if recipe.get("encoder") != "concatenation":
         return (CaptionBlock(str(recipe.get("encoder", "")), slice(0, dim), recipe),)
-    parts: list[CaptionBlock] = []
+    blocks: list[CaptionBlock] = []
     start = 0
     for own in recipe["parts"]:
-        parts.append(
+        blocks.append(
             CaptionBlock(str(own.get("encoder", "")), slice(start, start + own["dim"]), own)
         )
         start += own["dim"]
     if start != dim:
         raise HeadError(
-            f"the parts of {side.name!r} have {start} columns by their recipe, but its rows have "
+            f"the blocks of {side.name!r} have {start} columns by their recipe, but its rows have "
             f"{dim}; run `pipeline text` again"
         )
-    return tuple(parts)
+    return tuple(blocks)
 
 
 def require_sequence(head: str, captions: FeatureSpec) -> CaptionBlock:
-    """Return the one part of captions that are word sequences: rows of token ids.
+    """Return the one block of captions that are word sequences: rows of token ids.
 
     Its recipe has "num_ids", how many numbers there are, and "layout", what stands around the
     words; see `pipeline.text.encoders.token_ids`.
@@ -150,13 +155,13 @@ def require_sequence(head: str, captions: FeatureSpec) -> CaptionBlock:
     HeadError
         They are something else.
     """
-    parts = caption_blocks(captions)
-    if [part.kind for part in parts] != ["sequence"]:
+    blocks = caption_blocks(captions)
+    if [block.kind for block in blocks] != ["sequence"]:
         raise HeadError(
             f"head {head!r} reads captions word by word, but {captions.name!r} is "
-            f"{_kinds(parts)}; use caption features of the encoder token-ids"
+            f"{_kinds(blocks)}; use caption features of the encoder token-ids"
         )
-    return parts[0]
+    return blocks[0]
 
 
 def require_vectors(head: str, side: FeatureSpec) -> int:
@@ -168,10 +173,10 @@ def require_vectors(head: str, side: FeatureSpec) -> int:
         They are grids, or have token ids among them.
     """
     dim = _vector(side, f"head {head!r}")
-    parts = caption_blocks(side)
-    if any(part.kind == "sequence" for part in parts):
+    blocks = caption_blocks(side)
+    if any(block.kind == "sequence" for block in blocks):
         raise HeadError(
-            f"head {head!r} takes vectors, but {side.name!r} is {_kinds(parts)}: token ids mean "
+            f"head {head!r} takes vectors, but {side.name!r} is {_kinds(blocks)}: token ids mean "
             "nothing as a vector; use an encoder such as mean, or a head that reads words"
         )
     return dim
@@ -185,7 +190,7 @@ def require_averageable(captions: FeatureSpec) -> None:
     HeadError
         Token ids are among them.
     """
-    if any(part.kind == "sequence" for part in caption_blocks(captions)):
+    if any(block.kind == "sequence" for block in caption_blocks(captions)):
         raise HeadError(
             f"the captions of an image cannot be averaged: {captions.name!r} has token ids; "
             "leave out average_captions"
@@ -218,5 +223,5 @@ def _vector(side: FeatureSpec, taker: str) -> int:
     return side.shape[0]
 
 
-def _kinds(parts: tuple[CaptionBlock, ...]) -> str:
-    return " and ".join(repr(part.kind or "unknown") for part in parts)
+def _kinds(blocks: tuple[CaptionBlock, ...]) -> str:
+    return " and ".join(repr(block.kind or "unknown") for block in blocks)

@@ -24,6 +24,7 @@ from torch.nn import functional as F
 from pipeline.heads import HeadError
 from pipeline.heads.base import (
     FitOptions,
+    HeadKind,
     History,
     choice,
     embed_rows,
@@ -301,3 +302,6 @@ def canonical_directions(
     largest = np.abs(to_image).argmax(axis=0)
     sign = np.where(to_image[largest, np.arange(kept)] < 0, -1.0, 1.0)
     return to_image * sign, to_caption * sign, correlations[:kept]
+
+
+HEAD = HeadKind(CcaSettings, CcaHead)

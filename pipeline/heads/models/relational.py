@@ -24,6 +24,7 @@ from pipeline.heads.layers.transformer import GridEncoder, Stack, WordEncoder, p
 from pipeline.heads.losses.nodes import cross_attention_loss, pooling_loss
 from pipeline.heads.losses.ranking import max_of_hinges, mean_of_hinges
 from pipeline.heads.training.task import TrainingTask, milestones
+from pipeline.heads.training.trainer import network_kind
 from pipeline.retrieval.torch_scores import cosine
 
 _POOLING_WEIGHT, _CROSS_ATTENTION_WEIGHT = 0.8, 0.15  # of the losses on nodes, section 3.4
@@ -113,7 +114,7 @@ def task(settings: RelationalSettings, inputs: HeadInputs) -> TrainingTask:
         )
 
     def build(words: Features | None) -> nn.ModuleDict:
-        table = word_table(sequence.recipe["num_ids"], settings.word_dim, words, trained=True)
+        table = word_table(sequence.vocab_size, settings.word_dim, words, trained=True)
         net = nn.ModuleDict(
             {
                 "image": GridEncoder(cells, channels, stack(settings.image_layers)),
@@ -165,3 +166,6 @@ def task(settings: RelationalSettings, inputs: HeadInputs) -> TrainingTask:
         epochs=settings.epochs,
         require=require_two_images,
     )
+
+
+HEAD = network_kind(RelationalSettings, task)

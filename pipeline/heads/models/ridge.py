@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from pipeline.heads.base import FitOptions, History, choice, setting
+from pipeline.heads.base import FitOptions, HeadKind, History, choice, setting
 from pipeline.heads.data.feature_spec import HeadInputs, require_vectors
 from pipeline.heads.data.pairs import Doubles, Features, Pairs, Rows, in_blocks
 from pipeline.heads.layers.scaling import UnitRows, mean_and_scale
@@ -128,3 +128,6 @@ class RidgeHead:
             images, place = np.unique(image_of_caption, return_inverse=True)
             rows = np.arange(start, start + len(image_of_caption))
             yield pairs.captions.take(rows), pairs.images.take(images)[place]
+
+
+HEAD = HeadKind(RidgeSettings, RidgeHead)

@@ -23,6 +23,7 @@ from pipeline.heads.data.pairs import Features
 from pipeline.heads.layers.rnn import packed, word_table
 from pipeline.heads.losses.ranking import max_of_hinges, mean_of_hinges
 from pipeline.heads.training.task import TrainingTask, overall, steps
+from pipeline.heads.training.trainer import network_kind
 from pipeline.retrieval.torch_scores import SCORES
 from pipeline.text.encoders.token_ids import PADDING
 
@@ -104,7 +105,7 @@ def task(settings: ScanSettings, inputs: HeadInputs) -> TrainingTask:
     score = SCORES[settings.similarity]
 
     def build(words: Features | None) -> nn.ModuleDict:
-        table = word_table(sequence.recipe["num_ids"], settings.word_dim, words, trained=True)
+        table = word_table(sequence.vocab_size, settings.word_dim, words, trained=True)
         return nn.ModuleDict(
             {
                 "image": Cells(channels, settings.dim),
@@ -132,3 +133,6 @@ def task(settings: ScanSettings, inputs: HeadInputs) -> TrainingTask:
         clip=overall(settings.clip) if settings.clip else None,
         require=require_two_images,
     )
+
+
+HEAD = network_kind(ScanSettings, task)

@@ -24,6 +24,7 @@ from pipeline.heads.data.pairs import Features, Pairs
 from pipeline.heads.layers.scaling import Standardised, UnitLength
 from pipeline.heads.losses.structure import structure_preserving_loss
 from pipeline.heads.training.task import TrainingTask, steps
+from pipeline.heads.training.trainer import network_kind
 
 
 @dataclass(frozen=True)
@@ -119,3 +120,6 @@ def _branch(s: TwoBranchSettings, inputs: int) -> nn.Module:
         nn.BatchNorm1d(s.dim),
         UnitLength(),
     )
+
+
+HEAD = network_kind(TwoBranchSettings, task)

@@ -61,6 +61,7 @@ from pipeline.heads.losses.ranking import (
     sum_of_hinges,
 )
 from pipeline.heads.training.task import Loss, TrainingTask, overall, per_tensor, steps
+from pipeline.heads.training.trainer import network_kind
 from pipeline.retrieval.torch_scores import SCORES
 
 
@@ -177,7 +178,7 @@ def _caption_tower(s: VseSettings, captions: FeatureSpec) -> Callable[..., nn.Mo
     if s.cell == "none" and all(part.kind != "sequence" for part in caption_blocks(captions)):
         dim = require_vectors("vse", captions)
         return lambda words: _linear(dim, s.dim, bias=False)
-    vocab_size = int(require_sequence("vse", captions).recipe["num_ids"])
+    vocab_size = require_sequence("vse", captions).vocab_size
     if s.cell == "none":
         if s.word_dim != s.dim:
             raise HeadError(
@@ -240,3 +241,6 @@ def _optimiser(s: VseSettings, towers: nn.ModuleDict) -> torch.optim.Optimizer:
 
 def _standardise(towers: nn.ModuleDict, train: Pairs) -> None:
     towers["image"][0].fit(train.images)  # type: ignore[index]
+
+
+HEAD = network_kind(VseSettings, task)

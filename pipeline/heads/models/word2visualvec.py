@@ -35,6 +35,7 @@ from pipeline.heads.data.feature_spec import (
 from pipeline.heads.data.pairs import Features, Pairs, in_blocks
 from pipeline.heads.layers.rnn import RANDOM_WORD, packed, word_table
 from pipeline.heads.training.task import TrainingTask, per_tensor, plateau
+from pipeline.heads.training.trainer import network_kind
 
 _RANDOM_WORD = 1.0  # words without a vector start uniform in plus or minus this
 
@@ -95,23 +96,23 @@ class SentenceVector(nn.Module):
 
     def __init__(
         self,
-        parts: tuple[CaptionBlock, ...],
+        blocks: tuple[CaptionBlock, ...],
         settings: Word2VisualVecSettings,
         words: Features | None,
     ) -> None:
-        """Take the parts of a row of caption features, and the word vectors of a sequence."""
+        """Take the blocks of a row of caption features, and the word vectors of a sequence."""
         super().__init__()
-        self.columns = [part.columns for part in parts]
+        self.columns = [block.columns for block in blocks]
         self.encoders = nn.ModuleList()
         self.dim = 0
-        for part in parts:
-            if part.kind == "sequence":
-                table = words_of(part.recipe["num_ids"], settings.word_dim, words)
+        for block in blocks:
+            if block.kind == "sequence":
+                table = words_of(block.vocab_size, settings.word_dim, words)
                 self.encoders.append(LastState(table, settings.hidden_size, settings.dropout))
                 self.dim += settings.hidden_size
             else:
                 self.encoders.append(nn.Identity())
-                self.dim += part.dim
+                self.dim += block.dim
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return (n, dim) of caption features (n, columns)."""
@@ -148,10 +149,10 @@ def task(settings: Word2VisualVecSettings, inputs: HeadInputs) -> TrainingTask:
         The image features are not vectors.
     """
     feature = require_vectors("word2visualvec", inputs.images)
-    parts = caption_blocks(inputs.captions)
+    blocks = caption_blocks(inputs.captions)
 
     def build(words: Features | None) -> nn.ModuleDict:
-        sentence = SentenceVector(parts, settings, words)
+        sentence = SentenceVector(blocks, settings, words)
         mlp = perceptron(sentence.dim, settings.hidden, feature, settings.layers, settings.dropout)
         return nn.ModuleDict({"image": nn.Identity(), "caption": nn.Sequential(sentence, mlp)})
 
@@ -199,3 +200,6 @@ def require_targets(train: Pairs) -> None:
                 "vgg19-fc7-10crop or resnet152-pool, not vgg19-fc7pre-10crop"
             )
         start += len(features)
+
+
+HEAD = network_kind(Word2VisualVecSettings, task)

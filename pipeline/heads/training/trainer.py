@@ -2,8 +2,10 @@
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,8 +14,17 @@ from torch import Tensor, nn
 from pipeline.devices import usable_device
 from pipeline.hashing import sha256_of_json
 from pipeline.heads import HeadError
-from pipeline.heads.base import FitOptions, History, embed_rows, require_fitted, retrieval_figures
+from pipeline.heads.base import (
+    FitOptions,
+    Head,
+    HeadKind,
+    History,
+    embed_rows,
+    require_fitted,
+    retrieval_figures,
+)
 from pipeline.heads.data.batches import BatchLoader
+from pipeline.heads.data.feature_spec import HeadInputs
 from pipeline.heads.data.pairs import Features, Pairs, Rows
 from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.heads.training.task import TrainingTask
@@ -66,6 +77,24 @@ class NetworkHead:
             net = self.task.build(None)
         net.load_state_dict(tensors)
         self._net, self._device = net.eval(), torch.device("cpu")
+
+
+def network_kind(settings: type[Any], task: Callable[[Any, HeadInputs], TrainingTask]) -> HeadKind:
+    """Return the kind of head that trains a network.
+
+    Parameters
+    ----------
+    settings : the head's settings dataclass, with a field `epochs`.
+    task : returns what is trained, of settings and the features of both sides.
+    """
+
+    def make(values: Any, inputs: HeadInputs) -> Head:
+        # Without the number of epochs, so that it may be raised before a training goes on.
+        named = {name: value for name, value in asdict(values).items() if name != "epochs"}
+        recipes = [inputs.images.recipe_hash, inputs.captions.recipe_hash]
+        return NetworkHead(task(values, inputs), [task.__module__, named, recipes])
+
+    return HeadKind(settings, make)
 
 
 def train_network(

@@ -1,0 +1,215 @@
+"""Experiments: a preset at a size, and what differs from it.
+
+`SMALL` is the size for two cores and a few thousand images. Image features are those of
+EfficientNet-Lite0 and word vectors GloVe of 50 dimensions, which come with packages; networks are
+narrow, and trainings short.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from pipeline.heads import HeadError
+from pipeline.heads.base import settings_from
+from pipeline.heads.catalogue import CaptionFeatures, Experiment, head_kind
+from pipeline.heads.presets import ENSEMBLES, find_preset
+
+Size = Literal["paper", "small"]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What differs from a preset.
+
+    Attributes
+    ----------
+    settings : of the head.
+    captions : None leaves the preset's.
+    word_vectors : in place of the preset's; None starts words at random.
+    """
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    captions: CaptionFeatures | None = None
+    word_vectors: str | None = None
+
+
+IMAGES = {"resnet152-grid": "efficientnet-lite0-grid"}
+"""Recipes in place of a preset's; every other one becomes `POOLED_IMAGES`."""
+
+POOLED_IMAGES = "efficientnet-lite0-pool"
+
+TRAINED_VECTORS: dict[str, Mapping[str, Any]] = {
+    "word2vec-100d": {"train": "word2vec", "dim": 100, "epochs": 20}
+}
+"""Word vectors that are trained on the dataset's own captions: options of `pipeline vectors`."""
+
+_GLOVE = "glove-6b-50d"
+_MEAN = CaptionFeatures("mean-glove-6b-50d", "mean")
+_FISHER = CaptionFeatures("fv-hglmm-pca1000", "fv-hglmm", {"sample": 20_000, "pca": 1000})
+_TOKEN_IDS = CaptionFeatures("token-ids", "token-ids")
+_YAN_CAPTIONS = CaptionFeatures("token-ids-yan", "token-ids-yan")
+_W2V_MEAN = CaptionFeatures("mean-w2vv", "mean-w2vv", {"vectors": "word2vec-100d"})
+_W2V_ALL = CaptionFeatures("w2vv-multiscale", "bow+mean-w2vv+token-ids-w2vv")
+
+_WANG = {"dim": 256, "epochs": 45, "lr_decay_every": 30}
+_W2VV = {"hidden": 512, "epochs": 12, "learning_rate": 0.0005}
+_W2VV_GRU = {**_W2VV, "word_dim": 50, "hidden_size": 256}
+_GRU = {"dim": 512, "word_dim": 50, "image_scaling": "unit"}
+_QIAN = {**_GRU, "epochs": 6, "lr_decay": 0.8}
+_VSEPP = {**_GRU, "epochs": 6, "learning_rate": 0.001, "lr_decay": 0.7, "lr_decay_every": 1}
+_KIROS = {"word_dim": 50, "image_scaling": "standardised", "epochs": 6}
+# With Adam; the paper's plain gradient descent is at kiros2014-lstm.
+_BAG = {
+    "optimiser": "adam", "learning_rate": 0.001, "batch_size": 128, "lr_decay": 0.85, "epochs": 8,
+    "image_scaling": "standardised",
+}  # fmt: skip
+_YAN = {
+    "dim": 64, "attention_heads": 4, "word_dim": 50, "batch_size": 32, "learning_rate": 0.0005,
+    "lr_milestones": (4, 5), "mean_hinge_epochs": 1, "epochs": 5,
+}  # fmt: skip
+_SCAN = {
+    "dim": 64, "word_dim": 50, "batch_size": 32, "learning_rate": 0.001, "lr_decay_every": 3,
+    "epochs": 4,
+}  # fmt: skip
+
+SMALL: dict[str, Changes] = {
+    "qian2018-baseline": Changes({"image_scaling": "centred"}, _MEAN),
+    "qian2018-baseline-weight": Changes({"image_scaling": "centred"}, _MEAN),
+    "qian2018-gru": Changes(_QIAN),
+    "qian2018-gru-glove": Changes(_QIAN, word_vectors=_GLOVE),
+    "qian2018-lstm-glove": Changes(_QIAN, word_vectors=_GLOVE),
+    "qian2018-gru-glove-bidirectional": Changes(_QIAN, word_vectors=_GLOVE),
+    "qian2018-gru-glove-stacked": Changes(_QIAN, word_vectors=_GLOVE),
+    "wang2016-linear-one-directional": Changes(_WANG, _FISHER),
+    "wang2016-linear-bidirectional": Changes(_WANG, _FISHER),
+    "wang2016-linear-bidirectional-structure": Changes(_WANG, _FISHER),
+    "wang2016-nonlinear-one-directional": Changes({**_WANG, "hidden": 1024}, _FISHER),
+    "wang2016-nonlinear-bidirectional": Changes({**_WANG, "hidden": 1024}, _FISHER),
+    "wang2016-nonlinear-bidirectional-structure": Changes({**_WANG, "hidden": 1024}, _FISHER),
+    "wang2016-nonlinear-bidirectional-structure-mean": Changes({"epochs": 15}, _MEAN),
+    "wang2016-nonlinear-bidirectional-structure-tfidf": Changes(
+        {"hidden": 1024, "dim": 256, "epochs": 15}
+    ),
+    "wang2016-cca": Changes({"dim": 128}, _FISHER),
+    "wang2016-cca-gong": Changes({}, _FISHER),
+    "dong2018-w2vv-bow": Changes(_W2VV),
+    "dong2018-w2vv-word2vec": Changes(_W2VV, _W2V_MEAN),
+    "dong2018-w2vv-gru": Changes(_W2VV_GRU, word_vectors=_GLOVE),
+    "dong2018-w2vv-multiscale": Changes(_W2VV_GRU, _W2V_ALL, _GLOVE),
+    "kiros2014-lstm": Changes(_KIROS, _TOKEN_IDS, _GLOVE),
+    # The sum of the words' vectors is a linear map of their counts.
+    "kiros2014-linear": Changes(_BAG, CaptionFeatures("bow", "bow")),
+    "kiros2014-devise": Changes({**_BAG, "dim": 50, "word_dim": 50}, _TOKEN_IDS, _GLOVE),
+    "kiros2014-gru": Changes(_VSEPP, _TOKEN_IDS),
+    "vendrov2016-order": Changes({**_GRU, "epochs": 25}),
+    "vendrov2016-symmetric": Changes({**_GRU, "epochs": 25}),
+    "yan2019-transformer-basic": Changes(_YAN, _YAN_CAPTIONS, _GLOVE),
+    "yan2019-transformer-pooling": Changes(_YAN, _YAN_CAPTIONS, _GLOVE),
+    "yan2019-transformer-cross-attention": Changes(_YAN, _YAN_CAPTIONS, _GLOVE),
+    "vsepp": Changes({**_VSEPP, "mean_hinge_epochs": 2}),
+    "vse0": Changes(_VSEPP),
+    "scan-t2i-avg": Changes(_SCAN, word_vectors=_GLOVE),
+    "scan-t2i-lse": Changes(_SCAN, word_vectors=_GLOVE),
+    "scan-i2t-avg": Changes(_SCAN, word_vectors=_GLOVE),
+    "scan-i2t-lse": Changes(_SCAN, word_vectors=_GLOVE),
+    "ours-cca": Changes(
+        {}, CaptionFeatures("tfidf+fv-hglmm", "tfidf+fv-hglmm", {"sample": 20_000})
+    ),
+    "ours-gru": Changes({"dim": 512, "word_dim": 50}, word_vectors=_GLOVE),
+}
+"""Name of a preset -> what differs from it; a preset without an entry changes its images alone."""
+
+
+def resolve_experiment(
+    name: str,
+    *,
+    preset: str | None = None,
+    head: str | None = None,
+    size: Size = "small",
+    images: str | None = None,
+    captions: CaptionFeatures | None = None,
+    settings: Mapping[str, Any] | None = None,
+    word_vectors: str | None = None,
+    average_captions: bool | None = None,
+) -> Experiment:
+    """Return an experiment: a preset at a size, and what differs from it.
+
+    Parameters
+    ----------
+    name : of the experiment.
+    preset : the published system that it follows; None: the one of the experiment's own name.
+    head : in place of a preset, a head with its own defaults; then `images` and `captions` are
+        needed.
+    size : "paper", the values of the preset, or "small", what `SMALL` makes of them.
+    images, captions, word_vectors, average_captions : in place of the preset's.
+    settings : of the head, over those of the preset.
+
+    Raises
+    ------
+    HeadError
+        No such preset, head or setting, both a preset and a head, or a head without features.
+    """
+    settings = settings or {}
+    if head is None:
+        preset = preset or name
+        found = find_preset(preset)
+        changes = Changes(word_vectors=found.word_vectors)
+        if size == "small":
+            changes = SMALL.get(preset, changes)
+            images = images or IMAGES.get(found.images, POOLED_IMAGES)
+        head, images = found.head, images or found.images
+        captions = captions or changes.captions or found.captions
+        settings = {**_differences(found.settings), **changes.settings, **settings}
+        word_vectors = word_vectors or changes.word_vectors
+        average_captions = found.average_captions if average_captions is None else average_captions
+    elif preset is not None:
+        raise HeadError(
+            f"experiment {name!r} has the preset {preset!r} and the head {head!r}; leave one out"
+        )
+    elif not (images and captions):
+        raise HeadError(
+            f"experiment {name!r} has a head and no preset, so it needs images and captions of "
+            "its own"
+        )
+    checked = settings_from(head_kind(head).settings, settings, head)
+    return Experiment(
+        name=name,
+        head=head,
+        settings=_differences(checked),
+        images=images,
+        captions=captions,
+        word_vectors=word_vectors,
+        average_captions=bool(average_captions),
+        preset=preset,
+    )
+
+
+def resolve_ensemble(name: str, members: Mapping[str, float] | None = None) -> Mapping[str, float]:
+    """Return the members of an ensemble, experiments by name, with their weights.
+
+    Parameters
+    ----------
+    name : of the ensemble.
+    members : its members; None or empty: those of the ensemble of that name in `ENSEMBLES`.
+
+    Raises
+    ------
+    HeadError
+        There are no members, and no ensemble has this name.
+    """
+    if not members and name not in ENSEMBLES:
+        raise HeadError(
+            f"ensemble {name!r} has no members, and none is called so; name its members, or take "
+            f"{' or '.join(ENSEMBLES)}"
+        )
+    return members or ENSEMBLES[name]
+
+
+def _differences(settings: Any) -> dict[str, Any]:
+    """Return what differs from the defaults of a settings dataclass, as JSON values."""
+    values = {f.name: (getattr(settings, f.name), f.default) for f in fields(settings)}
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, (value, default) in values.items()
+        if value != default
+    }
