@@ -43,9 +43,10 @@ def embed(
     """
     # Here, as the job below: what they import takes longer than --help should.
     from stages.params import load_params
+    from stages.plan import experiment_of
 
     params = load_params()
-    plan = params.experiment(experiment)
+    plan = experiment_of(params, experiment)
     layout = layout_of(dataset, params.dataset)
     head = head or layout.head(experiment)
     split = split or params.splits.test
@@ -68,7 +69,7 @@ def embed(
         out,
         head=head,
         images=images or layout.features(plan.images),
-        captions=captions or layout.text(plan.captions),
+        captions=captions or layout.text(plan.captions.name),
         split=split,
         experiment=experiment,
         average_captions=plan.average_captions,

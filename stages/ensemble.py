@@ -30,18 +30,18 @@ def ensemble(name: str, dataset: Path | None, embeddings: Path | None, out: Path
       pipeline ensemble --name ours
     """
     # Here, as the job below: what they import takes longer than --help should.
+    from pipeline.retrieval.ensemble import ensemble as average
+    from pipeline.retrieval.ensemble import members_of
     from stages.params import load_params
 
     params = load_params()
-    weights = params.ensemble(name)
+    weights = members_of(name, params.ensemble(name))
     layout = layout_of(dataset, params.dataset)
     files = {member: layout.embeddings(member) for member in weights}
     if embeddings is not None:
         files = {member: embeddings / file.name for member, file in files.items()}
     out = out or layout.ensemble(name)
     log_settings("ensemble", name=name, members=",".join(weights), dataset=layout.dataset, out=out)
-    from pipeline.retrieval.ensemble import ensemble as average
-
     joined = average(files, out, name=name, weights=weights)
     log_done(
         f"{out}: {len(joined.image_ids)} images and {len(joined.caption_ids)} captions in "

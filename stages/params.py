@@ -67,20 +67,20 @@ class CaptionFeatures(BaseModel):
     encoder: str
 
 
-class Experiment(_Section):
-    """Features of both sides, a head and what differs from its defaults.
+class ExperimentEntry(_Section):
+    """Features of both sides, a preset and what differs from it.
 
-    `word_vectors` names the vectors that the words of a head that reads words start from, as
-    `pipeline text --vectors` takes them. `average_captions` embeds the mean of the features of an
-    image's captions in place of each.
+    Without `preset` the experiment follows the preset of its own name; `head` takes a head with
+    its own defaults in place of a preset. The rest is as in `resolve_experiment`.
     """
 
     images: str
     captions: str
-    head: str
+    preset: str | None = None
+    head: str | None = None
     settings: dict[str, Any] = {}
     word_vectors: str | None = None
-    average_captions: bool = False
+    average_captions: bool | None = None
 
 
 class Params(_Section):
@@ -96,7 +96,8 @@ class Params(_Section):
     seed: int
     max_epochs: int | None = None
     evaluate: dict[str, Any] = {}
-    experiments: dict[str, Experiment]
+    size: Literal["paper", "small"] = "small"
+    experiments: dict[str, ExperimentEntry]
     ensembles: dict[str, dict[str, float]] = {}
 
     @model_validator(mode="after")
@@ -122,13 +123,13 @@ class Params(_Section):
             )
         return self.datasets[name]
 
-    def experiment(self, name: str) -> Experiment:
-        """Return an experiment by name.
+    def entry(self, name: str) -> ExperimentEntry:
+        """Return what the file says of an experiment.
 
         Raises
         ------
         ParamsError
-            There is none; the known ones are listed.
+            There is none of this name; the known ones are listed.
         """
         if name not in self.experiments:
             raise ParamsError(
@@ -138,6 +139,8 @@ class Params(_Section):
 
     def ensemble(self, name: str) -> dict[str, float]:
         """Return the members of an ensemble, experiments by name, with their weights.
+
+        Empty where the file leaves them to `pipeline.retrieval.ensemble.ENSEMBLES`.
 
         Raises
         ------
@@ -149,7 +152,7 @@ class Params(_Section):
                 f"{PARAMS_FILE} has no ensemble {name!r}; it has {', '.join(self.ensembles)}"
             )
         for member in self.ensembles[name]:
-            self.experiment(member)
+            self.entry(member)
         return self.ensembles[name]
 
 

@@ -85,7 +85,7 @@ def sources_of(
         made_by = f"pipeline embed --experiment {experiment}"
         embeddings = embeddings or layout.embeddings(experiment)
         head = head or layout.head(experiment)
-        encoder = encoder or layout.encoder(params.experiment(experiment).captions)
+        encoder = encoder or layout.encoder(params.entry(experiment).captions)
     if not embeddings.is_file():
         raise NoEmbeddings(
             f"{embeddings} is not there, so {experiment!r} has no embeddings to search yet; make "

@@ -1,6 +1,7 @@
 """`pipeline train`: an experiment's head is fitted on the training split."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -55,10 +56,12 @@ def train(
     """
     # Here, as the job below: what they import takes longer than --help should.
     from stages.params import load_params
+    from stages.plan import experiment_of
 
     params = load_params()
-    plan = params.experiment(experiment)
+    plan = experiment_of(params, experiment)
     layout = layout_of(dataset, params.dataset)
+    plan = replace(plan, word_vectors=layout.named_vectors(plan.word_vectors))
     train_split = train_split or params.splits.train
     validation_split = validation_split or params.splits.validation
     seed = params.seed if seed is None else seed
@@ -79,15 +82,15 @@ def train(
         device=device,
         out=out,
     )
-    from pipeline.heads.fit import Experiment, fit
+    from pipeline.heads.fit import fit
 
     started = time.monotonic()
     trained = fit(
         layout.dataset,
         out,
-        experiment=Experiment(experiment, plan.head, plan.settings, plan.word_vectors),
+        experiment=plan,
         images=images or layout.features(plan.images),
-        captions=captions or layout.text(plan.captions),
+        captions=captions or layout.text(plan.captions.name),
         train_split=train_split,
         validation_split=validation_split,
         seed=seed,

@@ -28,6 +28,7 @@ WITHOUT_EFFECT = {
     "stages/console.py",
     "stages/experiment.py",
     "stages/params.py",
+    "stages/plan.py",
 }
 
 

@@ -41,8 +41,8 @@ class Experiment:
     name : of the folders of its head, embeddings and tables.
     head : a name in `HEADS`.
     settings : what differs from the head's defaults, as JSON values.
-    images : recipe of the image features; "" where the caller gives a folder.
-    captions : caption features; None where the caller gives a folder.
+    images : recipe of the image features; empty where folders of features are given beside it.
+    captions : caption features; of an empty name where folders are given.
     word_vectors : name or path of the vectors that the words of a head that reads token ids start
         from; None starts them at random.
     average_captions : whether a caption is embedded as the mean of the features of all captions of
@@ -54,7 +54,7 @@ class Experiment:
     head: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     images: str = ""
-    captions: CaptionFeatures | None = None
+    captions: CaptionFeatures = CaptionFeatures("", "")
     word_vectors: str | None = None
     average_captions: bool = False
     preset: str | None = None

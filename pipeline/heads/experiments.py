@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pipeline.heads import HeadError
 from pipeline.heads.base import settings_from
 from pipeline.heads.catalogue import CaptionFeatures, Experiment, head_kind
-from pipeline.heads.presets import ENSEMBLES, find_preset
+from pipeline.heads.presets import find_preset
 
 Size = Literal["paper", "small"]
 
@@ -182,27 +182,6 @@ def resolve_experiment(
         average_captions=bool(average_captions),
         preset=preset,
     )
-
-
-def resolve_ensemble(name: str, members: Mapping[str, float] | None = None) -> Mapping[str, float]:
-    """Return the members of an ensemble, experiments by name, with their weights.
-
-    Parameters
-    ----------
-    name : of the ensemble.
-    members : its members; None or empty: those of the ensemble of that name in `ENSEMBLES`.
-
-    Raises
-    ------
-    HeadError
-        There are no members, and no ensemble has this name.
-    """
-    if not members and name not in ENSEMBLES:
-        raise HeadError(
-            f"ensemble {name!r} has no members, and none is called so; name its members, or take "
-            f"{' or '.join(ENSEMBLES)}"
-        )
-    return members or ENSEMBLES[name]
 
 
 def _differences(settings: Any) -> dict[str, Any]:

@@ -1,16 +1,15 @@
 """The job of `pipeline train`: an experiment's head is fitted on features and saved."""
 
 import shutil
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.splits import split_for
 from pipeline.devices import usable_device
 from pipeline.files import created_by, require_folder
 from pipeline.heads.base import FitOptions, Head, History
-from pipeline.heads.catalogue import make_head, with_epochs_at_most
+from pipeline.heads.catalogue import Experiment, make_head, with_epochs_at_most
 from pipeline.heads.data.feature_spec import HeadInputs
 from pipeline.heads.data.pairs import (
     Pairs,
@@ -26,16 +25,6 @@ from pipeline.heads.trained_head import TrainedHead
 from pipeline.progress import QUIET, Monitor
 from pipeline.shards.build.locking import WORK_FOLDER, only_writer
 from pipeline.shards.feature_set import FeatureSet
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """A head, what differs from its defaults, and the word vectors that it starts from."""
-
-    name: str
-    head: str
-    settings: dict[str, Any] = field(default_factory=dict)
-    word_vectors: str | None = None
 
 
 def fit(
@@ -65,7 +54,8 @@ def fit(
     ----------
     dataset : folder of a prepared dataset.
     out : folder of the head.
-    experiment : the head, its settings and its word vectors.
+    experiment : of its fields the name, the head, its settings and its word vectors; the features
+        are those of the folders below.
     images, captions : folders of the features of both sides.
     encoder : folder of the captions' fitted encoder, which knows the words of an experiment with
         word vectors; None: the one that `pipeline text` leaves beside the captions.

@@ -6,7 +6,6 @@ the paper that it is named after here. `leaves_open` says what stands for what n
 """
 
 import difflib
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -275,11 +274,6 @@ PRESETS: dict[str, Preset] = {
     "ours-gru": _OURS_GRU,
 }  # fmt: skip
 """Every published system by name; `pipeline.heads.experiments.SMALL` has their small sizes."""
-
-ENSEMBLES: dict[str, Mapping[str, float]] = {
-    "ours": {"ours-cca": 2.0, "ours-gru": 1.0, "dong2018-w2vv-multiscale": 1.0}
-}
-"""Ensembles by name: experiments, whose cosines are averaged, with their weights."""
 
 
 def find_preset(name: str) -> Preset:

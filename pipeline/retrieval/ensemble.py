@@ -18,6 +18,32 @@ from pipeline.retrieval.similarity import unit_rows
 
 _Rows = npt.NDArray[np.float32]
 
+ENSEMBLES: dict[str, Mapping[str, float]] = {
+    "ours": {"ours-cca": 2.0, "ours-gru": 1.0, "dong2018-w2vv-multiscale": 1.0}
+}
+"""Ensembles by name: presets of `pipeline.heads.presets` with their weights; no paper's."""
+
+
+def members_of(name: str, members: Mapping[str, float] | None = None) -> Mapping[str, float]:
+    """Return the members of an ensemble, experiments by name, with their weights.
+
+    Parameters
+    ----------
+    name : of the ensemble.
+    members : its members; None or empty: those of that name in `ENSEMBLES`.
+
+    Raises
+    ------
+    EmbeddingsError
+        No members are given, and `ENSEMBLES` has none of that name.
+    """
+    if not members and name not in ENSEMBLES:
+        raise EmbeddingsError(
+            f"ensemble {name!r} has no members; name experiments with their weights, or take the "
+            f"ensemble {' or '.join(ENSEMBLES)}"
+        )
+    return members or ENSEMBLES[name]
+
 
 def ensemble(
     members: Mapping[str, str | Path],

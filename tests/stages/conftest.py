@@ -35,7 +35,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: Call) -> 
     params["max_epochs"] = None
     branch = params["experiments"]["wang2016-nonlinear-bidirectional-structure"]
     branch["captions"] = "mean-glove-6b-50d"
-    branch["settings"] |= {"hidden": 64, "dim": 32, "epochs": 3, "batch_size": 50}
+    branch["settings"] = {"hidden": 64, "dim": 32, "epochs": 3, "batch_size": 50}
     Path("params.yaml").write_text(yaml.safe_dump(params, sort_keys=False))
     assert pipeline("prepare", "scenes", "--images", 60, "--out", "data/scenes").status == 0
     return tmp_path

@@ -322,7 +322,7 @@ def test_mistakes_get_one_paragraph_and_nothing_half_made(
 
 def test_wrong_params_are_named_by_their_place(project: Path, pipeline: Call) -> None:
     text = Path("params.yaml").read_text()
-    Path("params.yaml").write_text(text.replace("seed: 0\n", "sead: 0\n", 1))
+    Path("params.yaml").write_text(text.replace("\nseed: 0\n", "\nsead: 0\n", 1))
     ended = pipeline("train", "--experiment", "qian2018-baseline")
     assert ended.status == 1
     assert "sead" in ended.stderr
