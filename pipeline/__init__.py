@@ -1,3 +1,68 @@
-"""Offline features and embeddings for captioned images, with ids beside every row."""
+"""Offline features and embeddings for captioned images, with ids beside every row.
+
+Each job is one function with the defaults of its command; names are loaded when they are used, so
+that `import pipeline` is quick. docs/python.md shows them at work.
+
+>>> import pipeline
+>>> pipeline.extract("data/mine", "features/mine", recipe="resnet152-pool")
+>>> pipeline.read_features("features/mine").read(["a.jpg", "b.jpg"])
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipeline.datasets.manifest import read_manifest as read_manifest
+    from pipeline.experiments.run import run as run
+    from pipeline.heads.embed import embed as embed
+    from pipeline.heads.fit import fit as fit
+    from pipeline.heads.trained_head import load_head as load_head
+    from pipeline.images.extract import extract as extract
+    from pipeline.images.feature_extractor import FeatureExtractor as FeatureExtractor
+    from pipeline.recipes import RECIPES as RECIPES
+    from pipeline.recipes import resolve_recipe as resolve_recipe
+    from pipeline.report.write import write_report as write_report
+    from pipeline.retrieval.evaluate import evaluate as evaluate
+    from pipeline.retrieval.recall import recall as recall
+    from pipeline.shards.build.arrays import write_features as write_features
+    from pipeline.shards.feature_set import FeatureSet as FeatureSet
+    from pipeline.shards.feature_set import read_features as read_features
+    from pipeline.text.encode import encode as encode
+    from pipeline.text.fitted import load_encoder as load_encoder
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "FeatureExtractor": "pipeline.images.feature_extractor",
+    "FeatureSet": "pipeline.shards.feature_set",
+    "RECIPES": "pipeline.recipes",
+    "embed": "pipeline.heads.embed",
+    "encode": "pipeline.text.encode",
+    "evaluate": "pipeline.retrieval.evaluate",
+    "extract": "pipeline.images.extract",
+    "fit": "pipeline.heads.fit",
+    "load_encoder": "pipeline.text.fitted",
+    "load_head": "pipeline.heads.trained_head",
+    "read_features": "pipeline.shards.feature_set",
+    "read_manifest": "pipeline.datasets.manifest",
+    "recall": "pipeline.retrieval.recall",
+    "resolve_recipe": "pipeline.recipes",
+    "run": "pipeline.experiments.run",
+    "write_features": "pipeline.shards.build.arrays",
+    "write_report": "pipeline.report.write",
+}
+"""The public names, and the modules that define them."""
+
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

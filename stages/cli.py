@@ -15,6 +15,7 @@ COMMANDS = {
     "train": "Fit an experiment's head on the training split.",
     "embed": "Embed a split with a trained head.",
     "ensemble": "Average the similarities of several experiments.",
+    "run": "Make whatever is missing between a dataset and recall tables.",
     "evaluate": "Rank an embedding file and write its Recall@K.",
     "report": "Join the recall tables of all experiments.",
     "search": "Find the images or sentences nearest to a query.",

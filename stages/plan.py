@@ -1,7 +1,11 @@
-"""What `train` and `embed` share: an experiment of params.yaml, made of its preset."""
+"""What `train`, `embed` and `run` make of params.yaml: experiments of presets and differences."""
+
+from typing import Any
 
 from pipeline.heads.catalogue import CaptionFeatures, Experiment
-from pipeline.heads.experiments import resolve_experiment
+from pipeline.heads.experiments import TRAINED_VECTORS, resolve_experiment
+from pipeline.heads.presets import PRESETS
+from pipeline.retrieval.ensemble import ENSEMBLES
 from stages.params import Params
 
 
@@ -37,3 +41,23 @@ def experiment_of(params: Params, name: str) -> Experiment:
         word_vectors=entry.word_vectors,
         average_captions=entry.average_captions,
     )
+
+
+def every_name(params: Params | None) -> list[str]:
+    """Return the experiments of params.yaml, then all published systems, then the ensembles."""
+    own, ensembles = (params.experiments, params.ensembles) if params else ({}, {})
+    return list(dict.fromkeys([*own, *PRESETS, *ensembles, *ENSEMBLES]))
+
+
+def run_options(params: Params) -> dict[str, Any]:
+    """Return the options of `pipeline.experiments.run.run` that params.yaml sets."""
+    return {
+        "experiments": {name: experiment_of(params, name) for name in params.experiments},
+        "ensembles": {
+            name: params.ensemble(name) or ENSEMBLES.get(name, {}) for name in params.ensembles
+        },
+        "splits": params.splits.model_dump(),
+        "extract": params.extract.model_dump(exclude_none=True),
+        "word_vectors": {**TRAINED_VECTORS, **params.word_vectors},
+        "evaluate": params.evaluate,
+    }

@@ -1,0 +1,127 @@
+"""The job of `pipeline run`: from a dataset to the recall tables of experiments, in one process."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.experiments.layout import DATA, Layout
+from pipeline.experiments.steps import Plan, Step
+from pipeline.heads.catalogue import Experiment
+from pipeline.heads.experiments import TRAINED_VECTORS, Size, resolve_experiment
+from pipeline.progress import QUIET, Monitor
+from pipeline.retrieval.ensemble import ENSEMBLES
+from pipeline.retrieval.recall import Table
+from pipeline.retrieval.tables import RECALL_FILE, read_recall
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run did.
+
+    Attributes
+    ----------
+    tables : by experiment, in the asked order, its recall table; {} of a dry run.
+    made : the steps that were done or, of a dry run, that would be.
+    """
+
+    tables: Mapping[str, Table]
+    made: tuple[str, ...]
+
+
+def run(
+    names: Sequence[str],
+    dataset: str | Path,
+    *,
+    experiments: Mapping[str, Experiment] | None = None,
+    ensembles: Mapping[str, Mapping[str, float]] | None = None,
+    root: str | Path = DATA,
+    splits: Mapping[str, str | None] | None = None,
+    size: Size = "small",
+    seed: int = 0,
+    max_epochs: int | None = None,
+    extract: Mapping[str, Any] | None = None,
+    word_vectors: Mapping[str, Mapping[str, Any]] | None = None,
+    evaluate: Mapping[str, Any] | None = None,
+    leave_out_failed: bool = False,
+    dry_run: bool = False,
+    monitor: Monitor = QUIET,
+) -> RunResult:
+    """Make whatever is missing or out of date for the recall tables of some experiments.
+
+    The files and their bytes are those of the single commands, and lie where these look for them.
+    What several experiments share is made once. An interrupted run goes on where it stopped.
+
+    Parameters
+    ----------
+    names : of experiments and ensembles.
+    dataset : folder of a prepared dataset.
+    experiments : experiments by name, before the published systems of `PRESETS`.
+    ensembles : members with their weights by name, before those of `ENSEMBLES`.
+    root : everything is made below it; see `Layout`.
+    splits : by role ("train", "validation", "test"), where a dataset has other than usual names.
+    size : of the published systems: "small", for two cores, or "paper".
+    seed, max_epochs : of training; see `pipeline.heads.fit.fit`.
+    extract : options of `pipeline.images.extract.extract`.
+    word_vectors : by name, options of `store_vectors`; None: those that the presets name.
+    evaluate : options of `pipeline.retrieval.evaluate.evaluate`.
+    leave_out_failed : whether heads do without images that are missing, damaged or refused; else
+        such an image is an error.
+    dry_run : log what would be done, with sizes, and do nothing.
+    monitor : gets a line before each step, its log lines and its progress.
+
+    Raises
+    ------
+    HeadError
+        No preset has such a name.
+    DatasetError
+        The dataset is missing, or lacks a split.
+    PipelineError
+        A step failed; those before it are done and stay.
+    """
+    plan = Plan(
+        Layout(Path(dataset), Path(root)),
+        splits=splits or {},
+        seed=seed,
+        max_epochs=max_epochs,
+        extract=extract or {},
+        word_vectors=TRAINED_VECTORS if word_vectors is None else word_vectors,
+        evaluate=evaluate or {},
+        leave_out_failed=leave_out_failed,
+    )
+    own, ensembles = experiments or {}, {**ENSEMBLES, **(ensembles or {})}
+    for name in names:
+        members = {} if name in own else ensembles.get(name, {})
+        for member in members or (name,):
+            plan.add(own.get(member) or resolve_experiment(member, size=size))
+        if members:
+            plan.add_ensemble(name, members)
+    steps = list(plan.steps.values())
+    if dry_run:
+        return RunResult({}, _announce(steps, monitor))
+    made = []
+    for number, step in enumerate(steps, 1):
+        fault = step.fault()
+        if fault or step.always:
+            monitor.log(f"[{number}/{len(steps)}] {step}: {fault or 'checked'} -> {step.out}")
+            step.make(monitor)
+        else:
+            monitor.log(f"[{number}/{len(steps)}] {step}: up to date")
+        if fault:
+            made.append(str(step))
+    tables = {name: read_recall(plan.layout.evaluation(name) / RECALL_FILE) for name in names}
+    return RunResult(tables, tuple(made))
+
+
+def _announce(steps: Sequence[Step], monitor: Monitor) -> tuple[str, ...]:
+    """Log what each step would do; what depends on a step that is to be done, is to be done."""
+    undone: set[Path] = set()
+    made = []
+    for step in steps:
+        stale = undone & {*step.needs}
+        fault = "its inputs are to be made" if stale else step.fault()
+        if fault:
+            undone.add(step.out)
+            made.append(str(step))
+        monitor.log(f"{step}: {fault or 'up to date'} ({step.size}) -> {step.out}")
+    return tuple(made)

@@ -1,0 +1,331 @@
+"""The steps from a dataset to recall tables: what each makes, from what, and whether it is there.
+
+Files say what they were made from: shards their recipe and ids, a head its settings and the SHA-256
+of its dataset and features, embeddings that of their head, a table that of its embeddings. So what
+has to be made is read from the files, whoever made them: `pipeline run`, a single command or DVC.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.datasets.splits import Role, split_for
+from pipeline.experiments.layout import Layout
+from pipeline.hashing import sha256_of_file
+from pipeline.heads.catalogue import Experiment
+from pipeline.progress import Monitor
+
+MISSING = "missing"
+
+_NOT_OF_TRAINING = {"source", "tokenizer", "split", "corpus", "allow_leaks"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One file or folder to make.
+
+    Attributes
+    ----------
+    job : the command that makes it, such as "extract".
+    name : of what is made, such as a recipe or an experiment.
+    out : its folder or file.
+    needs : what it is made from: `out` of other steps.
+    size : of what it holds, for a person.
+    fault : returns why it has to be made, such as `MISSING`; "" if it is there as it should be.
+    make : makes it, or what is missing of it.
+    always : whether `make` finds out by itself what is missing, and is called without a fault too,
+        since only it sees that a picture or a caption has changed.
+    """
+
+    job: str
+    name: str
+    out: Path
+    needs: tuple[Path, ...]
+    size: str
+    fault: Callable[[], str]
+    make: Callable[[Monitor], object]
+    always: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.job} {self.name}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of some experiments on one dataset, in an order in which they can be done.
+
+    Attributes
+    ----------
+    layout : where the files lie.
+    splits : of the roles of `pipeline.datasets.splits`, where they are not the usual ones.
+    seed, max_epochs : of training.
+    extract : options of `pipeline.images.extract.extract`, such as weights and precision.
+    word_vectors : by name, the options of `pipeline.text.vectors.store.store_vectors`.
+    evaluate : options of `pipeline.retrieval.evaluate.evaluate`.
+    leave_out_failed : whether heads do without images that failed.
+    steps : filled by `add`, each once.
+    """
+
+    layout: Layout
+    splits: Mapping[str, str | None] = field(default_factory=dict)
+    seed: int = 0
+    max_epochs: int | None = None
+    extract: Mapping[str, Any] = field(default_factory=dict)
+    word_vectors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    evaluate: Mapping[str, Any] = field(default_factory=dict)
+    leave_out_failed: bool = False
+    steps: dict[Path, Step] = field(default_factory=dict)
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The dataset."""
+        return read_manifest(self.layout.dataset)
+
+    def split(self, role: Role) -> str:
+        """Return the split that has a role."""
+        return split_for(role, self.manifest, self.splits.get(role))
+
+    def add(self, experiment: Experiment) -> None:
+        """Add the steps of an experiment.
+
+        Raises
+        ------
+        DatasetError
+            The dataset lacks a split.
+        """
+        features = self._add_features(experiment.images)
+        captions = self._add_text(experiment)
+        head = self._add_head(experiment, features, captions)
+        embeddings = self._add_embeddings(experiment, features, captions, head)
+        self._add_evaluation(experiment.name, embeddings)
+
+    def add_ensemble(self, name: str, members: Mapping[str, float]) -> None:
+        """Add the steps of an ensemble, whose members are to be added before it."""
+        out = self.layout.ensemble(name)
+        files = {member: self.layout.embeddings(member) for member in members}
+
+        def fault() -> str:
+            if not out.is_file():
+                return MISSING
+            from pipeline.retrieval.embeddings import read_provenance
+
+            found = {m: {"embeddings_sha256": sha256_of_file(f)} for m, f in files.items()}
+            wanted = {"members": found, "weights": [*members.values()]}
+            return _difference(read_provenance(out), wanted)
+
+        def make(monitor: Monitor) -> object:
+            from pipeline.retrieval.ensemble import ensemble
+
+            return ensemble(files, out, name=name, weights=members)
+
+        size = f"{len(files)} members"
+        self._add(Step("ensemble", name, out, tuple(files.values()), size, fault, make))
+        self._add_evaluation(name, out)
+
+    def _made_from(self, images: Path, captions: Path) -> dict[str, str]:
+        from pipeline.heads.data.pairs import made_from
+        from pipeline.shards.index import read_index
+
+        return made_from(self.layout.dataset, read_index(images), read_index(captions))
+
+    def _add(self, step: Step) -> Path:
+        return self.steps.setdefault(step.out, step).out
+
+    def _add_features(self, name: str) -> Path:
+        from pipeline.recipes import resolve_recipe
+
+        given = dict(self.extract)
+        precision, storage = given.get("precision", "float32"), given.get("storage", "float32")
+        recipe = resolve_recipe(name, precision, storage)
+        out, rows = self.layout.features(name), len(self.manifest.entries)
+
+        def make(monitor: Monitor) -> object:
+            from pipeline.images.extract import extract
+
+            return extract(self.layout.dataset, out, recipe=name, monitor=monitor, **given)
+
+        size = f"{rows} rows of {recipe.shape} {storage}, {rows * recipe.row_bytes / 1e6:.1f} MB"
+        fault = _index_fault(out, rows, recipe.to_json())
+        return self._add(Step("extract", name, out, (), size, fault, make, always=True))
+
+    def _add_text(self, experiment: Experiment) -> Path:
+        captions, options = experiment.captions, dict(experiment.captions.options)
+        needs: tuple[Path, ...] = ()
+        if (vectors := str(options.get("vectors"))) in self.word_vectors:
+            needs = (self._add_vectors(vectors),)
+            options["vectors"] = str(needs[0])
+        out = self.layout.text(captions.name)
+        rows = sum(len(entry.captions) for entry in self.manifest.entries)
+
+        def make(monitor: Monitor) -> object:
+            from pipeline.text.encode import encode
+
+            return encode(
+                self.layout.dataset,
+                out,
+                encoder=captions.encoder,
+                fit_split=self.split("train"),
+                monitor=monitor,
+                **options,
+            )
+
+        size = f"{rows} rows of {captions.encoder}"
+        fault = _index_fault(out, rows)
+        return self._add(Step("text", captions.name, out, needs, size, fault, make, always=True))
+
+    def _add_vectors(self, name: str) -> Path:
+        out, options = self.layout.vectors(name), dict(self.word_vectors[name])
+
+        def make(monitor: Monitor) -> object:
+            from pipeline.text.vectors.settings import Training
+            from pipeline.text.vectors.store import store_vectors
+
+            others = {k: options[k] for k in _NOT_OF_TRAINING & options.keys()}
+            numbers = {k: v for k, v in options.items() if k not in {*others, "train"}}
+            training = Training(options["train"], **numbers) if "train" in options else None
+            return store_vectors(
+                self.layout.dataset, out, training=training, monitor=monitor, **others
+            )
+
+        size = ", ".join(f"{key} {value}" for key, value in options.items())
+        return self._add(
+            Step("vectors", name, out, (), size, lambda: "" if out.is_file() else MISSING, make)
+        )
+
+    def _add_head(self, experiment: Experiment, images: Path, captions: Path) -> Path:
+        out = self.layout.head(experiment.name)
+
+        def wanted() -> dict[str, Any]:
+            from pipeline.heads.catalogue import with_epochs_at_most
+
+            return {
+                "kind": experiment.head,
+                "settings": with_epochs_at_most(
+                    experiment.head, experiment.settings, self.max_epochs
+                ),
+                "seed": self.seed,
+                "train_split": self.split("train"),
+                "validation_split": self.split("validation"),
+                "made_from": self._made_from(images, captions),
+            }
+
+        def make(monitor: Monitor) -> object:
+            from pipeline.heads.fit import fit
+
+            return fit(
+                self.layout.dataset,
+                out,
+                experiment=experiment,
+                images=images,
+                captions=captions,
+                train_split=self.split("train"),
+                validation_split=self.split("validation"),
+                seed=self.seed,
+                max_epochs=self.max_epochs,
+                leave_out_failed=self.leave_out_failed,
+                monitor=monitor,
+            )
+
+        fault = _json_fault(out / "head.json", wanted)
+        size = f"head {experiment.head}"
+        return self._add(Step("train", experiment.name, out, (images, captions), size, fault, make))
+
+    def _add_embeddings(
+        self, experiment: Experiment, images: Path, captions: Path, head: Path
+    ) -> Path:
+        out, test = self.layout.embeddings(experiment.name), self.split("test")
+
+        def fault() -> str:
+            if not out.is_file():
+                return MISSING
+            from pipeline.retrieval.embeddings import read_provenance
+
+            found = read_provenance(out)
+            wanted = {
+                "tensors_sha256": sha256_of_file(head / "head.safetensors"),
+                "split": test,
+                "average_captions": experiment.average_captions,
+                **self._made_from(images, captions),
+            }
+            return _difference(found, wanted)
+
+        def make(monitor: Monitor) -> object:
+            from pipeline.heads.embed import embed
+
+            return embed(
+                self.layout.dataset,
+                out,
+                head=head,
+                images=images,
+                captions=captions,
+                split=test,
+                experiment=experiment.name,
+                average_captions=experiment.average_captions,
+                leave_out_failed=self.leave_out_failed,
+                monitor=monitor,
+            )
+
+        needs = (images, captions, head)
+        size = f"{len(self.manifest.select(test))} images of split {test}"
+        return self._add(Step("embed", experiment.name, out, needs, size, fault, make))
+
+    def _add_evaluation(self, name: str, embeddings: Path) -> None:
+        out = self.layout.evaluation(name)
+
+        def wanted() -> dict[str, Any]:
+            return {"embeddings_sha256": sha256_of_file(embeddings)}
+
+        def make(monitor: Monitor) -> object:
+            from pipeline.retrieval.evaluate import evaluate
+
+            return evaluate(embeddings, out, monitor=monitor, **self.evaluate)
+
+        fault = _json_fault(out / "provenance.json", wanted)
+        self._add(Step("evaluate", name, out, (embeddings,), "a table", fault, make))
+
+
+def _index_fault(
+    folder: Path, rows: int, recipe: Mapping[str, Any] | None = None
+) -> Callable[[], str]:
+    """Return the check of a feature folder by its index alone."""
+
+    def fault() -> str:
+        from pipeline.shards.format import ShardError
+        from pipeline.shards.index import INDEX_FILE, read_index
+
+        if not (folder / INDEX_FILE).is_file():
+            return MISSING
+        try:
+            index = read_index(folder)
+        except ShardError as error:
+            return str(error)
+        if recipe is not None and (unlike := _difference(index.header.recipe, recipe)):
+            return unlike
+        return "" if index.rows == rows else f"{index.rows} rows, the dataset has {rows}"
+
+    return fault
+
+
+def _json_fault(file: Path, wanted: Callable[[], Mapping[str, Any]]) -> Callable[[], str]:
+    """Return the check of a JSON file that says what something was made from."""
+
+    def fault() -> str:
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+        except OSError:
+            return MISSING
+        except ValueError:
+            return f"{file} is damaged"
+        return _difference(found, wanted())
+
+    return fault
+
+
+def _difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    # By way of JSON, since tuples are lists there.
+    unlike = [k for k, v in wanted.items() if found.get(k) != json.loads(json.dumps(v))]
+    return f"made with other {', '.join(unlike)}" if unlike else ""

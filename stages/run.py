@@ -1,0 +1,91 @@
+"""`pipeline run`: whatever is missing between a dataset and the recall tables of experiments."""
+
+import time
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from stages.console import CONSOLE, log_done, log_settings
+from stages.experiment import layout_of
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...|all")
+@click.option(
+    "--dataset",
+    type=click.Path(path_type=Path),
+    help="Prepared dataset.  [default: that of params.yaml]",
+)
+@click.option(
+    "--size",
+    type=click.Choice(["small", "paper"]),
+    help="Of published systems that params.yaml does not have.  [default: that of params.yaml, or "
+    "small]",
+)
+@click.option("--seed", type=click.IntRange(0), help="[default: that of params.yaml, or 0]")
+@click.option(
+    "--max-epochs",
+    type=click.IntRange(1),
+    help="Train no longer than this.  [default: that of params.yaml, or as long as each says]",
+)
+@click.option("--leave-out-failed", is_flag=True, help="Go on without images that failed.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, with sizes, and do nothing.")
+def run(
+    names: tuple[str, ...],
+    dataset: Path | None,
+    size: Literal["small", "paper"] | None,
+    seed: int | None,
+    max_epochs: int | None,
+    leave_out_failed: bool,
+    dry_run: bool,
+) -> None:
+    """Make what is missing or out of date for some experiments, from features to recall tables.
+
+    Names are experiments and ensembles of params.yaml, or published systems (docs/heads.md lists
+    them), which need no params.yaml; `all` are all of both. Everything is made in one process,
+    with the files and bytes of the single commands. The same command again goes on where it
+    stopped.
+
+    \b
+    Examples:
+      pipeline run wang2016-cca ours --dataset data/mine
+      pipeline run all --dataset data/flickr8k --dry-run
+    """
+    # Here, as the job below: what they import takes longer than --help should.
+    from stages.params import PARAMS_FILE, load_params
+
+    params = load_params() if PARAMS_FILE.is_file() else None
+    if params is None and dataset is None:
+        raise click.UsageError(f"there is no {PARAMS_FILE} here to name a dataset; give --dataset")
+    layout = layout_of(dataset, params.dataset if params else "")
+    size = size or (params.size if params else "small")
+    if params is not None:
+        seed = params.seed if seed is None else seed
+        max_epochs = max_epochs or params.max_epochs
+    log_settings(
+        "run", experiments=",".join(names), dataset=layout.dataset, size=size, seed=seed or 0,
+        max_epochs=max_epochs, leave_out_failed=leave_out_failed or None,
+    )  # fmt: skip
+    from pipeline.experiments.run import run as run_experiments
+    from pipeline.retrieval.tables import markdown_table
+    from stages.plan import every_name, run_options
+
+    started = time.monotonic()
+    result = run_experiments(
+        every_name(params) if names == ("all",) else names,
+        layout.dataset,
+        size=size,
+        seed=seed or 0,
+        max_epochs=max_epochs,
+        leave_out_failed=leave_out_failed,
+        dry_run=dry_run,
+        monitor=CONSOLE,
+        **(run_options(params) if params else {}),
+    )
+    log_done(
+        f"{'to be made' if dry_run else 'made'}: {', '.join(result.made) or 'nothing'}; "
+        f"{time.monotonic() - started:.1f} s"
+    )
+    if not dry_run:
+        click.echo(markdown_table(result.tables), nl=False)
