@@ -1,0 +1,155 @@
+"""Presets: every published system resolves at every size, and is what its paper says."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+
+from pipeline.heads import HeadError
+from pipeline.heads.base import settings_from
+from pipeline.heads.catalogue import HEADS, CaptionFeatures, head_kind, make_head
+from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
+from pipeline.heads.experiments import SMALL, TRAINED_VECTORS, Size, resolve_experiment
+from pipeline.heads.models.two_branch import TwoBranchSettings
+from pipeline.heads.models.vse import VseSettings
+from pipeline.heads.presets import PRESETS
+from pipeline.recipes.catalogue import resolve_recipe
+from pipeline.retrieval.embeddings import EmbeddingsError
+from pipeline.retrieval.ensemble import ENSEMBLES, members_of
+from pipeline.text.catalogue import plan_encoder
+from tests.project import PROJECT
+
+PARAMS: dict[str, Any] = yaml.safe_load((PROJECT / "params.yaml").read_text())
+SIZES: tuple[Size, ...] = ("paper", "small")
+OF_WORDS = FeatureSpec(
+    (9,), {"name": "w", "encoder": "sequence", "num_ids": 30, "dim": 9, "layout": {}}, "1", "none"
+)
+OF_COUNTS = FeatureSpec((30,), {"name": "c", "encoder": "bow", "dim": 30}, "2", "none")
+
+
+def inputs_of(images: str, encoder: str) -> HeadInputs:
+    """Return specs of small features like those of a recipe and an encoder."""
+    shape = (3, 3, 8) if images.endswith("-grid") else (8,)
+    words = encoder.startswith("token-ids")
+    return HeadInputs(
+        FeatureSpec(shape, {"name": images}, "0", "none"), OF_WORDS if words else OF_COUNTS
+    )
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_names_what_there_is(name: str, size: Size) -> None:
+    made = resolve_experiment(name, size=size)
+    assert (made.name, made.preset, made.head) == (name, name, PRESETS[name].head)
+    assert resolve_recipe(made.images).name == made.images
+    plan_encoder(made.captions.encoder, **made.captions.options)
+    make_head(made.head, made.settings, inputs_of(made.images, made.captions.encoder))
+    assert json.loads(json.dumps(made.settings)) == made.settings
+    kind = head_kind(made.head).settings
+    settings, defaults = settings_from(kind, made.settings, made.head), kind()
+    assert all(getattr(settings, key) != getattr(defaults, key) for key in made.settings)
+    if size == "paper":
+        assert settings == PRESETS[name].settings
+
+
+def test_every_change_of_size_is_of_a_preset() -> None:
+    assert SMALL.keys() <= PRESETS.keys()
+    for name, changes in SMALL.items():
+        for key in changes.settings:
+            assert hasattr(PRESETS[name].settings, key), f"{name}: {key}"
+    vectors = {e.captions.options.get("vectors") for e in map(resolve_experiment, PRESETS)}
+    assert vectors <= {None, *TRAINED_VECTORS}, "others are not in any package"
+
+
+def test_the_default_experiments_are_the_presets_at_the_small_size() -> None:
+    for name, entry in PARAMS["experiments"].items():
+        made = resolve_experiment(name, size=PARAMS["size"])
+        assert (made.images, made.captions.name) == (entry["images"], entry["captions"])
+        listed = dict(PARAMS["caption_features"][entry["captions"]])
+        assert (made.captions.encoder, made.captions.options) == (listed.pop("encoder"), listed)
+        assert made.images in PARAMS["image_features"]
+    assert PARAMS["word_vectors"] == TRAINED_VECTORS
+
+
+def test_presets_are_what_their_papers_say() -> None:
+    vsepp = PRESETS["vsepp"].settings
+    assert (vsepp.margin, vsepp.learning_rate, vsepp.lr_decay_every) == (0.2, 0.0002, 15)
+    assert (vsepp.dim, vsepp.word_dim, vsepp.batch_size, vsepp.epochs) == (1024, 300, 128, 30)
+    assert (vsepp.loss, vsepp.mean_hinge_epochs) == ("max_of_hinges", 0)
+    six = [name for name in PRESETS if name.startswith(("wang2016-linear", "wang2016-nonlinear"))]
+    weights = {
+        (s.branches, s.text_to_image_weight, s.structure_weight)
+        for s in (PRESETS[name].settings for name in six)
+    }
+    assert weights == {
+        (branches, *pair)
+        for branches in ("linear", "nonlinear")
+        for pair in ((0.0, 0.0), (2.0, 0.0), (2.0, 0.2))
+    }
+    mean = PRESETS["wang2016-nonlinear-bidirectional-structure-mean"]
+    assert mean.settings == TwoBranchSettings(hidden=1024, dim=256)
+    assert PRESETS["qian2018-gru-glove"].settings == VseSettings()
+    yan = PRESETS["yan2019-transformer-pooling"].settings
+    assert (yan.learning_rate, yan.lr_milestones, yan.epochs) == (2e-5, (9, 15), 20)
+
+
+def test_an_experiment_changes_its_preset() -> None:
+    made = resolve_experiment(
+        "mine",
+        preset="vsepp",
+        images="resnet152-pool",
+        captions=CaptionFeatures("other", "token-ids"),
+        settings={"epochs": 30, "margin": 0.1, "dim": 1024},
+        word_vectors="glove-6b-50d",
+    )
+    plain = resolve_experiment("vsepp")
+    # The default margin and dim, so neither differs any more.
+    changed = {k: v for k, v in plain.settings.items() if k not in ("margin", "dim")}
+    assert made.settings == {**changed, "epochs": 30}
+    assert (made.images, made.captions.name, made.word_vectors) == (
+        "resnet152-pool", "other", "glove-6b-50d"
+    )  # fmt: skip
+    assert plain.captions.name == "token-ids"
+
+
+def test_a_head_may_stand_in_place_of_a_preset() -> None:
+    captions = CaptionFeatures("mean", "mean")
+    made = resolve_experiment("mine", head="ridge", images="alexnet-fc7", captions=captions)
+    assert (made.preset, made.settings, made.word_vectors) == (None, {}, None)
+    with pytest.raises(HeadError, match="needs images and captions"):
+        resolve_experiment("mine", head="ridge", images="alexnet-fc7")
+    with pytest.raises(HeadError, match="leave one out"):
+        resolve_experiment("mine", head="ridge", preset="vsepp")
+
+
+def test_unknown_names_are_refused_with_the_nearest() -> None:
+    with pytest.raises(HeadError, match="did you mean vsepp"):
+        resolve_experiment("vsep")
+    with pytest.raises(HeadError, match="unit is now l2_normalise"):
+        resolve_experiment("vsepp", settings={"unit": "both"})
+    with pytest.raises(EmbeddingsError, match="take the ensemble ours"):
+        members_of("our")
+
+
+def test_ensembles_are_of_presets() -> None:
+    for name, members in ENSEMBLES.items():
+        assert members.keys() <= PRESETS.keys()
+        assert members_of(name) == members
+    assert members_of("ours", {"vsepp": 1.0}) == {"vsepp": 1.0}
+
+
+def test_fitting_one_head_needs_no_module_of_another() -> None:
+    """The job and the file of a head come to these: `fit` and `trained_head`."""
+    program = (
+        "import sys; from pipeline.heads.catalogue import head_kind; head_kind('vse');"
+        "print(*(n for n, m in sys.modules.items() if n.startswith('pipeline.heads.') "
+        "and not hasattr(m, '__path__')))"
+    )
+    command = [sys.executable, "-c", program]
+    found = subprocess.run(command, cwd=PROJECT, check=True, capture_output=True, text=True)
+    needed = found.stdout.split()
+    assert len(needed) <= 12, needed
+    assert len(HEADS) == 7
