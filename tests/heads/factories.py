@@ -37,7 +37,7 @@ MOMENTS = ("between", "within", "saving")
 def inputs(
     images: tuple[int, ...] = (IMAGE_DIM,), captions: tuple[int, ...] = (CAPTION_DIM,)
 ) -> HeadInputs:
-    """Return facts of features of these shapes."""
+    """Return specs of features of these shapes."""
     return HeadInputs(
         FeatureSpec(images, {"name": "i"}, "0" * 16, "none"),
         FeatureSpec(captions, {"name": "c", "encoder": "mean"}, "1" * 16, "none"),
@@ -99,7 +99,7 @@ def write_features(
     **changes: object,
 ) -> None:
     """Write features as shards of 25 rows, of the recipe {"name": "made"} unless changed."""
-    facts: dict[str, object] = {
+    metadata: dict[str, object] = {
         "recipe": {"name": "made"},
         "weights": "none",
         "weights_sha256": "0" * 64,
@@ -109,7 +109,7 @@ def write_features(
         "dtype": str(features.dtype),
         "created_by": "tests",
     }
-    header = FeatureHeader(**{**facts, **changes})  # type: ignore[arg-type]
+    header = FeatureHeader(**{**metadata, **changes})  # type: ignore[arg-type]
     with ShardBuild(folder, header, ids, rows_per_shard=25) as build:
         for span in build.pending():
             here = slice(span.start, span.stop)
@@ -228,12 +228,12 @@ COUNTS = {"name": "made-counts", "encoder": "bow", "dim": VOCAB_SIZE}
 
 
 def side(shape: tuple[int, ...], recipe: dict[str, Any]) -> FeatureSpec:
-    """Return the facts of made features."""
+    """Return the spec of made features."""
     return FeatureSpec(shape, recipe, "0" * 16, "none")
 
 
 def inputs_of_parts(images: tuple[int, ...], *parts: dict[str, Any]) -> HeadInputs:
-    """Return the facts of images of a shape and of captions of one part or several."""
+    """Return the specs of images of a shape and of captions of one block or several."""
     joined = {"name": "made", "encoder": "concatenation", "parts": list(parts)}
     recipe = parts[0] if len(parts) == 1 else joined
     dim = sum(part["dim"] for part in parts)

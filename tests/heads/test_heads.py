@@ -217,13 +217,13 @@ def test_saved_and_loaded_heads_embed_the_same(
     (tmp_path / "a" / "head.safetensors").write_bytes(data)
     with pytest.raises(HeadError, match="not the file"):
         load_head(tmp_path / "a")
-    facts = json.loads((tmp_path / "b" / "head.json").read_text())
-    old = facts | {"kind": "recurrent", "settings": {"unit": "both"}}
+    values = json.loads((tmp_path / "b" / "head.json").read_text())
+    old = values | {"kind": "recurrent", "settings": {"unit": "both"}}
     (tmp_path / "b" / "head.json").write_text(json.dumps(old))
     with pytest.raises(HeadError, match="is now called vse; run `pipeline train` again"):
         load_head(tmp_path / "b")
-    del facts["seed"]
-    (tmp_path / "b" / "head.json").write_text(json.dumps(facts))
+    del values["seed"]
+    (tmp_path / "b" / "head.json").write_text(json.dumps(values))
     with pytest.raises(HeadError, match="damaged"):
         load_head(tmp_path / "b")
     with pytest.raises(HeadError, match="pipeline train"):
@@ -254,8 +254,8 @@ def test_a_split_is_embedded_from_the_heads_own_features(tmp_path: Path) -> None
     write_features(tmp_path / "c", test.caption_ids, all_of(test.captions))
     sets = FeatureSet(tmp_path / "i"), FeatureSet(tmp_path / "c")
     head, history = fitted("ridge")
-    facts = {**vars(trained_head(head, history, "ridge", {})), "inputs": HeadInputs.of(*sets)}
-    trained = TrainedHead(**facts)
+    values = {**vars(trained_head(head, history, "ridge", {})), "inputs": HeadInputs.of(*sets)}
+    trained = TrainedHead(**values)
     each = embed_split(trained, entries_of(test), *sets, {})
     np.testing.assert_array_equal(each.caption_embeddings, head.embed_captions(test.captions))
     mean = embed_split(trained, entries_of(test), *sets, {}, average_captions=True)
@@ -264,7 +264,7 @@ def test_a_split_is_embedded_from_the_heads_own_features(tmp_path: Path) -> None
     averaged = AveragedRows(test.captions, test.image_of_caption)
     np.testing.assert_array_equal(mean.caption_embeddings, head.embed_captions(averaged))
     assert recall_table(mean)["rsum"] > recall_table(each)["rsum"]
-    other = TrainedHead(**{**facts, "inputs": inputs()})
+    other = TrainedHead(**{**values, "inputs": inputs()})
     with pytest.raises(HeadError, match="fitted on 'i'"):
         embed_split(other, entries_of(test), *sets, {})
 

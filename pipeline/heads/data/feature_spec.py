@@ -11,7 +11,7 @@ from pipeline.shards.feature_set import FeatureSet
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """Facts of one side's features; JSON values.
+    """Shape and recipe of one side's features, as JSON values.
 
     Attributes
     ----------
@@ -28,20 +28,20 @@ class FeatureSpec:
 
     @classmethod
     def of(cls, features: FeatureSet) -> "FeatureSpec":
-        """Return the facts of a feature folder."""
+        """Return the spec of a feature folder."""
         header = features.index.header
         return cls(header.row_shape, header.recipe, header.recipe_hash, header.weights)
 
     @classmethod
-    def from_json(cls, facts: Mapping[str, Any]) -> "FeatureSpec":
-        """Return the side of which `facts` is the JSON.
+    def from_json(cls, values: Mapping[str, Any]) -> "FeatureSpec":
+        """Return the spec of which `values` is the JSON.
 
         Raises
         ------
         KeyError, TypeError
             It is the JSON of something else.
         """
-        return cls(**{**facts, "shape": tuple(facts["shape"])})
+        return cls(**{**values, "shape": tuple(values["shape"])})
 
     @property
     def name(self) -> str:
@@ -75,24 +75,26 @@ class HeadInputs:
 
     @classmethod
     def of(cls, images: FeatureSet, captions: FeatureSet) -> "HeadInputs":
-        """Return the facts of two feature folders."""
+        """Return the specs of two feature folders."""
         return cls(FeatureSpec.of(images), FeatureSpec.of(captions))
 
     @classmethod
-    def from_json(cls, facts: Mapping[str, Any]) -> "HeadInputs":
-        """Return the inputs of which `facts` is the JSON.
+    def from_json(cls, values: Mapping[str, Any]) -> "HeadInputs":
+        """Return the inputs of which `values` is the JSON.
 
         Raises
         ------
         KeyError, TypeError
             It is the JSON of something else.
         """
-        return cls(FeatureSpec.from_json(facts["images"]), FeatureSpec.from_json(facts["captions"]))
+        return cls(
+            FeatureSpec.from_json(values["images"]), FeatureSpec.from_json(values["captions"])
+        )
 
 
 @dataclass(frozen=True)
 class CaptionBlock:
-    """One encoder's share of caption features.
+    """The columns of one encoder in a row of caption features.
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ def known_words(captions: FeatureSpec, encoder: Path, source: str) -> KnownWords
 
     Parameters
     ----------
-    captions : facts of the caption features.
+    captions : spec of the caption features.
     encoder : folder of their fitted encoder, which has the vocabulary.
     source : word vectors, as `pipeline.text.vectors.load_vectors` takes them.
 

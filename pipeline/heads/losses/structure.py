@@ -33,7 +33,7 @@ def top_violations(
     products : (anchors, candidates) dot products of unit vectors.
     negative : (anchors, candidates) bool, which candidates do not match the anchor.
     margin : at least 0.
-    k : so many violations count for a pair, or all candidates if there are fewer.
+    k : number of violations that count for a pair, or all candidates if there are fewer.
 
     Returns
     -------

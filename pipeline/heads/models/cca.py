@@ -6,10 +6,10 @@ scaled by its correlation, rows scaled to length 1, cosine. With both sides cent
 Cy = Ly Ly' regularised, Lx^-1 Cxy Ly^-T = U R V' gives Wx = Lx^-T U and Wy = Ly^-T V. Every caption
 makes a pair with its image, so an image counts as often as it has captions.
 
-The defaults are Klein et al.'s; Gong et al.'s are `regularisation` "absolute" with both ridges
-1e-4, `scaling` "eigenvalue" and `power` 4. Deviations: each side has a ridge of its own, theirs is
-one for both, which suits neither where the spectra of the two sides differ; coordinates that do not
-correlate are left out, since any basis of theirs would do.
+The defaults are Klein et al.'s; `pipeline.heads.presets` has Gong et al.'s, too. Deviations: each
+side has a ridge of its own, theirs is one for both, which suits neither where the spectra of the
+two sides differ; coordinates that do not correlate are left out, since any basis of theirs would
+do.
 """
 
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ _NOTHING = 1e-9  # a correlation that is rounding error
 class CcaSettings:
     """Settings after Klein et al. 2015.
 
-    dim : at most so many coordinates are kept, those of the largest correlations; 0 keeps all.
+    dim : upper bound of the coordinates kept, those of the largest correlations; 0 keeps all.
     regularisation : what is added to the diagonal of a covariance: "relative", the ridge times
         its largest eigenvalue, and 1e-8 (Klein et al.), or "absolute", the ridge (Gong et al.).
     image_ridge, caption_ridge : the ridges; 0 has the rsum of the validation split choose among
@@ -94,7 +94,7 @@ class CcaHead:
     similarity = "cosine"
 
     def __init__(self, settings: CcaSettings, inputs: HeadInputs) -> None:
-        """Take the facts of both sides.
+        """Take the shapes and recipes of both sides.
 
         Raises
         ------
@@ -260,7 +260,7 @@ def canonical_directions(
     ----------
     moments : of the training pairs.
     image_ridge, caption_ridge : added to the diagonals of the covariances.
-    dim : at most so many; 0 for all.
+    dim : upper bound of their number; 0 for all.
 
     Returns
     -------

@@ -1,11 +1,11 @@
 """Relational embeddings: transformer encoders on both sides, trained with hardest negatives.
 
 Yan 2019: image cells and words as nodes of two graphs whose pooled embeddings are compared by
-cosine, with an intermediate loss (section 2.5) that aligns the nodes themselves, or none. What
-the text leaves open, and what stands here: 8 heads; 4 pools, each side with weights of its own
-drawn as those of a linear layer. Deviation: the weights are those of the best epoch by
-validation, there those of the last. See `pipeline.heads.layers.transformer` for the encoders and
-`pipeline.heads.losses.nodes` for the losses.
+cosine, with an intermediate loss (section 2.5) that aligns the nodes themselves, or none. Where the
+text leaves it open, each side has pools with weights of its own, drawn as those of a linear layer.
+Deviation: the weights are those of the best epoch by validation, there those of the last. See
+`pipeline.heads.layers.transformer` for the encoders and `pipeline.heads.losses.nodes` for the
+losses.
 """
 
 from dataclasses import dataclass

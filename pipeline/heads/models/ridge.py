@@ -44,7 +44,7 @@ class RidgeHead:
     similarity = "euclidean"
 
     def __init__(self, settings: RidgeSettings, inputs: HeadInputs) -> None:
-        """Take the facts of both sides.
+        """Take the shapes and recipes of both sides.
 
         Raises
         ------

@@ -4,9 +4,8 @@ Lee, Chen, Hua, Hu & He 2018, "Stacked Cross Attention for Image-Text Matching",
 grids of cells stand in for detected regions, as in the baseline of Yan 2019. Each cell is a
 linear map of its features, each word the mean of both directions of a GRU, and all are of unit
 length. Images and captions are scored by cross attention (`pipeline.retrieval.torch_scores`) and
-trained with the hardest negatives of a batch. The defaults are those of the published program for
-Flickr30K, words attending to regions. Deviation: the two captions of one image that a batch may
-hold are never negatives of each other, as they are there.
+trained with the hardest negatives of a batch. Deviation: the two captions of one image that a
+batch may hold are never negatives of each other, as they are there.
 """
 
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from pipeline.text.encoders.token_ids import PADDING
 
 @dataclass(frozen=True)
 class ScanSettings:
-    """Settings of the published program.
+    """Settings; the defaults are those of the published program for Flickr30K.
 
     similarity : the cross attention; "t2i" where words ask, "i2t" where cells do; see
         `pipeline.retrieval.similarity.CROSS_ATTENTIONS`.

@@ -1,13 +1,10 @@
 """The two-branch network with bi-directional ranking and structure-preserving constraints.
 
 Wang, Li & Lazebnik 2016. Each branch: linear, ReLU, dropout, linear, batch norm, L2; or, of the
-linear models of section 3.2, linear and L2. The defaults are the paper's for Fisher vectors and
-tf-idf; for mean word vectors it uses hidden 1024 and dim 256. Its six models are `branches`
-linear or nonlinear, with `text_to_image_weight` 0 (one-directional) or 2, and `structure_weight` 0
-or 0.2. Deviations: all six take batches with siblings, the paper's only where there is structure to
-preserve; the inputs are centred and scaled (one mean vector and one scale a side, of the
-training split), since batch norm comes only after the last layer and our features have other
-ranges than the paper's fc7 and Fisher vectors; for the reduction of the loss see
+linear models of section 3.2, linear and L2. Deviations: models without structure to preserve take
+batches with siblings, too; the inputs are centred and scaled (one mean vector and one scale a side,
+of the training split), since batch norm comes only after the last layer and our features have other
+ranges than the paper's fc7 and Fisher vectors; the loss is a mean, see
 `pipeline.heads.losses.structure.top_violations`; the epoch is chosen by rsum on the validation
 split, where the paper says "convergence within 30 epochs on average".
 """
@@ -36,9 +33,10 @@ class TwoBranchSettings:
     dropout : probability, after the ReLU.
     epochs, batch_size : an epoch is every pair once; a batch counts pairs before siblings.
     learning_rate, momentum, weight_decay : of SGD.
-    lr_decay_every, lr_decay : the learning rate is multiplied by `lr_decay` every so many epochs.
+    lr_decay, lr_decay_every : the learning rate is multiplied by `lr_decay` after every
+        `lr_decay_every` epochs.
     margin, top_k : m, and K, the violations that count for each positive pair.
-    text_to_image_weight, structure_weight : lambda_1 and lambda_3.
+    text_to_image_weight, structure_weight : lambda_1 (0 ranks in one direction only) and lambda_3.
     """
 
     branches: str = choice("nonlinear", "linear")

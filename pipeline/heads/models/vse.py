@@ -1,31 +1,11 @@
 """Joint embeddings: a linear map of the image, a recurrent network over the caption's words.
 
-One family of published systems, told apart by their settings (what is not named is the default,
-which is that of Qian & Lamberti 2018):
-
-Qian & Lamberti 2018
-    "GRU + GloVe" is the default with word vectors given to training; "LSTM + GloVe": `cell: lstm`;
-    their further architectures: `layers: 2`, `bidirectional: true`. Deviations: the image map has
-    a bias; the learning rate is 0.001, that of the order-embeddings that they started from, since
-    a few thousand images teach next to nothing at the paper's 0.05.
-Order-embeddings, Vendrov et al. 2016
-    `similarity: order, unit: both, absolute: true, margin: 0.05, epoch: images, clip: 2,
-    clip_each: true, epochs: 100`, words from random; symmetric: `similarity: cosine,
-    absolute: false, margin: 0.2`.
-VSE++, Faghri et al. 2018
-    `similarity: cosine, unit: both, loss: hardest, margin: 0.2, learning_rate: 0.0002,
-    decay: 0.1, lr_decay_every: 15, clip: 2, epochs: 30`, words from random; VSE0: `loss: sum`.
-Kiros et al. 2014
-    `cell: lstm, dim: 300, train_words: false, similarity: cosine, unit: both, loss: sampled,
-    margin: 0.2, optimiser: sgd, learning_rate: 1, decay: 0.9, lr_decay_every: 1, batch_size: 40`
-    (100 on Flickr30K) with word vectors given. The paper does not state decay and number of
-    contrastive terms. Deviations: no peephole connections, torch's initial weights. The program
-    published later: `cell: gru, dim: 1024, train_words: true, unit: captions, loss: sum,
-    optimiser: adam, learning_rate: 0.0002, batch_size: 128, clip: 2`, words from random.
-    Linear encoder (3.2): the paper's with `cell: none, train_words: true`; as DeViSE, their
-    baseline, with `cell: none` alone (there the mean of the words, which has the sum's direction).
-
-Here an image map starts xavier-uniform with a bias of zero, as in VSE++.
+One family of published systems, told apart by their settings, which stand in
+`pipeline.heads.presets`: Qian & Lamberti 2018, whose GRU is the default, order-embeddings (Vendrov
+et al. 2016), VSE++ and VSE0 (Faghri et al. 2018), and Kiros et al. 2014 with an LSTM, with a sum of
+word vectors, and as their later program has it. Deviations: the image map has a bias, and starts
+xavier-uniform with a bias of zero, as in VSE++; recurrent networks have no peephole connections and
+torch's initial weights.
 """
 
 from collections.abc import Callable

@@ -49,12 +49,12 @@ class Word2VisualVecSettings:
         feature.
     word_dim, hidden_size : of the GRU's words, and of the GRU.
     dropout : probability, on the GRU's words and after each hidden layer.
-    epochs, batch_size : at most so many epochs of ceil(captions / batch_size) batches, each of
-        distinct images with a random caption of each.
+    epochs, batch_size : upper bound of the epochs; an epoch is ceil(captions / batch_size) batches,
+        each of distinct images with a random caption of each.
     learning_rate, rmsprop_alpha, epsilon : of RMSprop; `rmsprop_alpha` smooths the mean square.
     clip : norm of each gradient tensor at most; 0 clips nothing.
-    halve_after : the learning rate halves where it has been used so many epochs and the last
-        brought no better one.
+    halve_after : the learning rate halves where it has been used for this number of epochs and the
+        last was no better one.
     patience : training stops after more epochs than this without a better one.
     """
 

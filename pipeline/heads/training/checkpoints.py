@@ -76,7 +76,7 @@ class Checkpoints:
                     tensors[f"optimiser.{number}.{name}"] = value
                 else:
                     plain[str(number)][name] = value
-        facts = {
+        record = {
             "format": _FORMAT,
             "fingerprint": self.fingerprint,
             "history": state.history,
@@ -86,13 +86,13 @@ class Checkpoints:
         # Clones: safetensors refuses two names for one memory, as tied weights have.
         own = {name: value.detach().cpu().clone() for name, value in tensors.items()}
         with appearing_whole(self.folder / CHECKPOINT_FILE) as part:
-            part.write_bytes(save(own, {"state": canonical_json(facts)}))
+            part.write_bytes(save(own, {"state": canonical_json(record)}))
 
     def resume(self, state: TrainingState, epochs: int) -> bool:
-        """Put what was kept into a freshly built state; say whether there was something.
+        """Put the kept state into a freshly built one, and return whether there was any.
 
-        A state of other work, of another network or of more than `epochs` epochs, or a damaged
-        file, is no such thing; the next one that is saved takes its place.
+        A state of other work, of another network or of more than `epochs` epochs, and a damaged
+        file, are left alone; the next state that is saved takes their place.
         """
         path = self.folder / CHECKPOINT_FILE
         for leftover in self.folder.glob(f"{CHECKPOINT_FILE}.*.part"):
@@ -101,10 +101,10 @@ class Checkpoints:
             return False
         try:
             with safe_open(path, "pt") as file:
-                facts = json.loads(file.metadata()["state"])
-                if (facts["format"], facts["fingerprint"]) != (_FORMAT, self.fingerprint):
+                record = json.loads(file.metadata()["state"])
+                if (record["format"], record["fingerprint"]) != (_FORMAT, self.fingerprint):
                     return False
-                if len(facts["history"]) > epochs:
+                if len(record["history"]) > epochs:
                     return False
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, KeyError, TypeError, ValueError):
@@ -115,16 +115,16 @@ class Checkpoints:
             return False
         state.net.load_state_dict(net)
         state.best = {name: t.to(self.device) for name, t in _below("best", tensors).items()}
-        optimiser: dict[int, dict[str, Any]] = {int(n): v for n, v in facts["optimiser"].items()}
+        optimiser: dict[int, dict[str, Any]] = {int(n): v for n, v in record["optimiser"].items()}
         for name, value in _below("optimiser", tensors).items():
             number, _, key = name.partition(".")
             optimiser[int(number)][key] = value
         # The groups hold the task's settings, which a fresh optimiser has.
         groups = state.optimiser.state_dict()["param_groups"]
         state.optimiser.load_state_dict({"state": optimiser, "param_groups": groups})
-        state.rng.bit_generator.state = facts["numpy"]
+        state.rng.bit_generator.state = record["numpy"]
         state.negatives.set_state(tensors["negatives"])
-        state.history = facts["history"]
+        state.history = record["history"]
         torch.set_rng_state(tensors["torch"])
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(tensors["cuda"], self.device)

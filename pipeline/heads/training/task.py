@@ -110,7 +110,7 @@ def plateau(factor: float, hold: int) -> Rate:
 
     Dong et al. 2018 (Word2VisualVec), as their program has it: after an epoch whose score is not
     the best so far, the rate is multiplied by `factor`, if `hold` epochs or more have used it. The
-    paper asks for `hold` such epochs in a row.
+    paper asks for `hold` epochs without a better score in a row.
     """
 
     def rate(epoch: int, scores: Sequence[float]) -> float:
