@@ -110,6 +110,16 @@ def test_captions_are_averaged_where_the_experiment_says_so(
 def test_what_cannot_be_trained_is_refused(experiment: Path, pipeline: Call) -> None:
     ended = pipeline("train", "--experiment", NAME, "--device", "abacus")
     assert (ended.status, "try device 'cpu'" in ended.stderr) == (1, True)
+    for changes, message in (
+        ({"head": "recurrent"}, "head 'recurrent' is now called vse"),
+        ({"settings": {"decay": 0.5}}, "(decay is now lr_decay)"),
+        ({"head": None}, "no preset is called 'made'"),
+        ({"preset": "vsepp"}, "leave one out"),
+        ({"head": None, "preset": "vsep"}, "did you mean vsepp"),
+    ):
+        configure(**changes)
+        ended = pipeline("train", "--experiment", NAME)
+        assert (ended.status, message in ended.stderr) == (1, True), ended.stderr
     configure(word_vectors="glove-6b-50d")
     ended = pipeline("train", "--experiment", NAME)
     assert (ended.status, Path("data/heads").exists()) == (1, False)
