@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.docs-ready
 EXTRAS := .[dvc,dev,search,timm]
 
-.PHONY: repro test format clean
+.PHONY: repro test docs format clean
 
 repro: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro
@@ -18,6 +19,10 @@ test: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto
+
+docs: $(DOCS_READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "site/index.html is ready to be opened in a browser"
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
@@ -36,6 +41,16 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 	  "$$uv" pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '$(EXTRAS)'; \
 	else \
 	  $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '$(EXTRAS)'; \
+	fi || { echo "packages could not be installed: see above; with the network and the disk in order, give the same command again"; exit 1; }
+	@touch $@
+
+# What only the documentation site needs comes on top, when a site is first built.
+$(DOCS_READY): $(READY)
+	@echo "installing the packages of the documentation site into $(VENV)"
+	@if [ -x $(BIN)/uv ]; then \
+	  $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[docs]'; \
+	else \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'; \
 	fi || { echo "packages could not be installed: see above; with the network and the disk in order, give the same command again"; exit 1; }
 	@touch $@
 

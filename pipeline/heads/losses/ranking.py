@@ -85,12 +85,12 @@ def sampled_contrast(
     from the batch, without replacement and anew for each batch, where the paper draws them from
     the training set once an epoch. With fewer than `k` negatives all count.
 
+    The other parameters and the result are those of `sum_of_hinges`.
+
     Parameters
     ----------
     k : at least 1.
     generator : gives the draws; the same state and batch give the same loss.
-
-    Others, result: as `sum_of_hinges`.
     """
     positive, captions, images = _split(scores, image_of_caption)
     own = positive[:, None]
@@ -127,12 +127,12 @@ def hinges_at(
 ) -> Tensor:
     """Return the hinges of every pair against the given negatives, summed.
 
+    The other parameters and the result are those of `sum_of_hinges`.
+
     Parameters
     ----------
     scores : (..., images, captions); all leading axes (Yan's pools) are summed.
     negatives : see `hardest_negatives`; they may come from other scores than these.
-
-    Others, result: as `sum_of_hinges`.
     """
     pair = torch.arange(len(image_of_caption), device=image_of_caption.device)
     positive = scores[..., image_of_caption, pair]
