@@ -7,12 +7,16 @@ READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
 EXTRAS := .[dvc,dev,search,timm]
 
-.PHONY: repro test docs format clean
+.PHONY: repro papers test docs format clean
 
 repro: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro
 	@echo
 	@cat data/report/*/recall.md
+
+# Every published system on the dataset of params.yaml, in one process.
+papers: $(READY)
+	$(BIN)/pipeline run all
 
 test: $(READY)
 	$(BIN)/ruff check .

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from pipeline.errors import WrongUsage
 from pipeline.experiments.layout import DATA, Layout
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -35,5 +36,23 @@ def experiment_options(command: Command) -> Command:
 
 
 def layout_of(dataset: Path | None, default: str) -> Layout:
-    """Return where the files of a dataset lie; None: of the one in data/ with the default name."""
-    return Layout.of(default) if dataset is None else Layout(dataset, DATA)
+    """Return where the files of a dataset lie.
+
+    Parameters
+    ----------
+    dataset : its folder; None: the one in data/ with the default name.
+    default : the dataset of params.yaml; "" without one.
+
+    Raises
+    ------
+    WrongUsage
+        Neither names a dataset.
+    """
+    if dataset is not None:
+        return Layout(dataset, DATA)
+    if not default:
+        raise WrongUsage(
+            f"params.yaml not found in {Path.cwd()}, or it names no dataset; give --dataset DIR, "
+            "or run this command in the project's folder"
+        )
+    return Layout.of(default)

@@ -9,7 +9,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pipeline.errors import PipelineError
 
 PARAMS_FILE = Path("params.yaml")
-DATA = Path("data")
+
+_OLDER_KEYS = {"scenes"}
+_OF_OLDER_KEYS = (
+    "this file is of an older version; `datasets` says now how each dataset is prepared, and an "
+    "experiment names its features and what differs from its preset: see docs/heads.md, or start "
+    "again from the project's params.yaml"
+)
 
 
 class ParamsError(PipelineError):
@@ -84,25 +90,25 @@ class ExperimentEntry(_Section):
 
 
 class Params(_Section):
-    """The whole file."""
+    """The whole file; the defaults are those of a folder without one."""
 
-    dataset: str
-    datasets: dict[str, Dataset]
+    dataset: str = ""
+    datasets: dict[str, Dataset] = {}
     splits: Splits = Splits()
-    image_features: list[str]
-    extract: Extract
+    image_features: list[str] = []
+    extract: Extract = Extract()
     word_vectors: dict[str, dict[str, Any]] = {}
-    caption_features: dict[str, CaptionFeatures]
-    seed: int
+    caption_features: dict[str, CaptionFeatures] = {}
+    seed: int = 0
     max_epochs: int | None = None
     evaluate: dict[str, Any] = {}
     size: Literal["paper", "small"] = "small"
-    experiments: dict[str, ExperimentEntry]
+    experiments: dict[str, ExperimentEntry] = {}
     ensembles: dict[str, dict[str, float]] = {}
 
     @model_validator(mode="after")
     def _dataset_is_known(self) -> "Params":
-        if self.dataset not in self.datasets:
+        if self.datasets and self.dataset not in self.datasets:
             raise ValueError(
                 f"dataset is {self.dataset!r}, which is not among datasets "
                 f"({', '.join(self.datasets)}); add how it is prepared"
@@ -157,7 +163,7 @@ class Params(_Section):
 
 
 def load_params() -> Params:
-    """Read params.yaml of the current folder.
+    """Read params.yaml of the current folder; a folder without one has the defaults.
 
     Raises
     ------
@@ -165,10 +171,7 @@ def load_params() -> Params:
         Every wrong entry is named by its path in the file.
     """
     if not PARAMS_FILE.is_file():
-        raise ParamsError(
-            f"{PARAMS_FILE} not found in {Path.cwd()}; run this command in the project's folder, "
-            "or copy the project's params.yaml here"
-        )
+        return Params()
     try:
         values = yaml.safe_load(PARAMS_FILE.read_text(encoding="utf-8"))
         return Params.model_validate(values)
@@ -179,7 +182,9 @@ def load_params() -> Params:
             f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg']}"
             for fault in error.errors()
         )
-        raise ParamsError(f"{PARAMS_FILE} is wrong at {faults}") from error
+        older = _OLDER_KEYS & (values.keys() if isinstance(values, dict) else set())
+        remedy = f"; {', '.join(sorted(older))}: {_OF_OLDER_KEYS}" if older else ""
+        raise ParamsError(f"{PARAMS_FILE} is wrong at {faults}{remedy}") from error
 
 
 def extract_defaults() -> dict[str, Any]:

@@ -15,7 +15,7 @@ def experiment_of(params: Params, name: str) -> Experiment:
     Parameters
     ----------
     params : the file.
-    name : of one of its experiments.
+    name : of one of its experiments, or of a published system that it does not have.
 
     Raises
     ------
@@ -24,6 +24,8 @@ def experiment_of(params: Params, name: str) -> Experiment:
     HeadError
         Its preset, its head or a setting is unknown, or a setting is out of range.
     """
+    if name not in params.experiments and name in PRESETS:
+        return resolve_experiment(name, size=params.size)
     entry = params.entry(name)
     features = params.caption_features.get(entry.captions)
     return resolve_experiment(
@@ -43,10 +45,9 @@ def experiment_of(params: Params, name: str) -> Experiment:
     )
 
 
-def every_name(params: Params | None) -> list[str]:
+def every_name(params: Params) -> list[str]:
     """Return the experiments of params.yaml, then all published systems, then the ensembles."""
-    own, ensembles = (params.experiments, params.ensembles) if params else ({}, {})
-    return list(dict.fromkeys([*own, *PRESETS, *ensembles, *ENSEMBLES]))
+    return list(dict.fromkeys([*params.experiments, *PRESETS, *params.ensembles, *ENSEMBLES]))
 
 
 def run_options(params: Params) -> dict[str, Any]:

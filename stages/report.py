@@ -4,7 +4,6 @@ from pathlib import Path
 
 import click
 
-from pipeline.experiments.layout import Layout
 from stages.console import CONSOLE, OUTPUT, log_settings
 from stages.experiment import layout_of
 
@@ -35,14 +34,10 @@ def report(dataset: Path | None, out: Path | None, html: Path | None) -> None:
       pipeline report --html data/report/scenes/html
     """
     # Here, as the job below: what they import takes longer than --help should.
-    from stages.params import PARAMS_FILE, load_params
+    from stages.params import load_params
 
-    first: list[str] = []
-    if dataset is None or PARAMS_FILE.is_file():
-        params = load_params()
-        layout, first = layout_of(dataset, params.dataset), list(params.experiments)
-    else:
-        layout = Layout(dataset)
+    params = load_params()
+    layout, first = layout_of(dataset, params.dataset), list(params.experiments)
     out = out or layout.report
     log_settings("report", dataset=layout.dataset, out=out, html=html)
     from pipeline.report.results import Folders

@@ -53,18 +53,15 @@ def run(
       pipeline run all --dataset data/flickr8k --dry-run
     """
     # Here, as the job below: what they import takes longer than --help should.
-    from stages.params import PARAMS_FILE, load_params
+    from stages.params import load_params
 
-    params = load_params() if PARAMS_FILE.is_file() else None
-    if params is None and dataset is None:
-        raise click.UsageError(f"there is no {PARAMS_FILE} here to name a dataset; give --dataset")
-    layout = layout_of(dataset, params.dataset if params else "")
-    size = size or (params.size if params else "small")
-    if params is not None:
-        seed = params.seed if seed is None else seed
-        max_epochs = max_epochs or params.max_epochs
+    params = load_params()
+    layout = layout_of(dataset, params.dataset)
+    size = size or params.size
+    seed = params.seed if seed is None else seed
+    max_epochs = max_epochs or params.max_epochs
     log_settings(
-        "run", experiments=",".join(names), dataset=layout.dataset, size=size, seed=seed or 0,
+        "run", experiments=",".join(names), dataset=layout.dataset, size=size, seed=seed,
         max_epochs=max_epochs, leave_out_failed=leave_out_failed or None,
     )  # fmt: skip
     from pipeline.experiments.run import run as run_experiments
@@ -76,12 +73,12 @@ def run(
         every_name(params) if names == ("all",) else names,
         layout.dataset,
         size=size,
-        seed=seed or 0,
+        seed=seed,
         max_epochs=max_epochs,
         leave_out_failed=leave_out_failed,
         dry_run=dry_run,
         monitor=CONSOLE,
-        **(run_options(params) if params else {}),
+        **run_options(params),
     )
     log_done(
         f"{'to be made' if dry_run else 'made'}: {', '.join(result.made) or 'nothing'}; "

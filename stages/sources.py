@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from pipeline.errors import PipelineError
 from stages.experiment import layout_of
+
+if TYPE_CHECKING:
+    from stages.params import Params
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -78,14 +81,14 @@ def sources_of(
 
     params = load_params()
     layout = layout_of(dataset, params.dataset)
-    if experiment in params.ensembles:
+    if experiment in params.ensembles or layout.ensemble(experiment).is_file():
         made_by = f"pipeline ensemble --name {experiment}"
         embeddings = embeddings or layout.ensemble(experiment)
     else:
         made_by = f"pipeline embed --experiment {experiment}"
         embeddings = embeddings or layout.embeddings(experiment)
         head = head or layout.head(experiment)
-        encoder = encoder or layout.encoder(params.entry(experiment).captions)
+        encoder = encoder or layout.encoder(_captions_of(params, experiment))
     if not embeddings.is_file():
         raise NoEmbeddings(
             f"{embeddings} is not there, so {experiment!r} has no embeddings to search yet; make "
@@ -98,3 +101,13 @@ def sources_of(
         "encoder": encoder,
         "weights": weights,
     }
+
+
+def _captions_of(params: "Params", experiment: str) -> str:
+    """Return the name of an experiment's caption features."""
+    if experiment in params.experiments:
+        return params.experiments[experiment].captions
+    # Only here: the presets take torch.
+    from stages.plan import experiment_of
+
+    return experiment_of(params, experiment).captions.name

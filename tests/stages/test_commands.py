@@ -329,7 +329,13 @@ def test_wrong_params_are_named_by_their_place(project: Path, pipeline: Call) ->
     Path("params.yaml").write_text("a: [")
     assert "is no YAML" in pipeline("train", "--experiment", "x").stderr
     Path("params.yaml").unlink()
-    assert "params.yaml not found" in pipeline("train", "--experiment", "x").stderr
+    ended = pipeline("train", "--experiment", "x")
+    assert "no experiment 'x'" in ended.stderr
+    ended = pipeline("train", "--experiment", "wang2016-cca")
+    assert ended.status == 2
+    assert "params.yaml not found" in ended.stderr
+    Path("params.yaml").write_text("dataset: scenes\nscenes: {images: 6, seed: 0}\n")
+    assert "of an older version" in pipeline("train", "--experiment", "x").stderr
 
 
 def test_extract_takes_its_defaults_from_params_of_this_project_only(
