@@ -166,7 +166,7 @@ def built(recipe: Recipe, state: dict[str, Tensor], variant: str) -> RecipeNetwo
 def windows_of(network: RecipeNetwork, photos: list[Path], count: int) -> Tensor:
     """Return the (count, windows, h, w, 3) uint8 windows of the first photos."""
     found = [read_sample(path, network.recipe, network.window).windows for path in photos[:count]]
-    return torch.from_numpy(np.stack([one for one in found if one is not None]))
+    return torch.from_numpy(np.stack([row for row in found if row is not None]))
 
 
 @torch.inference_mode()
@@ -321,7 +321,7 @@ def main() -> None:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         folders = [options.images] if options.images else FOLDERS
-        photos = [path for one in folders for path in sorted(one.glob("*.jp*g"))]
+        photos = [path for folder in folders for path in sorted(folder.glob("*.jp*g"))]
         what = f"{len(photos)} photos" if photos else "drawn photos"
         photos = photos or drawn(Path(folder))
         capability = torch.backends.cpu.get_cpu_capability()

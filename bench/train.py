@@ -91,7 +91,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     entries = [ImageEntry(f"{i:06d}", "x.jpg", "train", ("a",) * CAPTIONS) for i in range(images)]
     ids = [entry.id for entry in entries]
-    caption_ids = [one for entry in entries for one in entry.caption_ids]
+    caption_ids = [caption_id for entry in entries for caption_id in entry.caption_ids]
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         seen = write(root / "i", ids, rng.standard_normal((images, 4096), np.float32))

@@ -35,7 +35,9 @@ def _compute(
     for batch in (batch for span in spans for batch in span.batches(BATCH)):
         with watch.timing(FORWARD):
             time.sleep(job.settings.get("seconds", 0))
-        numbers = [int(one[:-4].split("-")[1]) for one in job.ids[batch.start : batch.stop]]
+        numbers = [
+            int(image_id[:-4].split("-")[1]) for image_id in job.ids[batch.start : batch.stop]
+        ]
         yield batch.start, block_of(numbers, FAILED)
 
 

@@ -26,16 +26,21 @@ def test_snippets_can_be_read() -> None:
     for program in blocks("python"):
         compile(program, "docs/cluster.md", "exec")
     (manifest,) = blocks("yaml")
-    kinds = [one["kind"] for one in yaml.safe_load_all(manifest)]
+    kinds = [document["kind"] for document in yaml.safe_load_all(manifest)]
     assert kinds == ["Service", "Deployment", "Deployment", "Job"]
     assert len(blocks("bash")) == 1
 
 
 def test_options_of_the_page_exist() -> None:
     for command in (extract, text, embed):
-        options = {name for one in command.params for name in one.opts}
+        options = {name for option in command.params for name in option.opts}
         assert {"--workers", "--scheduler", "--resource", "--summary"} <= options, command.name
-    known = {name for one in extract.params for name in one.opts if isinstance(one, click.Option)}
+    known = {
+        name
+        for option in extract.params
+        for name in option.opts
+        if isinstance(option, click.Option)
+    }
     for line in PAGE.replace("\\\n", " ").splitlines():
         if line.startswith("pipeline extract "):
             assert set(re.findall(r"--[a-z-]+", line)) <= known, line

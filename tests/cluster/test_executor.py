@@ -46,7 +46,7 @@ def ignore(*progress: object) -> None:
 
 def rows_of(numbers: Span) -> RowBlock:
     chosen = ids(ROWS)[numbers.start : numbers.stop]
-    return block_of([int(one[:-4].split("-")[1]) for one in chosen], FAILED)
+    return block_of([int(row_id[:-4].split("-")[1]) for row_id in chosen], FAILED)
 
 
 def test_workers_give_the_bytes_of_one_process(tmp_path: Path, whole: dict[str, bytes]) -> None:
@@ -64,16 +64,16 @@ def test_rows_made_again_and_added_ones(tmp_path: Path, compress: bool) -> None:
     build(tmp_path / "here" / "out", ROWS, failed=(5, 6), **options)
     build(tmp_path / "there" / "out", ROWS, failed=(5, 6), **options)
     for folder in ("here", "there"):
-        with unfinished(tmp_path / folder / "out") as one:
-            one.redo([4, 5, 9, 22])
+        with unfinished(tmp_path / folder / "out") as building:
+            building.redo([4, 5, 9, 22])
             if folder == "there":
-                with one.submitted([None] * ROWS, {}) as ref:
-                    for shard in one.pending_shards():
-                        one.accept(make_made_shard(ref, shard, ignore))
+                with building.submitted([None] * ROWS, {}) as ref:
+                    for shard in building.pending_shards():
+                        building.accept(make_made_shard(ref, shard, ignore))
             else:
-                for span in one.pending():
-                    one.append(span.start, rows_of(span))
-            one.publish()
+                for span in building.pending():
+                    building.append(span.start, rows_of(span))
+            building.publish()
     assert contents(tmp_path / "here") == contents(tmp_path / "there")
 
 
@@ -85,7 +85,7 @@ def test_a_lost_worker_that_goes_on_beside_its_successor(
     monkeypatch.setattr(partial_shard, "PIECE_SECONDS", 0.0)
     out = tmp_path / "twice" / "out"
 
-    with unfinished(out) as one, one.submitted([None] * ROWS, {}) as ref:
+    with unfinished(out) as building, building.submitted([None] * ROWS, {}) as ref:
         successor: list[Any] = []
 
         def slow(job: Any, spans: Any, watch: Stopwatch) -> Any:
@@ -97,17 +97,17 @@ def test_a_lost_worker_that_goes_on_beside_its_successor(
 
         lost = make_shard(ref, 0, slow, ignore)
         assert lost.entry == successor[0].entry
-        one.accept(successor[0])
+        building.accept(successor[0])
         with pytest.raises(ShardError, match="nobody asked"):
-            one.accept(lost)
+            building.accept(lost)
         for shard in (1, 2):
-            one.accept(make_made_shard(ref, shard, ignore))
-        one.publish()
+            building.accept(make_made_shard(ref, shard, ignore))
+        building.publish()
     assert contents(out.parent) == whole
 
 
 def test_a_shard_that_was_finished_but_not_reported_is_taken(tmp_path: Path) -> None:
-    with unfinished(tmp_path / "out") as one, one.submitted([None] * ROWS, {}) as ref:
+    with unfinished(tmp_path / "out") as building, building.submitted([None] * ROWS, {}) as ref:
         first = make_made_shard(ref, 1, ignore)
         again = make_made_shard(ref, 1, ignore)
         assert (first.computed, again.computed) == (10, 0)
@@ -118,7 +118,7 @@ def test_a_worker_stops_when_the_run_has_ended_and_keeps_its_rows(
     tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
     out = tmp_path / "again" / "out"
-    with unfinished(out) as one, one.submitted([None] * ROWS, {}) as ref:
+    with unfinished(out) as building, building.submitted([None] * ROWS, {}) as ref:
 
         def ended(job: Any, spans: Any, watch: Stopwatch) -> Any:
             yield 0, rows_of(Span(0, 4))
@@ -128,8 +128,8 @@ def test_a_worker_stops_when_the_run_has_ended_and_keeps_its_rows(
 
         with pytest.raises(RunEnded, match="was cancelled"):
             make_shard(ref, 0, ended, ignore)
-    assert one.rows_done == 8
-    left = [path.name for path in one.work.iterdir()]
+    assert building.rows_done == 8
+    left = [path.name for path in building.work.iterdir()]
     assert len(left) == 1
     assert left[0].startswith("piece-00000-000000000-000000008-")
     build_made(out, ROWS, serial)
@@ -138,11 +138,11 @@ def test_a_worker_stops_when_the_run_has_ended_and_keeps_its_rows(
 
 def test_leftovers_of_dead_runs_are_removed(tmp_path: Path, whole: dict[str, bytes]) -> None:
     out = tmp_path / "again" / "out"
-    with unfinished(out) as one:
+    with unfinished(out) as building:
         pass
-    one.work.mkdir()
-    (one.work / "shard-00000-of-00003.h5.0123456789ab.part").write_bytes(b"half")
-    dead = one.work / "job-0123456789ab.json"
+    building.work.mkdir()
+    (building.work / "shard-00000-of-00003.h5.0123456789ab.part").write_bytes(b"half")
+    dead = building.work / "job-0123456789ab.json"
     dead.write_text("{}")
     with unfinished(out):
         assert not dead.exists(), "workers that follow it stop"
@@ -151,24 +151,24 @@ def test_leftovers_of_dead_runs_are_removed(tmp_path: Path, whole: dict[str, byt
 
 
 def test_a_worker_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
-    with unfinished(tmp_path / "out") as one, one.submitted([None] * ROWS, {}) as ref:
+    with unfinished(tmp_path / "out") as building, building.submitted([None] * ROWS, {}) as ref:
         with pytest.raises(NotShared, match=r"does not see .*job-.*mount it there"):
             make_made_shard(JobRef(tmp_path / "elsewhere" / "job-0.json", ""), 0, ignore)
         with pytest.raises(NotShared, match="sees another file"):
             make_made_shard(JobRef(ref.path, "0" * 64), 0, ignore)
         made = make_made_shard(ref, 0, ignore)
-        path = one.work / made.entry.file
+        path = building.work / made.entry.file
         hidden = path.rename(tmp_path / "hidden.h5")
         with pytest.raises(NotShared, match=r"says that it made .*does not see"):
-            one.accept(made)
+            building.accept(made)
         hidden.rename(path)
         with pytest.raises(NotShared, match="is not the file that worker"):
-            one.accept(replace(made, entry=replace(made.entry, sha256="0" * 64)))
-        one.accept(made)
+            building.accept(replace(made, entry=replace(made.entry, sha256="0" * 64)))
+        building.accept(made)
 
 
 def test_other_software_or_weights_on_a_worker_are_refused(tmp_path: Path) -> None:
-    with unfinished(tmp_path / "out") as one, one.submitted([None] * ROWS, {}) as ref:
+    with unfinished(tmp_path / "out") as building, building.submitted([None] * ROWS, {}) as ref:
         submitted = read_job(ref)
         submitted.require_same(header())
         with pytest.raises(OtherShard, match="runs torch 1"):
@@ -178,11 +178,14 @@ def test_other_software_or_weights_on_a_worker_are_refused(tmp_path: Path) -> No
 
 
 def test_a_job_carries_no_features(tmp_path: Path) -> None:
-    with unfinished(tmp_path / "out") as one, one.submitted(["a.jpg"] * ROWS, {"x": 1}) as ref:
+    with (
+        unfinished(tmp_path / "out") as building,
+        building.submitted(["a.jpg"] * ROWS, {"x": 1}) as ref,
+    ):
         values = json.loads(ref.path.read_text())
         assert values["sources"] == ["a.jpg"] * ROWS
         submitted = read_job(ref)
-        assert submitted.plan == one.plan
+        assert submitted.plan == building.plan
         assert [submitted.needed[shard] for shard in range(3)] == [
             [Span(0, 10)], [Span(10, 20)], [Span(20, 23)],
         ]  # fmt: skip

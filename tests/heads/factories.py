@@ -86,8 +86,8 @@ def entries_of(made: Pairs) -> tuple[ImageEntry, ...]:
     """Return the manifest's entries of made pairs."""
     counts = np.bincount(made.image_of_caption)
     return tuple(
-        ImageEntry(one, f"{one}.jpg", "train", ("a caption",) * count)
-        for one, count in zip(made.image_ids, counts, strict=True)
+        ImageEntry(image_id, f"{image_id}.jpg", "train", ("a caption",) * count)
+        for image_id, count in zip(made.image_ids, counts, strict=True)
     )
 
 
@@ -113,7 +113,7 @@ def write_features(
     with ShardBuild(folder, header, ids, rows_per_shard=25) as build:
         for span in build.pending():
             here = slice(span.start, span.stop)
-            errors = tuple("damaged" if one in failed else "" for one in ids[here])
+            errors = tuple("damaged" if row_id in failed else "" for row_id in ids[here])
             status = np.array([UNREADABLE if error else OK for error in errors], np.uint8)
             build.append(span.start, RowBlock(features[here], status, errors))
         build.publish()

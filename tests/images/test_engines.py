@@ -187,7 +187,9 @@ def test_shared_ten_crops_are_ten_crops(canvas: int, size: int, poolings: int) -
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (2, canvas, canvas, 3), dtype=np.uint8)
     canvases = torch.from_numpy(pixels).double().permute(0, 3, 1, 2)
-    cut = torch.from_numpy(np.concatenate([cut_crops(one, Crop("ten", size)) for one in pixels]))
+    cut = torch.from_numpy(
+        np.concatenate([cut_crops(canvas, Crop("ten", size)) for canvas in pixels])
+    )
     expected = plain(cut.double().permute(0, 3, 1, 2))
     shared = share_ten_crops(plain, offsets, canvas, size, PlainLayers())
     if shared is None:

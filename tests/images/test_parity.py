@@ -118,7 +118,7 @@ def ten(upwards: int) -> Callable[[Image.Image], list[Image.Image]]:
     def crops(image: Image.Image) -> list[Image.Image]:
         corners = list(v2.FiveCrop(224)(image))[:4]
         five = corners + centre(224, upwards)(image)
-        return five + [one.transpose(Image.Transpose.FLIP_LEFT_RIGHT) for one in five]
+        return five + [crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT) for crop in five]
 
     return crops
 
@@ -262,7 +262,7 @@ def test_ten_crops_together_are_ten_single_ones(
     ten_crops, single = RECIPES["vgg19-order-fc7-10crop"], RECIPES["vgg19-kiros-fc7"]
     alone = RecipeNetwork(replace(single, norm="none"), narrow_vgg_state)
     windows = cut_crops(resize_image(photos[1], ten_crops.resize), ten_crops.crop)
-    rows = torch.stack([alone(torch.from_numpy(one[None, None]))[0] for one in windows])
+    rows = torch.stack([alone(torch.from_numpy(window[None, None]))[0] for window in windows])
     network = RecipeNetwork(ten_crops, narrow_vgg_state)
     found = network(torch.from_numpy(windows[None]))[0]
     assert relative(found, F.normalize(rows.mean(0), dim=0)) < 1e-6

@@ -128,7 +128,7 @@ def test_crops_are_torchvisions(margin: int) -> None:
     for plain, mirror in zip(ten[:5], ten[5:], strict=True):
         np.testing.assert_array_equal(mirror, plain[:, ::-1])
     if margin % 2 == 0 and (margin + 1) // 2 % 2 == 0:
-        assert {one.tobytes() for one in ten} == {one.tobytes() for one in theirs}
+        assert {crop.tobytes() for crop in ten} == {crop.tobytes() for crop in theirs}
 
 
 def test_the_corners_are_the_corners() -> None:
@@ -148,7 +148,7 @@ def test_the_corners_are_the_corners() -> None:
 def test_a_mirrored_square_has_the_same_ten_crops() -> None:
     canvas = np.asarray(photo(3, 256, 256))
     crops, mirrored = (cut_crops(c, Crop("ten", 224)) for c in (canvas, canvas[:, ::-1]))
-    assert {one.tobytes() for one in crops} == {one.tobytes() for one in mirrored}
+    assert {crop.tobytes() for crop in crops} == {crop.tobytes() for crop in mirrored}
 
 
 def test_a_canvas_of_the_right_size_is_not_resampled() -> None:

@@ -61,9 +61,9 @@ def test_dots_stand_at_their_values() -> None:
 
 
 def test_lines_join_their_points_and_names_are_text() -> None:
-    one = Series(NAME, ((1, 0), (2, 50), (4, 100)), marked=2)
+    series = Series(NAME, ((1, 0), (2, 50), (4, 100)), marked=2)
     svg = line_chart(
-        [one, Series("b", ((1, 10), (4, 20)))], [Series("c", ((3, 3),))], "x", "y", "z"
+        [series, Series("b", ((1, 10), (4, 20)))], [Series("c", ((3, 3),))], "x", "y", "z"
     )
     mine = next(p for p in _all(svg, "polyline") if p.attrib["class"] == "line c0")
     points = [tuple(map(float, p.split(","))) for p in mine.attrib["points"].split()]
@@ -92,8 +92,8 @@ def test_a_label_is_nearer_to_its_own_row_and_no_line_runs_through_text() -> Non
         texts = _all(svg, "text")
         labels = [_y(text) for text in texts if text.text in ("a", "b", "c")]
         marks = [_y(circle) for circle in _all(svg, "circle")]
-        rules = [(float(one.attrib["y1"]), float(one.attrib["y2"]))
-                 for one in _all(svg, "line") if one.attrib["class"] == "rule"]  # fmt: skip
+        rules = [(float(line.attrib["y1"]), float(line.attrib["y2"]))
+                 for line in _all(svg, "line") if line.attrib["class"] == "rule"]  # fmt: skip
         for label, following in pairwise(labels):
             own = [y for y in marks if label < y < following]
             above = following - 12  # of its text

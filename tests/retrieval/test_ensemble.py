@@ -51,7 +51,7 @@ def test_cosines_are_averaged_whatever_the_order_of_rows() -> None:
     np.testing.assert_allclose(cosines(joined), expected, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(joined.image_embeddings, axis=1), 1, atol=1e-6)
     assert joined.caption_ids == CAPTIONS
-    assert [one["seed"] for one in joined.provenance["ensemble"]] == [0, 1, 2]
+    assert [member["seed"] for member in joined.provenance["ensemble"]] == [0, 1, 2]
     equal = average([one, two])
     np.testing.assert_allclose(cosines(equal), (cosines(one) + cosines(two)) / 2, atol=1e-6)
 

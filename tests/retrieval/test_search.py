@@ -42,10 +42,10 @@ def plain(gallery: Gallery, queries: Array, top: int) -> list[list[tuple[str, fl
     answers = []
     for query in queries:
         scored = []
-        for one, row in zip(gallery.ids, gallery.rows, strict=True):
+        for row_id, row in zip(gallery.ids, gallery.rows, strict=True):
             pair = (row, query) if gallery.side == "images" else (query, row)
             image, caption = (s.prepare(x[None]) for x in pair)
-            scored.append((one, float(np.float32(s.between(image, caption)[0, 0]))))
+            scored.append((row_id, float(np.float32(s.between(image, caption)[0, 0]))))
         answers.append(sorted(scored, key=lambda hit: (-hit[1], hit[0]))[:top])
     return answers
 

@@ -73,7 +73,7 @@ def feed(
     for number, rows in enumerate(batches):
         if number == stop_after:
             raise KeyboardInterrupt
-        numbers = [int(one[:-4].split("-")[1]) for one in work.ids[rows.start : rows.stop]]
+        numbers = [int(row_id[:-4].split("-")[1]) for row_id in work.ids[rows.start : rows.stop]]
         work.append(rows.start, block_of(numbers, failed))
 
 

@@ -138,7 +138,7 @@ def test_a_row_does_not_depend_on_its_neighbours(project: Path, pipeline: Call) 
         Path(f"data/scenes/images/scene-{number:05d}.png").write_bytes(b"damaged")
     assert extract(pipeline, project / "damaged") == 3
     whole, damaged = FeatureSet(project / "whole"), FeatureSet(project / "damaged")
-    good = [one for one, code in zip(damaged.ids, damaged.status, strict=True) if code == OK]
+    good = [row_id for row_id, code in zip(damaged.ids, damaged.status, strict=True) if code == OK]
     np.testing.assert_array_equal(damaged.read(good), whole.read(good))
 
 

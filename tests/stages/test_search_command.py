@@ -95,21 +95,21 @@ def test_a_caption_of_the_file_is_embedded_as_it_was(
 ) -> None:
     stored = read_embeddings(Path(f"data/embeddings/scenes/{name}.h5"))
     captions = {
-        one: text
+        caption_id: text
         for entry in read_manifest(Path("data/scenes")).entries
-        for one, text in zip(entry.caption_ids, entry.captions, strict=True)
+        for caption_id, text in zip(entry.caption_ids, entry.captions, strict=True)
     }
     asked = stored.caption_ids[::9]
-    (tmp_path / "queries").write_text("".join(f"{captions[one]}\n" for one in asked))
+    (tmp_path / "queries").write_text("".join(f"{captions[caption_id]}\n" for caption_id in asked))
     ended = pipeline(
         *("search", "--queries", tmp_path / "queries", "--experiment", name),
         *("--of", "sentences", "--top", 1, "--json"),
     )
     answers = json.loads(ended.stdout)["answers"]
     assert len(answers) == len(asked)
-    for answer, one in zip(answers, asked, strict=True):
+    for answer, caption_id in zip(answers, asked, strict=True):
         (hit,) = answer["results"]
-        assert hit["sentence"] == captions[one] == answer["query"]["sentence"]
+        assert hit["sentence"] == captions[caption_id] == answer["query"]["sentence"]
         assert hit["score"] == pytest.approx(1.0 if name == NAME else 0.0, abs=1e-6)
 
 
@@ -124,10 +124,10 @@ def test_several_queries_are_told_apart(within: Path, pipeline: Call, tmp_path: 
 
 def test_an_id_and_its_file_find_the_same_sentences(within: Path, pipeline: Call) -> None:
     stored = read_embeddings(Path(f"data/embeddings/scenes/{NAME}.h5"))
-    one = stored.image_ids[3]
-    by_id = found(pipeline("search", "--image", one, "--experiment", NAME))
+    image_id = stored.image_ids[3]
+    by_id = found(pipeline("search", "--image", image_id, "--experiment", NAME))
     by_file = found(
-        pipeline("search", "--image", f"data/scenes/images/{one}.png", "--experiment", NAME)
+        pipeline("search", "--image", f"data/scenes/images/{image_id}.png", "--experiment", NAME)
     )
     assert [line[2] for line in by_id] == [line[2] for line in by_file]
     np.testing.assert_allclose(
@@ -135,12 +135,14 @@ def test_an_id_and_its_file_find_the_same_sentences(within: Path, pipeline: Call
     )
     assert all(len(line) == 5 for line in by_id)
 
-    alike = pipeline("search", "--image", one, "--experiment", NAME, "--of", "images", "--top", 99)
-    assert f"{one} itself is left out" in alike.stderr
-    assert sorted(line[2] for line in found(alike)) == sorted({*stored.image_ids} - {one})
-    file = f"data/scenes/images/{one}.png"
+    alike = pipeline(
+        "search", "--image", image_id, "--experiment", NAME, "--of", "images", "--top", 99
+    )
+    assert f"{image_id} itself is left out" in alike.stderr
+    assert sorted(line[2] for line in found(alike)) == sorted({*stored.image_ids} - {image_id})
+    file = f"data/scenes/images/{image_id}.png"
     first = found(pipeline("search", "--image", file, "--experiment", NAME, "--of", "images"))[0]
-    assert (first[2], first[1]) == (one, "1")
+    assert (first[2], first[1]) == (image_id, "1")
 
 
 def test_an_ensemble_is_searched_by_its_own_images(within: Path, pipeline: Call) -> None:
@@ -157,10 +159,11 @@ def test_an_ensemble_is_searched_by_its_own_images(within: Path, pipeline: Call)
 
 def test_composition_is_that_of_the_paper(within: Path, pipeline: Call, tmp_path: Path) -> None:
     stored = read_embeddings(Path(f"data/embeddings/scenes/{NAME}.h5"))
-    one = stored.image_ids[0]
-    command = ("search", "--image", one, "--minus", "red", "--plus", "blue", "--experiment", NAME)
+    image_id = stored.image_ids[0]
+    query = ("--image", image_id, "--minus", "red", "--plus", "blue")
+    command = ("search", *query, "--experiment", NAME)
     answer = json.loads(pipeline(*command, "--top", 9, "--json").stdout)
-    assert answer["answers"][0]["query"] == {"image": one, "minus": ["red"], "plus": ["blue"]}
+    assert answer["answers"][0]["query"] == {"image": image_id, "minus": ["red"], "plus": ["blue"]}
     hits = answer["answers"][0]["results"]
 
     # The two words' vectors from the searches by each of them: images are a basis of the space.
@@ -174,7 +177,7 @@ def test_composition_is_that_of_the_paper(within: Path, pipeline: Call, tmp_path
     products = {
         other: float(images[0] @ row) - scores["red"][other] + scores["blue"][other]
         for other, row in zip(stored.image_ids, images, strict=True)
-        if other != one
+        if other != image_id
     }
     assert [hit["id"] for hit in hits] == sorted(products, key=lambda i: -products[i])
     ratio = [hit["score"] / products[hit["id"]] for hit in hits]
@@ -228,9 +231,10 @@ def test_mistakes_end_in_one_paragraph(
     pipeline: Call,
     tmp_path: Path,
 ) -> None:
-    one = read_embeddings(Path(f"data/embeddings/scenes/{NAME}.h5")).image_ids[0]
+    image_id = read_embeddings(Path(f"data/embeddings/scenes/{NAME}.h5")).image_ids[0]
     (tmp_path / "texts").write_text("a fish\n\na square\n")
-    real = {"ONE": one, "FILE": f"data/scenes/images/{one}.png", "TEXTS": tmp_path / "texts"}
+    file = f"data/scenes/images/{image_id}.png"
+    real = {"ONE": image_id, "FILE": file, "TEXTS": tmp_path / "texts"}
     ended = pipeline("search", *(real.get(str(a), a) for a in arguments))
     assert ended.status == 1
     assert expected in ended.stderr
@@ -284,8 +288,8 @@ def test_what_does_not_belong_together_is_refused_or_said(
     assert pipeline(*command).status == 0
     # The stored embedding of an id needs neither head nor encoder.
     shutil.rmtree("data/heads")
-    one = read_embeddings(embeddings).image_ids[0]
-    ended = pipeline("search", "--image", one, "--experiment", NAME)
+    image_id = read_embeddings(embeddings).image_ids[0]
+    ended = pipeline("search", "--image", image_id, "--experiment", NAME)
     assert len(found(ended)) == 5
     assert "run `pipeline train`" in pipeline(*command).stderr
     with h5py.File(embeddings, "r+") as file:

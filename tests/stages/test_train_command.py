@@ -44,7 +44,7 @@ def make_features(side: str, **changes: Any) -> None:
     if side == "features":
         ids, dim = [entry.id for entry in entries], 12
     else:
-        ids, dim = [one for entry in entries for one in entry.caption_ids], 8
+        ids, dim = [caption_id for entry in entries for caption_id in entry.caption_ids], 8
     features = np.random.default_rng(dim).standard_normal((len(ids), dim), np.float32)
     write_features(folder, ids, features, **changes)
 
@@ -179,10 +179,10 @@ def test_rows_said_to_be_sound_are_refused_when_they_are_not(
     with h5py.File(next(Path("data/text/scenes", NAME).glob("shard-00000-*")), "r+") as file:
         file["features"][0, 3] = np.nan
         file["crc32"][0] = zlib.crc32(file["features"][0])
-        one = file["ids"].asstr()[0]
+        caption_id = file["ids"].asstr()[0]
     ended = pipeline("train", "--experiment", NAME, "--leave-out-failed")
     assert ended.status == 1
-    assert f"1 rows have NaN or infinite numbers, first ['{one}']" in ended.stderr
+    assert f"1 rows have NaN or infinite numbers, first ['{caption_id}']" in ended.stderr
 
 
 def test_another_process_embeds_as_the_one_that_trained(

@@ -330,7 +330,7 @@ def join_pairs(
     if not captioned:
         raise HeadError("none of the images has a caption, so there are no pairs")
     image_ids = tuple(entry.id for entry in captioned)
-    caption_ids = tuple(one for entry in captioned for one in entry.caption_ids)
+    caption_ids = tuple(caption_id for entry in captioned for caption_id in entry.caption_ids)
     _require_same_texts(captioned, caption_ids, captions)
     image_of_caption = np.repeat(
         np.arange(len(captioned)), [len(entry.captions) for entry in captioned]

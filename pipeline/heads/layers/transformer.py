@@ -145,7 +145,7 @@ class WordEncoder(nn.Module):
         self.dropout = nn.Dropout(stack.dropout)
         inputs = [words.embedding_dim] + [stack.dim] * (stack.layers - 1)
         self.layers = nn.ModuleList(
-            TransformerLayer(one, stack.dim, stack.heads, stack.dropout) for one in inputs
+            TransformerLayer(width, stack.dim, stack.heads, stack.dropout) for width in inputs
         )
 
     def nodes(self, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -94,9 +94,11 @@ def test_blocks_are_all_rows_in_order() -> None:
 def test_images_without_features_or_captions_take_no_part(tmp_path: Path) -> None:
     build(tmp_path / "s", 20, failed=(3, 17))
     features = FeatureSet(tmp_path / "s")
-    entries = [ImageEntry(one, "x.jpg", "train", ("a",)) for one in ids(20)]
+    entries = [ImageEntry(image_id, "x.jpg", "train", ("a",)) for image_id in ids(20)]
     kept = with_features(entries, features)
-    assert [e.id for e in kept] == [one for n, one in enumerate(ids(20)) if n not in (3, 17)]
+    assert [e.id for e in kept] == [
+        image_id for n, image_id in enumerate(ids(20)) if n not in (3, 17)
+    ]
     with pytest.raises(HeadError, match="none of the 1 images has features"):
         with_features(entries[3:4], features)
     silent = [ImageEntry("i", "i.jpg", "train", ())]

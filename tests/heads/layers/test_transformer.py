@@ -237,7 +237,8 @@ def test_training_reaches_far_above_chance(loss: str, pooling: str) -> None:
     again.restore(head.tensors())
     for side in ("images", "captions"):
         ours, theirs = (
-            getattr(one, f"embed_{side}")(getattr(validation, side)) for one in (head, again)
+            getattr(trained, f"embed_{side}")(getattr(validation, side))
+            for trained in (head, again)
         )
         np.testing.assert_array_equal(ours, theirs)
         np.testing.assert_allclose(np.linalg.norm(ours, axis=1), 1.0, rtol=1e-5)

@@ -65,8 +65,8 @@ def head(images: int = IMAGES, captions: int = CAPTIONS, **settings: Any) -> Cca
 
 
 def fitted(train: Pairs, **settings: Any) -> tuple[CcaHead, History]:
-    one = head(train.images.row_shape[0], train.captions.row_shape[0], **settings)
-    return one, one.fit(train, train, FitOptions(seed=0))
+    cca = head(train.images.row_shape[0], train.captions.row_shape[0], **settings)
+    return cca, cca.fit(train, train, FitOptions(seed=0))
 
 
 def rows_of(split: Pairs) -> tuple[Doubles, Doubles]:
@@ -147,10 +147,10 @@ def test_embeddings_are_scaled_coordinates_of_length_one() -> None:
         ({"power": 0.0}, np.ones(5)),
         ({"scaling": "eigenvalue", "power": 4.0}, (1 + rho) ** 4),
     ):
-        one, _ = fitted(train, **fixed, **settings)
+        cca, _ = fitted(train, **fixed, **settings)
         for ours, rows, mean, directions in (
-            (one.embed_images(test.images), test.images, m.image_mean, to_image),
-            (one.embed_captions(test.captions), test.captions, m.caption_mean, to_caption),
+            (cca.embed_images(test.images), test.images, m.image_mean, to_image),
+            (cca.embed_captions(test.captions), test.captions, m.caption_mean, to_caption),
         ):
             expected = (rows.take(np.arange(len(rows))) - mean) @ directions * scale
             expected /= np.linalg.norm(expected, axis=1, keepdims=True)
@@ -160,16 +160,16 @@ def test_embeddings_are_scaled_coordinates_of_length_one() -> None:
 
 def test_absolute_ridges_are_added_as_they_are() -> None:
     train = pairs(*made(uneven(60)))
-    one, _ = fitted(train, regularisation="absolute", image_ridge=0.5, caption_ridge=0.02)
+    cca, _ = fitted(train, regularisation="absolute", image_ridge=0.5, caption_ridge=0.02)
     expected = canonical_directions(moments_of(train), 0.5, 0.02)[2]
-    np.testing.assert_array_equal(one.tensors()["correlations"].numpy(), expected)
+    np.testing.assert_array_equal(cca.tensors()["correlations"].numpy(), expected)
 
 
 def test_validation_chooses_the_ridges_left_open() -> None:
     train, validation = pairs(*made(uneven(15))), pairs(*made(uneven(40), seed=1))
-    one = head()
+    cca = head()
     steps: list[tuple[int, int]] = []
-    history = one.fit(
+    history = cca.fit(
         train, validation, FitOptions(0, lambda done, total, _: steps.append((done, total)))
     )
     assert steps == [(at, 25) for at in range(26)]
@@ -183,40 +183,42 @@ def test_validation_chooses_the_ridges_left_open() -> None:
     assert only["rsum"] == best["rsum"]
     assert only["best"] == 1.0
     np.testing.assert_array_equal(
-        one.embed_captions(validation.captions), alone.embed_captions(validation.captions)
+        cca.embed_captions(validation.captions), alone.embed_captions(validation.captions)
     )
     half = head(image_ridge=0.5).fit(train, validation, FitOptions(seed=0))
     assert [entry["caption_ridge"] for entry in half] == list(CANDIDATES)
 
 
 def test_it_learns_what_can_be_learnt() -> None:
-    one, _ = fitted(pairs(*made([3] * 60)))
+    cca, _ = fitted(pairs(*made([3] * 60)))
     test = pairs(*made([3] * 40, seed=2))
-    assert rsum(one, test) > 450
+    assert rsum(cca, test) > 450
 
 
 def test_signs_are_fixed() -> None:
     features, captions, image_of_caption = made(uneven(70))
-    one = canonical_directions(moments_of(pairs(features, captions, image_of_caption)), 0.1, 0.1)
+    straight = canonical_directions(
+        moments_of(pairs(features, captions, image_of_caption)), 0.1, 0.1
+    )
     turned = canonical_directions(
         moments_of(pairs(features, -captions, image_of_caption)), 0.1, 0.1
     )
-    largest = np.abs(one[0]).argmax(axis=0)
-    assert (one[0][largest, np.arange(CAPTIONS)] > 0).all()
-    np.testing.assert_allclose(turned[0], one[0], atol=1e-9)
-    np.testing.assert_allclose(turned[1], -one[1], atol=1e-9)
+    largest = np.abs(straight[0]).argmax(axis=0)
+    assert (straight[0][largest, np.arange(CAPTIONS)] > 0).all()
+    np.testing.assert_allclose(turned[0], straight[0], atol=1e-9)
+    np.testing.assert_allclose(turned[1], -straight[1], atol=1e-9)
 
 
 def test_a_restored_head_embeds_the_same() -> None:
     train = pairs(*made(uneven(50)))
-    one, _ = fitted(train, image_ridge=1e-2, caption_ridge=1e-2)
+    cca, _ = fitted(train, image_ridge=1e-2, caption_ridge=1e-2)
     again = head(image_ridge=1e-2, caption_ridge=1e-2)
-    again.restore(load(save(one.tensors())))
-    for name, value in one.tensors().items():
+    again.restore(load(save(cca.tensors())))
+    for name, value in cca.tensors().items():
         np.testing.assert_array_equal(again.tensors()[name].numpy(), value.numpy())
-    np.testing.assert_array_equal(again.embed_images(train.images), one.embed_images(train.images))
+    np.testing.assert_array_equal(again.embed_images(train.images), cca.embed_images(train.images))
     np.testing.assert_array_equal(
-        again.embed_captions(train.captions), one.embed_captions(train.captions)
+        again.embed_captions(train.captions), cca.embed_captions(train.captions)
     )
 
 
@@ -256,11 +258,11 @@ def test_features_that_never_vary_change_nothing() -> None:
 @pytest.mark.parametrize("images", [2, 5])
 def test_more_dimensions_than_images(images: int) -> None:
     train = pairs(*made([3] * images))
-    one, history = fitted(train)
-    correlations = one.tensors()["correlations"].numpy()
+    cca, history = fitted(train)
+    correlations = cca.tensors()["correlations"].numpy()
     assert len(correlations) == images - 1, "centred images span no more"
     assert ((correlations > 0) & (correlations <= 1)).all()
-    embedded = one.embed_images(train.images)
+    embedded = cca.embed_images(train.images)
     assert embedded.shape == (images, images - 1)
     assert np.isfinite(embedded).all()
     assert len(history) == 25

@@ -42,11 +42,11 @@ def states(net: Words, captions: list[list[int]], reverse: bool) -> list[torch.T
     )
     found = []
     for caption in captions:
-        state, one = torch.zeros(1, net.gru.hidden_size), []
+        state, states = torch.zeros(1, net.gru.hidden_size), []
         for word in caption[::-1] if reverse else caption:
             state = cell(net.words(torch.tensor([word])), state)
-            one.append(state[0])
-        found.append(torch.stack(one[::-1] if reverse else one))
+            states.append(state[0])
+        found.append(torch.stack(states[::-1] if reverse else states))
     return found
 
 

@@ -46,10 +46,10 @@ def test_every_layer_is_linear_and_relu_with_dropout_between(layers: int, sizes:
     net = perceptron(5, 7, 3, layers, 0.2)
     x = torch.randn(4, 5)
     linear = [module for module in net.modules() if isinstance(module, nn.Linear)]
-    assert [(one.in_features, one.out_features) for one in linear] == list(pairwise(sizes))
+    assert [(layer.in_features, layer.out_features) for layer in linear] == list(pairwise(sizes))
     expected = x
-    for one in linear:
-        expected = torch.relu(expected @ one.weight.T + one.bias)
+    for layer in linear:
+        expected = torch.relu(expected @ layer.weight.T + layer.bias)
     torch.testing.assert_close(net.eval()(x), expected)
     dropouts = [module.p for module in net.modules() if isinstance(module, nn.Dropout)]
     assert dropouts == [0.2] * (layers - 2)

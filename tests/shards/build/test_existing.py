@@ -32,7 +32,7 @@ def test_rows_made_again_give_the_bytes_of_a_fresh_build(tmp_path: Path, compres
     with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
         found = list(work.finished())
         assert [span for span, _, _ in found] == [Span(0, 10), Span(10, 20), Span(20, 23)]
-        status, sources = (np.concatenate([one[n] for one in found]) for n in (1, 2))
+        status, sources = (np.concatenate([part[n] for part in found]) for n in (1, 2))
         assert np.flatnonzero(status).tolist() == [3, 4, 7]
         changed = np.arange(1, ROWS + 1) != sources
         np.testing.assert_array_equal(changed, status != 0)
@@ -118,8 +118,8 @@ def test_a_set_grows_twice_and_its_shards_stay(tmp_path: Path) -> None:
         assert [e.first_row for e in index.shards] == np.cumsum(
             [0, *(e.rows for e in index.shards[:-1])]
         ).tolist()
-        good = [one for one in asked if one not in (all_ids[3], all_ids[17])]
-        expected = [feature(int(one[:-4].split("-")[1])) for one in good]
+        good = [row_id for row_id in asked if row_id not in (all_ids[3], all_ids[17])]
+        expected = [feature(int(row_id[:-4].split("-")[1])) for row_id in good]
         np.testing.assert_array_equal(features.read(good), np.stack(expected))
     assert sorted(seen) == [
         "shard-00000-of-00002.h5",

@@ -69,7 +69,7 @@ def test_npy_has_rows_in_the_asked_order_and_comes_back(
     assert (array.shape, array.dtype) == ((4 * repeat, 2, 3), np.float32)
     np.testing.assert_array_equal(array, np.repeat(features.read(SOME), repeat, axis=0))
     names = read_ids(out.with_name("test_ids.txt"))
-    assert names == [one for one in SOME for _ in range(repeat)]
+    assert names == [row_id for row_id in SOME for _ in range(repeat)]
     assert sorted(p.name for p in out.parent.iterdir()) == ["test_ids.txt", "test_ims.npy"]
     import_rows(NpyFeatures(out, names, repeat), tmp_path / "back", "made")
     np.testing.assert_array_equal(FeatureSet(tmp_path / "back").read(SOME), features.read(SOME))

@@ -95,7 +95,7 @@ def test_a_file_that_hangs_hdf5_hangs_nobody_who_looks_into_it(
     path = folder / NAMES[1]
     flip(path, path.read_bytes().index(ids(ROWS)[15].encode()) - 7, bits=2)
     for quick in (True, False):
-        assert any(one.startswith(f"{NAMES[1]}: ") for one in faults(folder, quick))
+        assert any(fault.startswith(f"{NAMES[1]}: ") for fault in faults(folder, quick))
     before = (folder / "index.json").read_bytes()
     for look, what in ((describe, path), (rebuild_index, folder)):
         with pytest.raises(DamagedShard):
@@ -116,11 +116,11 @@ def test_all_faults_of_rows_are_listed_with_file_row_and_id(folder: Path) -> Non
         (8, "status 9"),
     ):  # fmt: skip
         expected = f"{NAMES[1]}, row {row}, id {ids(ROWS)[10 + row]!r}: "
-        assert any(one.startswith(expected) and text in one for one in found), (row, text)
-    assert any("SHA-256 of the content" in one for one in found)
+        assert any(fault.startswith(expected) and text in fault for fault in found), (row, text)
+    assert any("SHA-256 of the content" in fault for fault in found)
     quick = faults(folder, quick=True)
-    assert any("status 9" in one for one in quick)
-    assert not any("CRC-32" in one for one in quick)
+    assert any("status 9" in fault for fault in quick)
+    assert not any("CRC-32" in fault for fault in quick)
 
 
 def test_damaged_chunks_are_named_row_by_row(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_damaged_chunks_are_named_row_by_row(tmp_path: Path) -> None:
         chunk = file["features"].id.get_chunk_info(0)
     flip(folder / NAMES[1], chunk.byte_offset + chunk.size // 2)
     found = faults(folder)
-    assert any("row 2, " in one and "cannot be read" in one for one in found)
+    assert any("row 2, " in fault and "cannot be read" in fault for fault in found)
 
 
 def test_stray_shards_leftovers_gaps_and_repeats(folder: Path, tmp_path: Path) -> None:
@@ -169,9 +169,11 @@ def test_an_index_that_disagrees_is_a_fault(
 ) -> None:
     path = folder / "index.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    assert any(text in one for one in faults(folder)), faults(folder)
+    assert any(text in fault for fault in faults(folder)), faults(folder)
     path.unlink()
-    assert [one for one in faults(folder) if not one.startswith("index.json: not there")] == []
+    assert [
+        fault for fault in faults(folder) if not fault.startswith("index.json: not there")
+    ] == []
 
 
 def test_sources_are_compared_with_files_and_captions(tmp_path: Path) -> None:
@@ -280,8 +282,8 @@ def test_growing_sets_verify_and_rebuild(folder: Path) -> None:
 
 
 def _rows(count: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    one = block(0, count)
-    return one.features, one.status, one.errors
+    rows = block(0, count)
+    return rows.features, rows.status, rows.errors
 
 
 def test_a_plan_without_end_does_not_hang(folder: Path) -> None:
@@ -290,4 +292,4 @@ def test_a_plan_without_end_does_not_hang(folder: Path) -> None:
     facts["shards"] = facts["shards"][:1]
     facts["shards"][0] |= {"file": "shard-00000-of-00001.h5", "rows": 10**12, "failed_rows": 0}
     path.write_text(json.dumps(facts | {"rows": 10**12, "failed_rows": 0, "rows_per_shard": 1}))
-    assert any("belong" in one for one in faults(folder, quick=True))
+    assert any("belong" in fault for fault in faults(folder, quick=True))

@@ -116,9 +116,9 @@ def test_the_largest_components_of_all_are_all(tmp_path: Path) -> None:
     found = fitted(encoder, texts_of(encoder), 5, tmp_path)
     assert found.explained == pytest.approx(1)
     np.testing.assert_allclose(found.components.T @ found.components, np.eye(5), atol=1e-6)
-    one = fitted(encoder, texts_of(encoder), 1, tmp_path)
-    assert one.eigenvalues[0] == pytest.approx(found.eigenvalues[0])
-    np.testing.assert_allclose(one.components, found.components[:, :1], atol=1e-6)
+    largest = fitted(encoder, texts_of(encoder), 1, tmp_path)
+    assert largest.eigenvalues[0] == pytest.approx(found.eigenvalues[0])
+    np.testing.assert_allclose(largest.components, found.components[:, :1], atol=1e-6)
 
 
 def test_rows_of_one_number(tmp_path: Path) -> None:
