@@ -1,8 +1,11 @@
-"""Where the project and the shared data are, and how a command is called and ended."""
+"""Where the project and the shared data are, how a command ends, and a monitor that keeps all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from pipeline.progress import Progress
 
 PROJECT = Path(__file__).resolve().parents[1]
 SHARED = PROJECT.parent / "shared"
@@ -18,3 +21,34 @@ class Ended:
 
 
 Call = Callable[..., Ended]
+
+
+class Recorder:
+    """A monitor that keeps what a job gives it, and may interrupt the job.
+
+    Attributes
+    ----------
+    lines : that were logged.
+    steps : (what, unit, done, total, failed) of every call of a progress.
+    """
+
+    def __init__(self, interrupt_at: int | None = None) -> None:
+        """Take how much may be done before the job is interrupted; None: it never is."""
+        self.lines: list[str] = []
+        self.steps: list[tuple[str, str, int, int, int]] = []
+        self._interrupt_at = interrupt_at
+
+    def log(self, line: str) -> None:
+        """Keep a line."""
+        self.lines.append(line)
+
+    @contextmanager
+    def progress(self, what: str, unit: str) -> Iterator[Progress]:
+        """Give a function that keeps its arguments."""
+
+        def show(done: int, total: int, failed: int) -> None:
+            self.steps.append((what, unit, done, total, failed))
+            if done == self._interrupt_at:
+                raise KeyboardInterrupt
+
+        yield show

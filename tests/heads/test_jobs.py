@@ -1,7 +1,5 @@
 """Fitting and embedding from Python: folders in, a head and an embedding file out."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,34 +13,13 @@ from pipeline.heads import HeadError
 from pipeline.heads.embed import embed
 from pipeline.heads.fit import Experiment, fit
 from pipeline.heads.trained_head import TrainedHead, load_head
-from pipeline.progress import Progress
 from pipeline.retrieval.embeddings import Embeddings, read_embeddings
 from tests.heads.factories import all_of, entries_of, pairs, write_features
+from tests.project import Recorder
 
 EXPERIMENT = Experiment(
     "made", "two-branch", {"hidden": 8, "dim": 4, "epochs": 3, "batch_size": 20}
 )
-
-
-class Recorder:
-    """Keeps the lines and the progress of a job; may interrupt it."""
-
-    def __init__(self, interrupt_at: int | None = None) -> None:
-        self.lines: list[str] = []
-        self.steps: list[tuple[str, str, int, int]] = []
-        self.interrupt_at = interrupt_at
-
-    def log(self, line: str) -> None:
-        self.lines.append(line)
-
-    @contextmanager
-    def progress(self, what: str, unit: str) -> Iterator[Progress]:
-        def show(done: int, total: int, failed: int) -> None:
-            self.steps.append((what, unit, done, total))
-            if done == self.interrupt_at:
-                raise KeyboardInterrupt
-
-        yield show
 
 
 @pytest.fixture
@@ -80,7 +57,7 @@ def test_an_interrupted_fit_raises_and_goes_on(data: None) -> None:
     monitor = Recorder()
     whole = fitted("whole", monitor=monitor)
     assert [step[2] for step in monitor.steps] == [0, 1, 2, 3]
-    assert monitor.steps[-1] == ("made", "epoch", 3, 3)
+    assert monitor.steps[-1] == ("made", "epoch", 3, 3, 0)
     assert [line.split(":")[0] for line in monitor.lines] == ["train", "val"]
     assert load_head("whole").provenance == whole.provenance
     assert whole.chosen in whole.history
@@ -107,7 +84,7 @@ def test_a_split_is_embedded_into_a_file(data: None) -> None:
     trained = fitted("head")
     monitor = Recorder()
     found = embedded("one.h5", monitor=monitor)
-    assert monitor.steps[-1] == ("made", "row", 120, 120)
+    assert monitor.steps[-1] == ("made", "row", 120, 120, 0)
     stored = read_embeddings(Path("one.h5"))
     np.testing.assert_array_equal(stored.image_embeddings, found.image_embeddings)
     test = pairs(30, seed=2)

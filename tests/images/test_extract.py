@@ -1,8 +1,7 @@
 """The job and its command: the same defaults, the same bytes, the same refusals."""
 
 import inspect
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,11 @@ from pipeline.datasets.manifest import ImageEntry, Manifest
 from pipeline.errors import WrongUsage
 from pipeline.images import rows
 from pipeline.images.extract import extract
-from pipeline.progress import Progress, no_progress
 from pipeline.recipes import RecipeError
 from pipeline.shards.feature_set import FeatureSet
 from stages import extract as command
 from tests.images.odd_files import photo
+from tests.project import Recorder
 
 LITE = "efficientnet-lite0-pool"
 
@@ -42,22 +41,6 @@ def dataset(tmp_path: Path) -> Path:
 
 def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-class Lines:
-    """A monitor that keeps the lines of a job."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def log(self, line: str) -> None:
-        """Keep a line."""
-        self.lines.append(line)
-
-    @contextmanager
-    def progress(self, what: str, unit: str) -> Iterator[Progress]:
-        """Give a function that takes no notice."""
-        yield no_progress
 
 
 def test_import_and_command_give_the_same(dataset: Path, tmp_path: Path) -> None:
@@ -108,7 +91,7 @@ def test_an_interrupted_job_says_how_to_go_on(
             raise KeyboardInterrupt
         return compute(*given)  # type: ignore[arg-type]
 
-    monitor = Lines()
+    monitor = Recorder()
     with monkeypatch.context() as patch:
         patch.setattr(rows, "_compute", interrupted)
         with pytest.raises(KeyboardInterrupt):

@@ -1,42 +1,31 @@
 """The job of `pipeline evaluate`, called as a function."""
 
 import json
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pipeline.files import OutputError
-from pipeline.progress import Progress, no_progress
 from pipeline.retrieval.embeddings import write_embeddings
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.protocols import ProtocolError
 from pipeline.retrieval.recall import recall_table
 from pipeline.retrieval.tables import PROVENANCE_FILE, read_provenance, read_recall
+from tests.project import Recorder
 from tests.retrieval.factories import made
-
-
-class Lines(list[str]):
-    """A monitor that keeps the lines."""
-
-    def log(self, line: str) -> None:
-        self.append(line)
-
-    def progress(self, what: str, unit: str) -> AbstractContextManager[Progress]:
-        return nullcontext(no_progress)
 
 
 def test_it_writes_what_it_returns_and_says_what_counted(tmp_path: Path) -> None:
     e = made([6, 5, 1], "euclidean")
     write_embeddings(tmp_path / "e.h5", e)
-    lines = Lines()
-    found = evaluate(tmp_path / "e.h5", tmp_path / "out", monitor=lines)
+    monitor = Recorder()
+    found = evaluate(tmp_path / "e.h5", tmp_path / "out", monitor=monitor)
     assert found.table == recall_table(e) == read_recall(tmp_path / "out" / "recall.json")
     assert (found.folds, found.method) == ((), {})
     provenance = read_provenance(tmp_path / "out" / PROVENANCE_FILE)
     assert provenance["similarity"] == "euclidean"
-    assert lines[0].startswith(
+    assert monitor.lines[0].startswith(
         f"{tmp_path / 'out'}: 3 of 3 images and 11 of 12 captions ranked by euclidean in "
     )
     everything = evaluate(str(tmp_path / "e.h5"), str(tmp_path / "all"), captions_per_image=None)

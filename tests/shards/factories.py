@@ -10,12 +10,10 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
 
-from pipeline.progress import Progress
 from pipeline.shards.build import partial_shard
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.format import OK, UNREADABLE, FeatureHeader, RowBlock
@@ -101,27 +99,6 @@ def build(
                 work.redo(span.start + np.flatnonzero(status))
         feed(work, failed, batch, stop_after)
         return work.publish()
-
-
-class Recorder:
-    """A monitor that keeps what it gets.
-
-    Attributes
-    ----------
-    lines : that were logged. done : (done, total, failed) of every call of a progress.
-    """
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.done: list[tuple[int, int, int]] = []
-
-    def log(self, line: str) -> None:
-        """Keep a line."""
-        self.lines.append(line)
-
-    def progress(self, what: str, unit: str) -> AbstractContextManager[Progress]:
-        """Give a function that keeps its arguments."""
-        return nullcontext(lambda *given: self.done.append(given))
 
 
 def contents(folder: Path) -> dict[str, bytes]:

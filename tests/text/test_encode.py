@@ -10,7 +10,7 @@ from pipeline.errors import WrongUsage
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.text.encode import encode, encoder_folder
 from pipeline.text.fitted import load_encoder
-from tests.text.factories import Lines
+from tests.project import Recorder
 
 
 def write(folder: Path, ball: str = "The dog's ball is red!") -> str:
@@ -24,7 +24,7 @@ def write(folder: Path, ball: str = "The dog's ball is red!") -> str:
 
 def test_captions_become_rows_by_id(tmp_path: Path) -> None:
     dataset, out = write(tmp_path), tmp_path / "mean"
-    monitor = Lines()
+    monitor = Recorder()
     index = encode(dataset, str(out), encoder="mean", monitor=monitor)
     assert (index.rows, index.header.row_shape) == (4, (50,))
     assert "no known word: b#1" in monitor.lines
@@ -38,7 +38,7 @@ def test_a_changed_caption_is_encoded_again(tmp_path: Path) -> None:
     encode(dataset, out, encoder="mean")
     before = FeatureSet(out).read(["a#0", "a#1"])
     write(tmp_path, "a small bird")
-    monitor = Lines()
+    monitor = Recorder()
     encode(dataset, out, encoder="mean", monitor=monitor)
     assert "1 captions have changed; their rows are made again" in monitor.lines
     after = FeatureSet(out).read(["a#0", "a#1"])

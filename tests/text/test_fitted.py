@@ -15,7 +15,7 @@ from pipeline.text.lexicon import Lexicon
 from pipeline.text.pca.fit import PcaError
 from pipeline.text.vectors import WordVectors, load_vectors, save_vectors
 from pipeline.text.vocabulary import VocabularyError
-from tests.text.factories import Lines
+from tests.project import Recorder
 
 SUBJECTS = ("a man", "two dogs", "the little girl", "some children", "A Woman in red")
 ACTIONS = ("running on", "sitting near", "jumping over", "looks at", "plays with")
@@ -92,7 +92,7 @@ def test_a_folder_is_not_used_for_another_plan_or_other_captions(tmp_path: Path)
 
 
 def test_codebooks_are_shared(tmp_path: Path) -> None:
-    monitor = Lines()
+    monitor = Recorder()
     plan, shared = plan_of("fv-gmm-hglmm"), tmp_path / "books"
     rows = fit(plan, tmp_path / "one", codebooks=shared).encode(CAPTIONS)
     assert sorted(p.name for p in shared.iterdir()) == [

@@ -25,7 +25,8 @@ from pipeline.shards.feature_set import FeatureSet
 from pipeline.text.catalogue import plan_encoder
 from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.text.rows import caption_header, encode_captions
-from tests.search.serve.factories import HUGE, OUTSIDE, STRANGE, TOP, Lines, Site, Sources
+from tests.project import Recorder
+from tests.search.serve.factories import HUGE, OUTSIDE, STRANGE, TOP, Site, Sources
 
 COLOURS = {
     "red": (220, 30, 30), "green": (30, 200, 40), "blue": (20, 40, 220), "grey": (128, 128, 128),
@@ -99,7 +100,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
 @pytest.fixture(scope="session")
 def site(sources: Sources) -> Iterator[Site]:
     """A server that answers while the tests run, as a client sees it."""
-    monitor = Lines()
+    monitor = Recorder()
     with Server(sources.searcher(monitor=monitor), port=0, top=TOP, monitor=monitor) as server:
         assert monitor.lines == []
         thread = threading.Thread(target=server.run)

@@ -4,7 +4,6 @@ import http.client
 import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from io import BytesIO
@@ -13,7 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from PIL import Image
 
-from pipeline.progress import QUIET, Monitor, Progress
+from pipeline.progress import QUIET, Monitor
 from pipeline.search.searcher import Searcher
 from pipeline.search.serve.service import SearchService
 
@@ -76,19 +75,6 @@ class Sources:
             self.embeddings, dataset=self.dataset, head=self.head, encoder=self.encoder,
             weights=weights, monitor=monitor,
         )  # fmt: skip
-
-
-class Lines:
-    """A monitor that keeps the lines of the log."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def log(self, line: str) -> None:
-        self.lines.append(line)
-
-    def progress(self, what: str, unit: str) -> AbstractContextManager[Progress]:
-        return QUIET.progress(what, unit)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from pipeline.search.serve.app import HEADERS, make_app
 from pipeline.search.serve.pages import MAX_BODY
 from pipeline.search.serve.server import ServeError, Server
 from pipeline.search.serve.service import SearchService
-from tests.search.serve.factories import FORM, HUGE, OUTSIDE, STRANGE, TOP, Lines, Site, form, png
+from tests.project import Recorder
+from tests.search.serve.factories import FORM, HUGE, OUTSIDE, STRANGE, TOP, Site, form, png
 
 # Starlette leaves the unfinished file of a form without its end to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*SpooledTemporaryFile")
@@ -386,7 +387,7 @@ def test_a_fault_of_the_program_has_no_traceback_on_the_page(
 
 
 def test_without_the_network_of_pictures_sentences_are_answered(site: Site) -> None:
-    monitor = Lines()
+    monitor = Recorder()
     searcher = site.sources.searcher("random:1", monitor)
     service = SearchService(searcher, top=TOP, monitor=monitor)
     assert monitor.lines[0].startswith("no uploads: the recipe")

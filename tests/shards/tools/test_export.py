@@ -30,7 +30,8 @@ from pipeline.shards.tools.importers.catalogue import import_features
 from pipeline.shards.tools.importers.id_files import read_ids
 from pipeline.shards.tools.importers.source import import_rows
 from pipeline.shards.tools.verify import verify
-from tests.shards.factories import Recorder, build, header, ids
+from tests.project import Recorder
+from tests.shards.factories import build, header, ids
 
 ROWS = 23
 SOME = [ids(ROWS)[row] for row in (22, 0, 11, 5)]
@@ -261,7 +262,7 @@ def test_a_set_is_exported_and_imported_by_names_of_files(tmp_path: Path) -> Non
             monitor=monitor,
         )  # fmt: skip
         assert rows == len(asked)
-    assert monitor.done[-1] == (4, 4, 0)
+    assert monitor.steps[-1][2:] == (4, 4, 0)
     import_features(
         str(tmp_path / "x_ims.npy"), str(tmp_path / "back"), layout="npy", dataset="made",
         ids=tmp_path / "x_ids.txt", every=5, monitor=monitor,

@@ -19,7 +19,8 @@ from pipeline.shards.index import read_index, rebuild_index
 from pipeline.shards.tools.dataset_card import CARD_FILE, card_text, write_card
 from pipeline.shards.tools.describe import describe
 from pipeline.shards.tools.verify import verify
-from tests.shards.factories import ROWS_PER_SHARD, Recorder, block, build, feature, header, ids
+from tests.project import Recorder
+from tests.shards.factories import ROWS_PER_SHARD, block, build, feature, header, ids
 
 ROWS = 23
 NAMES = [f"shard-0000{n}-of-00003.h5" for n in range(3)]
@@ -58,7 +59,7 @@ def test_sound_sets_have_no_faults_wherever_they_lie(folder: Path, tmp_path: Pat
         found = verify(path, monitor=monitor)
         assert (found.faults, found.indexed) == ([], True)
         assert found.rows == (10 if path.suffix else ROWS)
-        assert monitor.done[-1][0] == found.rows
+        assert monitor.steps[-1][2] == found.rows
         assert faults(path, quick=True) == []
     alone = shutil.copy(moved / NAMES[1], tmp_path)
     assert (verify(Path(alone)).faults, verify(Path(alone)).indexed) == ([], False)
