@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
 EXTRAS := .[dvc,dev,search,timm]
 
-.PHONY: repro papers test docs format clean
+.PHONY: repro papers test slow docs format clean
 
 repro: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro
@@ -24,6 +24,10 @@ test: $(READY)
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto
 
+# The wheel, in an empty environment: a second one of 6 GB while it runs, hard links where uv installs.
+slow: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow
+
 docs: $(DOCS_READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "site/index.html is ready to be opened in a browser"
@@ -32,30 +36,31 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The environment is made again when what it holds changes. uv installs it where it is there or can be
-# had from the package index, else pip does. What was interrupted has no .ready, and starts again.
-$(READY): setup.cfg pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version). Name another with: make PYTHON=python3.12"; exit 1; }
-	@$(PYTHON) -m venv --clear $(VENV)
-	@uv=$$(command -v uv) || \
-	  { $(BIN)/python -m pip install --quiet --disable-pip-version-check uv && uv=$(BIN)/uv; } || uv=; \
-	echo "installing the packages of constraints.txt into $(VENV) (6 GB, most of it torch) with $$([ -n "$$uv" ] && echo uv || echo pip)"; \
+# $(call install,PACKAGES,WORDS): with uv where it is on PATH or in the environment, else with pip.
+define install
+	@uv=$$(command -v uv || command -v $(BIN)/uv) || uv=; \
+	echo "installing $(2) into $(VENV) with $$([ -n "$$uv" ] && echo uv || echo pip)"; \
 	if [ -n "$$uv" ]; then \
-	  "$$uv" pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '$(EXTRAS)'; \
+	  "$$uv" pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '$(1)'; \
 	else \
-	  $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '$(EXTRAS)'; \
-	fi || { echo "packages could not be installed: see above; with the network and the disk in order, give the same command again"; exit 1; }
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '$(1)'; \
+	fi || { echo "packages could not be installed, see above: when the network answers and the disk has room, give the same command again"; exit 1; }
+endef
+
+# The environment is made again when what it holds changes. uv is had from the package index where it
+# is not on PATH; without it, pip installs. What was interrupted has no .ready, and starts again.
+$(READY): setup.cfg pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not there). Name another with: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV) || \
+	  { echo "$(VENV) could not be made, see above: when the disk has room and $(PYTHON) its module venv, give the same command again"; exit 1; }
+	@command -v uv >/dev/null || $(BIN)/python -m pip install -qqq --retries 2 --disable-pip-version-check uv || true
+	$(call install,$(EXTRAS),the packages of constraints.txt (6 GB: most of it torch))
 	@touch $@
 
 # What only the documentation site needs comes on top, when a site is first built.
 $(DOCS_READY): $(READY)
-	@echo "installing the packages of the documentation site into $(VENV)"
-	@if [ -x $(BIN)/uv ]; then \
-	  $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[docs]'; \
-	else \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'; \
-	fi || { echo "packages could not be installed: see above; with the network and the disk in order, give the same command again"; exit 1; }
+	$(call install,.[docs],the packages of the documentation site)
 	@touch $@
 
 clean:

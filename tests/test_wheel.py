@@ -1,0 +1,158 @@
+"""The wheel, installed into an empty environment and used outside of any checkout: slow."""
+
+import csv
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from email import message_from_string
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import pipeline
+from tests.project import PROJECT
+
+pytestmark = pytest.mark.slow
+
+Say = Callable[..., str]
+
+
+def _run(*command: str | Path, cwd: Path, path: Path | None = None) -> str:
+    """Run a command without the project on Python's path; return what it wrote to stdout."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL"))}
+    if path is not None:
+        environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
+    ended = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True
+    )
+    assert ended.returncode == 0, f"{command}:\n{ended.stdout}\n{ended.stderr}"
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the programs of an environment that holds the wheel and what it needs.
+
+    uv builds and installs, or pip where there is no uv, as in the Makefile.
+    """
+    folder = tmp_path_factory.mktemp("wheel")
+    source, wheels, programs = folder / "source", folder / "wheels", folder / "environment" / "bin"
+    source.mkdir()
+    for name in ("pyproject.toml", "setup.cfg", "README.md", "LICENSE"):
+        shutil.copy(PROJECT / name, source)
+    for name in ("pipeline", "stages"):
+        shutil.copytree(PROJECT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    _run(sys.executable, "-m", "venv", programs.parent, cwd=folder)
+    python = programs / "python"
+    if uv:
+        _run(uv, "build", "--wheel", "--out-dir", wheels, source, cwd=folder)
+        install: tuple[str | Path, ...] = (uv, "pip", "install", "--python", python)
+    else:
+        pip = (python, "-m", "pip", "--disable-pip-version-check")
+        _run(*pip, "wheel", "--no-deps", "--wheel-dir", wheels, source, cwd=folder)
+        install = (*pip, "install")
+    (wheel,) = wheels.glob("*.whl")
+    assert wheel.name == f"caption_feature_pipeline-{pipeline.__version__}-py3-none-any.whl"
+    _run(*install, "--constraint", PROJECT / "constraints.txt", wheel, cwd=folder)
+    return programs
+
+
+@pytest.fixture(scope="module")
+def say(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Say:
+    """Run a program of the environment in an empty folder, the same for all tests."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    _draw_pictures(folder)
+
+    def call(program: str, *arguments: str) -> str:
+        return _run(environment / program, *arguments, cwd=folder, path=environment)
+
+    return call
+
+
+def _draw_pictures(folder: Path) -> None:
+    """Write pictures/0.jpg to 5.jpg and captions.csv."""
+    (folder / "pictures").mkdir()
+    with (folder / "captions.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["path", "caption"])
+        for i in range(6):
+            picture = Image.new("RGB", (80 + i, 60), (40 * i, 0, 200 - 30 * i))
+            picture.save(folder / "pictures" / f"{i}.jpg")
+            rows.writerow([f"{i}.jpg", f"a picture of a colour, the {i}th"])
+
+
+def test_commands_work_without_a_checkout(say: Say) -> None:
+    assert say("pipeline", "--version").split()[-1] == pipeline.__version__
+    assert "resnet152-grid" in say("pipeline", "recipes")
+    say("pipeline", "prepare", "scenes", "--images", "24", "--out", "data/scenes")
+    say(
+        "pipeline", "prepare", "folder", "--root", "pictures", "--captions", "captions.csv",
+        "--out", "data/mine",
+    )  # fmt: skip
+    say(
+        "pipeline", "extract", "--backbone", "efficientnet-lite0", "--dataset", "data/mine",
+        "--out", "features/mine",
+    )  # fmt: skip
+    say("pipeline", "shards", "verify", "features/mine")
+    # The templates, the published numbers and the styles are files of the package.
+    row = say("pipeline", "run", "qian2018-baseline", "--dataset", "data/scenes")
+    assert "| qian2018-baseline |" in row
+    say("pipeline", "report", "--dataset", "data/scenes", "--html", "report")
+    pages = """
+from pathlib import Path
+index = Path("report/index.html").read_text(encoding="utf-8")
+assert "qian2018-baseline" in index and "<style>" in index
+"""
+    say("python", "-c", pages)
+
+
+def test_every_module_and_public_name_loads(say: Say) -> None:
+    program = """
+import importlib, pkgutil, sys
+import pipeline, stages
+for name in pipeline.__all__:
+    getattr(pipeline, name)
+for package in (pipeline, stages):
+    assert package.__file__.startswith(sys.prefix), package.__file__
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+"""
+    say("python", "-c", program)
+
+
+def test_the_wheel_holds_every_file_that_is_not_python(say: Say) -> None:
+    program = """
+from importlib.resources import files
+def walk(at, name):
+    for item in at.iterdir():
+        if item.is_dir():
+            walk(item, f"{name}/{item.name}")
+        elif not item.name.endswith((".py", ".pyc")):
+            print(f"{name}/{item.name}")
+for package in ("pipeline", "stages"):
+    walk(files(package), package)
+"""
+    ours = {
+        str(path.relative_to(PROJECT))
+        for package in ("pipeline", "stages")
+        for path in (PROJECT / package).rglob("*.*")
+        if path.is_file() and path.suffix not in {".py", ".pyc"}
+    }
+    assert set(say("python", "-c", program).splitlines()) == ours
+
+
+def test_metadata_is_whole(say: Say) -> None:
+    program = """
+from importlib.metadata import distribution
+print(distribution("caption-feature-pipeline").read_text("METADATA"))
+"""
+    metadata = message_from_string(say("python", "-c", program))
+    assert metadata["License-Expression"] == "MIT"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert "Typing :: Typed" in metadata.get_all("Classifier", [])
+    description = str(metadata.get_payload())
+    assert (PROJECT / "README.md").read_text(encoding="utf-8").strip() in description
