@@ -1,6 +1,5 @@
 """What `make` says when the environment cannot be made, and that the next `make` goes on."""
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -25,16 +24,17 @@ def project(tmp_path: Path) -> Path:
     for name in ("Makefile", "setup.cfg", "pyproject.toml", "constraints.txt"):
         shutil.copy(PROJECT / name, tmp_path)
     (tmp_path / "programs").mkdir()
+    for name in ("cp", "mkdir", "touch"):
+        (tmp_path / "programs" / name).symlink_to(str(shutil.which(name)))
     return tmp_path
 
 
 def _make(project: Path, python: str = "python-of-test") -> subprocess.CompletedProcess[str]:
-    """Make the environment; programs/ of the project and the usual folders are on PATH."""
-    path = os.pathsep.join([str(project / "programs"), "/usr/bin", "/bin"])
+    """Make the environment with nothing but programs/ of the project on PATH."""
     return subprocess.run(
-        ["make", ".venv/.ready", f"PYTHON={python}"],
+        [str(shutil.which("make")), ".venv/.ready", f"PYTHON={python}"],
         cwd=project,
-        env={"PATH": path, "LC_ALL": "C", "HOME": str(project)},
+        env={"PATH": str(project / "programs"), "LC_ALL": "C", "HOME": str(project)},
         capture_output=True,
         text=True,
     )
