@@ -29,6 +29,7 @@ from pipeline.report.rankings import COLUMNS
 from pipeline.report.results import Dataset, Folders, Result, collect_results, flattened
 from pipeline.report.retrievals import SEED, TOP, QueryResult
 from pipeline.report.sections import breakdown_of, comparable, own_figures, section_of
+from pipeline.report.verdict import Verdict
 from pipeline.retrieval.tables import HEADINGS
 
 FILES_FILE = "report.json"
@@ -180,6 +181,7 @@ def write_pages(
     index = templates.get_template("index.html").render(
         root="",
         sections=sections,
+        examples=[examples_of(section.verdict, thumbnails) for section in sections],
         results=results,
         gaps=gaps,
         datasets=manifests.values(),
@@ -188,6 +190,20 @@ def write_pages(
     write("index.html", index)
     _remove_others(folder, {*files, *(f"images/{name}" for name in thumbnails.names)})
     return gaps
+
+
+def examples_of(verdict: Verdict, thumbnails: Thumbnails) -> dict[str, dict[str, Any]]:
+    """Return what the front page shows of the winner's `found` and `missed` sentence.
+
+    Each is as the queries of `galleries_of`; {} without sentences and pictures.
+    """
+    dataset = verdict.winner.dataset
+    examples = {"found": verdict.found, "missed": verdict.missed}
+    return {
+        kind: _query(example, dataset, thumbnails)
+        for kind, example in examples.items()
+        if example is not None and dataset is not None
+    }
 
 
 def galleries_of(result: Result, thumbnails: Thumbnails) -> list[dict[str, Any]]:

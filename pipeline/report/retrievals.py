@@ -64,6 +64,7 @@ class Retrieval:
     Attributes
     ----------
     image_ids : the images that were ranked.
+    galleries : the ranks of each gallery, for intervals.
     first_gallery : the captions of the first gallery, id to the id of the image.
     caption_ids, caption_ranks : one a caption that counted as a query; ranks from 0.
     rsum_interval : 95 % bootstrap interval.
@@ -72,11 +73,14 @@ class Retrieval:
         that are here: `MAPPED` images, {} for sets of vectors.
     shares : of the variance in the plane's two directions, 0-1.
     sentences, images : results of the chosen queries of each direction.
+    found_first : the result of a sentence, drawn by the seed, whose image comes first; None if
+        there is none.
     sentence_failures, image_failures : results of those with the greatest ranks; of the captions
         of one image, one.
     """
 
     image_ids: tuple[str, ...]
+    galleries: tuple[RankedGallery, ...]
     first_gallery: Mapping[str, str]
     caption_ids: tuple[str, ...]
     caption_ranks: tuple[int, ...]
@@ -85,6 +89,7 @@ class Retrieval:
     places: Mapping[str, tuple[Place, ...]]
     shares: tuple[float, float]
     sentences: tuple[QueryResult, ...]
+    found_first: QueryResult | None
     sentence_failures: tuple[QueryResult, ...]
     images: tuple[QueryResult, ...]
     image_failures: tuple[QueryResult, ...]
@@ -159,21 +164,25 @@ def retrieve(embeddings: Embeddings, protocol: Protocol) -> Retrieval:
         See `pipeline.retrieval.protocols`.
     """
     ranked = [_Ranked(e, *rank_both_ways(e)) for e in galleries(embeddings, protocol)]
-    bounds = intervals([RankedGallery(r.images, r.captions, image_rows(r.gallery)) for r in ranked])
+    of_galleries = tuple(RankedGallery(r.images, r.captions, image_rows(r.gallery)) for r in ranked)
+    bounds = intervals(of_galleries)
     caption_ids = tuple(caption for r in ranked for caption in r.gallery.caption_ids)
     caption_ranks = tuple(int(rank) for r in ranked for rank in r.captions)
     image_of_caption = tuple(image for r in ranked for image in r.gallery.caption_image_ids)
     image_ids = tuple(image for r in ranked for image in r.gallery.image_ids)
     image_ranks = tuple(int(rank) for r in ranked for rank in r.images)
     first = ranked[0].gallery
+    firsts = [c for c, rank in zip(caption_ids, caption_ranks, strict=True) if rank == 0]
     return Retrieval(
         image_ids,
+        of_galleries,
         dict(zip(first.caption_ids, first.caption_image_ids, strict=True)),
         caption_ids,
         caption_ranks,
         (bounds["rsum_low"], bounds["rsum_high"]),
         *_geometry(first),
         _results_of(ranked, "captions", chosen(caption_ids, SHOWN, SEED)),
+        next(iter(_results_of(ranked, "captions", chosen(firsts, 1, SEED))), None),
         _results_of(
             ranked, "captions", worst(caption_ids, caption_ranks, image_of_caption, FAILURES)
         ),

@@ -20,6 +20,7 @@ from pipeline.report.figures import (
 from pipeline.report.rankings import COLUMNS, Comparison, Ranking, compare, rankings
 from pipeline.report.results import Result, dataset_of
 from pipeline.report.retrievals import LengthBin, WordRow, by_length, by_word
+from pipeline.report.verdict import Verdict, verdict_of
 from pipeline.retrieval.recall import DIRECTIONS
 from pipeline.retrieval.tables import COUNTS, HEADINGS
 
@@ -59,6 +60,7 @@ class Section:
     comparisons: Mapping[str, Comparison]
     rankings: tuple[Ranking, ...]
     best: Mapping[str, float]
+    verdict: Verdict
 
     @property
     def shown(self) -> tuple[Result, ...]:
@@ -115,6 +117,7 @@ def section_of(
             column: (min if "rank" in column else max)(float(r.recall[column]) for r in shown)
             for column in COLUMNS
         },
+        verdict_of(shown),
     )
 
 

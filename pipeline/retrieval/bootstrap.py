@@ -16,6 +16,8 @@ MEASURES = (*(f"r{k}" for k in CUTOFFS), "mean_inverted_rank")
 
 RESAMPLES, SEED, LEVEL = 1000, 0, 0.95
 
+_NAMES = tuple(f"{d}_{m}" for d in DIRECTIONS for m in MEASURES)
+
 
 @dataclass(frozen=True)
 class RankedGallery:
@@ -61,17 +63,58 @@ def intervals(
         `<direction>_<measure>_low` and `_high` for `MEASURES`, and `rsum_low`, `rsum_high`; in
         the figures' units. Quantiles between two draws are interpolated.
     """
-    rng = np.random.default_rng(seed)
-    figures = np.mean([_drawn(gallery, resamples, rng) for gallery in galleries], axis=0)
-    names = [f"{d}_{m}" for d in DIRECTIONS for m in MEASURES]
-    summed = [column for column, name in enumerate(names) if "_inverted_" not in name]
-    figures = np.column_stack([figures, figures[:, summed].sum(axis=1)])
-    tail = (1.0 - level) / 2.0
-    low, high = np.quantile(figures, [tail, 1.0 - tail], axis=0)
+    low, high = _bounds(_figures(galleries, resamples, seed), level)
     bounds: dict[str, float] = {}
-    for column, name in enumerate([*names, "rsum"]):
+    for column, name in enumerate([*_NAMES, "rsum"]):
         bounds[f"{name}_low"] = float(low[column])
         bounds[f"{name}_high"] = float(high[column])
+    return bounds
+
+
+def margin_interval(
+    galleries: Sequence[RankedGallery],
+    others: Sequence[RankedGallery],
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+    level: float = LEVEL,
+) -> tuple[float, float]:
+    """Return the percentile interval of one system's `rsum` less another's.
+
+    A paired bootstrap: both systems are measured on the same draws of images, so that an image
+    that is hard for both does not widen the interval. It tells more than whether the intervals
+    of the two systems overlap.
+
+    Parameters
+    ----------
+    galleries, others : of the two systems; the same images in the same order.
+    resamples, seed, level : as in `intervals`.
+
+    Raises
+    ------
+    ValueError
+        The galleries differ in their numbers of images.
+    """
+    sizes = [[len(gallery.image_to_text) for gallery in of] for of in (galleries, others)]
+    if sizes[0] != sizes[1]:
+        raise ValueError(f"the galleries have {sizes[0]} and {sizes[1]} images; expected the same")
+    # The seed gives both the same draws, which depend on the numbers of images alone.
+    drawn = [_figures(of, resamples, seed)[:, -1:] for of in (galleries, others)]
+    low, high = _bounds(drawn[0] - drawn[1], level)
+    return float(low[0]), float(high[0])
+
+
+def _figures(galleries: Sequence[RankedGallery], resamples: int, seed: int) -> Matrix:
+    """Return (resamples, `_NAMES` and `rsum`): the figures of each draw."""
+    rng = np.random.default_rng(seed)
+    figures = np.mean([_drawn(gallery, resamples, rng) for gallery in galleries], axis=0)
+    summed = [column for column, name in enumerate(_NAMES) if "_inverted_" not in name]
+    return np.column_stack([figures, figures[:, summed].sum(axis=1)])
+
+
+def _bounds(figures: Matrix, level: float) -> Matrix:
+    """Return (2, columns): the lower and the upper bound of each column."""
+    tail = (1.0 - level) / 2.0
+    bounds: Matrix = np.quantile(figures, [tail, 1.0 - tail], axis=0)
     return bounds
 
 

@@ -22,9 +22,11 @@ from PIL import Image
 from pipeline.datasets.manifest import ImageEntry, Manifest
 from pipeline.files import OutputError, write_json
 from pipeline.hashing import sha256_of_file
+from pipeline.pages.rendering import shown
 from pipeline.report.pages import write_pages
 from pipeline.report.results import Folders, Result, collect_results, columns_of, lineage_of
 from pipeline.report.retrievals import TOP
+from pipeline.report.verdict import verdict_of
 from pipeline.report.write import write_report
 from pipeline.retrieval.embeddings import Embeddings, read_embeddings, write_embeddings
 from pipeline.retrieval.evaluate import evaluate_protocol
@@ -275,10 +277,95 @@ def test_long_parts_are_folded_and_commands_are_code(folders: Folders, tmp_path:
     raw = (tmp_path / "html/index.html").read_text(encoding="utf-8")
     assert "drawn by <code>&lt;b&gt; draw</code> and ` alone" in raw
     assert "<details>\n<summary>Features, head, seed and file of each of 4 experiments<" in raw
-    assert raw.count("<details") == raw.count("</details>") == 2
+    folded = '<details class="narrow">'  # on a phone only
+    assert raw.count("<details>") == raw.count("</details>") - raw.count(folded) == 2
     assert re.search("@media print{.*details::details-content{content-visibility:visible", raw)
     own = (tmp_path / "html/experiments/plain.html").read_text(encoding="utf-8")
-    assert own.count("<details>") == own.count("</details>") == 1
+    assert own.count("<details") == own.count("</details>") > own.count(folded)
+    assert "<details>\n<summary>2 left out" in own  # two pieces or more are folded everywhere
+
+
+def test_what_a_phone_shows_of_an_experiment_is_short(folders: Folders, tmp_path: Path) -> None:
+    """What drives a page's length stands below a fold: figures, queries, tables, provenance."""
+    path = folders.evaluations / "plain/provenance.json"
+    metadata = json.loads(path.read_text())
+    metadata["provenance"]["experiment"] = "vsepp"
+    write_json(path, metadata)
+    (folders.evaluations / "plain").rename(folders.evaluations / "vsepp")
+    (folders.heads / "plain").rename(folders.heads / "vsepp")
+    write_pages(tmp_path / "html", ["vsepp"], folders)
+    raw = (tmp_path / "html/experiments/vsepp.html").read_text(encoding="utf-8")
+    assert "details{" not in raw.replace("::details-content{", "")  # closed until it is clicked
+    unfolded = re.sub("<details[^>]*>.*?</details>", "", raw, flags=re.DOTALL)
+    assert (raw.count('class="query'), unfolded.count('class="query')) == (24, 3)
+    assert raw.count("<figure>") > unfolded.count("<figure>") == 1
+    assert raw.count("<table") > unfolded.count("<table") == 1  # its recall
+    assert unfolded.count("<tr") == 2
+    assert unfolded.count("<p") < 20
+    # Opened again by the width alone, and only by browsers that can.
+    wide = (
+        r"@supports selector\(::details-content\)\{@media \(min-width:48rem\)\{.*\.narrow::details"
+    )
+    assert re.search(wide, raw)
+
+
+def test_the_front_says_who_won_and_shows_why(folders: Folders, tmp_path: Path) -> None:
+    """Compared, won by how much, and one sentence that is found and one that is missed."""
+    rng = np.random.default_rng(1)
+    e = read_embeddings(folders.embeddings[0] / "file of pla.h5")
+    noise = rng.normal(size=e.caption_embeddings.shape).astype(np.float32)
+    worse = replace(e, caption_embeddings=e.caption_embeddings + 2 * noise)
+    _evaluated(folders, "worse", worse)
+    write_pages(tmp_path / "html", ["worse", "plain"], folders)
+    results = _results(folders, "plain", "worse")
+    plain, other = results
+    verdict = verdict_of(results[::-1])
+    assert (verdict.winner.name, verdict.second and verdict.second.name) == ("plain", "worse")
+    assert verdict.margin == plain.recall["rsum"] - other.recall["rsum"]
+    assert verdict.interval
+    assert verdict.interval[0] < verdict.margin < verdict.interval[1]
+    raw = (tmp_path / "html/index.html").read_text(encoding="utf-8")
+    page = _Page(raw[: raw.index('aria-label="Recall of')])
+    front = " ".join(page.shown.split())
+    captions = len(e.caption_ids)
+    assert f"mine/test: {IMAGES} images, {captions} captions" in front
+    assert f"plain won among 2 systems: rsum {plain.recall['rsum']:.1f} ±" in front
+    low, high = verdict.interval
+    assert f"That is {verdict.margin:.1f} more than worse (95 % interval of the difference" in front
+    assert f"{low:.1f} to {high:.1f}): {'other images' if low > 0 else 'too close'}" in front
+    assert verdict.found
+    assert verdict.found.rank == 1
+    assert verdict.missed
+    assert plain.retrieval
+    assert verdict.missed.rank == max(plain.retrieval.caption_ranks) + 1
+    assert plain.dataset
+    for asked in (verdict.found, verdict.missed):
+        assert " ".join(shown(plain.dataset.texts[asked.query]).split()) in front
+    assert f"{verdict.missed.rank} · right" in front
+    assert sum(tag == "img" for tag, _ in page.tags) + front.count("no picture") == 5 + 6
+
+
+def test_the_front_without_a_second_an_interval_or_examples(
+    folders: Folders, tmp_path: Path
+) -> None:
+    _write(folders, tmp_path / "html")
+    index = " ".join(_page(tmp_path / "html/index.html").shown.split())
+    assert "plain is the only system: rsum" in index
+    assert "One test image with its sentences is worth up to 20.0" in index  # 600 of 30 images
+    shutil.copytree(folders.evaluations / "plain", folders.evaluations / "twin")
+    write_pages(tmp_path / "html", ["plain", "twin"], folders)
+    index = " ".join(_page(tmp_path / "html/index.html").shown.split())
+    assert "plain is first of 2 systems, as is twin: rsum" in index
+    for file in folders.embeddings[0].glob("*.h5"):
+        file.unlink()
+    path = folders.evaluations / "twin/recall.json"
+    recall = json.loads(path.read_text())
+    write_json(path, recall | {"rsum": recall["rsum"] - 7})
+    write_pages(tmp_path / "html", ["plain", "twin"], folders)
+    index = " ".join(_page(tmp_path / "html/index.html").shown.split())
+    assert "plain won among 2 systems" in index
+    assert "That is 7.0 more than twin. One test image with its sentences" in index
+    assert "Missed by most" not in index
 
 
 def test_a_dataset_that_does_not_fit(folders: Folders) -> None:

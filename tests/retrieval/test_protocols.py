@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from pipeline.retrieval.bootstrap import RankedGallery, intervals
+from pipeline.retrieval.bootstrap import RankedGallery, intervals, margin_interval
 from pipeline.retrieval.embeddings import Embeddings, write_embeddings
 from pipeline.retrieval.evaluate import evaluate_protocol
 from pipeline.retrieval.galleries import galleries
@@ -261,3 +261,37 @@ def test_the_command_adds_nothing_unless_a_protocol_is_named(tmp_path: Path) -> 
     kept = {path: path.read_bytes() for path in out.iterdir()}
     assert run("--protocol", "coco-1k")[0] == 1
     assert {path: path.read_bytes() for path in out.iterdir()} == kept
+
+
+def test_the_interval_of_a_margin_is_of_the_same_draws() -> None:
+    """Against a loop that draws images once for both systems, over two folds."""
+    rng = np.random.default_rng(5)
+
+    def folds() -> list[RankedGallery]:
+        return [
+            RankedGallery(rng.integers(20, size=n), rng.integers(20, size=2 * n),
+                          np.repeat(np.arange(n), 2))
+            for n in (7, 7)
+        ]  # fmt: skip
+
+    def rsum(of: RankedGallery, draw: np.ndarray) -> float:
+        captions = [c for image in draw for c in np.flatnonzero(of.image_rows == image)]
+        return sum(
+            100.0 * float(np.mean(ranks < k))
+            for ranks in (of.image_to_text[draw], of.text_to_image[captions])
+            for k in (1, 5, 10)
+        )
+
+    one, other = folds(), folds()
+    drawing = np.random.default_rng(3)
+    # All draws of the first fold come before those of the second.
+    draws = [[drawing.integers(7, size=7) for _ in range(200)] for _ in one]
+    margins = [
+        np.mean([rsum(a, d) - rsum(b, d) for a, b, d in zip(one, other, of, strict=True)])
+        for of in zip(*draws, strict=True)
+    ]
+    found = margin_interval(one, other, resamples=200, seed=3)
+    np.testing.assert_allclose(found, np.quantile(margins, [0.025, 0.975]), rtol=1e-12)
+    assert margin_interval(one, one) == (0.0, 0.0)
+    with pytest.raises(ValueError, match=r"\[7, 7\] and \[7\] images"):
+        margin_interval(one, other[:1])

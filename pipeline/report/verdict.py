@@ -1,0 +1,59 @@
+"""Which experiment of a table won, by how much, and an example of what it finds and misses."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.report.results import Result
+from pipeline.report.retrievals import QueryResult
+from pipeline.retrieval.bootstrap import margin_interval
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The front of a table: its first and second row by `rsum`.
+
+    Attributes
+    ----------
+    winner : the row with the greatest `rsum`; of equal ones the first of the table.
+    second : the next; None if there is no other.
+    margin : the winner's `rsum` less the second's; 0 without a second.
+    interval : of the margin, 95 %, by a paired bootstrap over the test images; None where the
+        two do not have the same images in the same order, or an embedding file is not there.
+    one_image : what `rsum` loses when one image and all of its sentences are no longer found.
+    """
+
+    winner: Result
+    second: Result | None
+    margin: float
+    interval: tuple[float, float] | None
+    one_image: float
+
+    @property
+    def found(self) -> QueryResult | None:
+        """A sentence whose image the winner puts first; None if there is none."""
+        return self.winner.retrieval.found_first if self.winner.retrieval else None
+
+    @property
+    def missed(self) -> QueryResult | None:
+        """The sentence whose image the winner ranks last; None if it puts every image first."""
+        failures = self.winner.retrieval.sentence_failures if self.winner.retrieval else ()
+        return next((failure for failure in failures if failure.rank > 1), None)
+
+
+def verdict_of(results: Sequence[Result]) -> Verdict:
+    """Compare the two best of some experiments, at least one, whose figures compare."""
+    winner, *others = sorted(results, key=lambda result: -float(result.recall["rsum"]))
+    # 100 per cent in three R@K of two directions, over all images.
+    one_image = 600.0 / float(winner.recall["num_images"])
+    if not others:
+        return Verdict(winner, None, 0.0, None, one_image)
+    second = others[0]
+    margin = float(winner.recall["rsum"]) - float(second.recall["rsum"])
+    return Verdict(winner, second, margin, _interval(winner, second), one_image)
+
+
+def _interval(winner: Result, second: Result) -> tuple[float, float] | None:
+    a, b = winner.retrieval, second.retrieval
+    if a is None or b is None or a.image_ids != b.image_ids:
+        return None
+    return margin_interval(a.galleries, b.galleries)
