@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 import yaml
@@ -108,15 +109,20 @@ def test_parameters_take_the_form_of_numpydoc() -> None:
 
 
 class _Loaded(HTMLParser):
-    """What a page has its browser load: scripts, styles, pictures, frames; not links to follow."""
+    """What a page has its browser load (scripts, styles, pictures), its links and its anchors."""
 
     def __init__(self) -> None:
         super().__init__()
         self.addresses: list[str] = []
+        self.links: list[str] = []
+        self.anchors: set[str | None] = {""}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what the tag loads."""
+        """Note what the tag loads, links to, and is called."""
         given = dict(attrs)
+        self.anchors.add(given.get("id"))
+        if tag == "a" and (link := given.get("href")):
+            self.links.append(link)
         names = {"src", "srcset", "data", "poster"}
         if tag != "a" and given.get("rel") != "canonical":
             names.add("href")
@@ -136,14 +142,23 @@ def test_the_site_is_built_and_asks_nobody_for_anything(tmp_path: Path) -> None:
         text=True,
     )
     assert built.returncode == 0, built.stderr
-    pages = list(tmp_path.rglob("*.html"))
+    pages = {page: _Loaded() for page in tmp_path.rglob("*.html")}
     assert len(pages) == len(PAGES) + 2  # the notebook's, and that for addresses without a page
-    for page in pages:
-        loaded = _Loaded()
+    for page, loaded in pages.items():
         loaded.feed(page.read_text(encoding="utf-8"))
         assert loaded.addresses
         outside = [a for a in loaded.addresses if re.match(r"(https?:)?//", a)]
         assert not outside, page.name
+    for page, loaded in pages.items():
+        for link in loaded.links:
+            if page.name == "404.html" or re.match(r"[a-z]+:", link):
+                continue  # the addresses of 404.html are those of a server
+            path, _, anchor = unquote(link).partition("#")
+            target = (page.parent / path).resolve() if path else page
+            target = target / "index.html" if target.is_dir() else target
+            assert target.is_file(), f"{page.name}: {link}"
+            if target in pages:
+                assert anchor in pages[target].anchors, f"{page.name}: {link}"
     for style in tmp_path.rglob("*.css"):
         assert not re.search(
             r"(url\(|@import )['\"]?(https?:)?//", style.read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 """What the site has beyond docs/*.md: the notebook as a page, and the help of every command."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 NOTEBOOK = "quickstart.ipynb"
+_CODE = re.compile(r"\[([^\]]+)\]\(\.\./[^)]+\)")
+"""A link out of docs/."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -20,16 +23,19 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
-    """Let links to the notebook lead to its page, and add the help texts to commands.md.
+    """Mend links that hold in a checkout only, and add the help texts to commands.md.
 
-    In the search the pages of prose come before those of the API.
+    Links to the notebook lead to its page, and files of the code are named without a link. In the
+    search the pages of prose come before those of the API.
     """
     if page.file.src_uri.startswith("api/"):
-        page.meta["search"] = {"boost": 0.2}
+        page.meta["search"] = {"boost": 0.01}
     if page.file.src_uri == "quickstart.md":
         return markdown
     if page.file.src_uri == "commands.md":
         markdown += "\n".join(command_help())
+    if not page.file.src_uri.startswith("api/"):
+        markdown = _CODE.sub(r"\1", markdown)
     return markdown.replace(f"]({NOTEBOOK})", "](quickstart.md)")
 
 
