@@ -29,7 +29,7 @@ def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
     search the pages of prose come before those of the API.
     """
     if page.file.src_uri.startswith("api/"):
-        page.meta["search"] = {"boost": 0.01}
+        page.meta["search"] = {"boost": 1e-6}
     if page.file.src_uri == "quickstart.md":
         return markdown
     if page.file.src_uri == "commands.md":
