@@ -54,7 +54,7 @@ class Change:
 
 
 def scenes_of(searcher: Searcher) -> dict[str, Scene]:
-    """Return what is in each embedded picture, by id.
+    """Return the groups of each embedded picture, by id.
 
     Raises
     ------

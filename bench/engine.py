@@ -251,11 +251,11 @@ def files(photos: list[Path], rounds: int, grid: dict[str, float]) -> None:
     }
     best = in_turns(ways, rounds)
     reading = {name: seconds / len(photos) for name, seconds in best.items()}
-    tell("a photo read, decoded, resized", reading, "Pillow", grid)
+    report("a photo read, decoded, resized", reading, "Pillow", grid)
     for storage in ("float32", "float16"):
         stored = resolve_recipe("resnet152-grid", storage=storage)
         writing = {name: seconds / ROWS for name, seconds in written(stored, rounds).items()}
-        tell(f"a row of {stored.row_bytes / 1e3:.0f} kB written", writing, "h5py", grid)
+        report(f"a row of {stored.row_bytes / 1e3:.0f} kB written", writing, "h5py", grid)
 
 
 def written(recipe: Recipe, rounds: int) -> dict[str, float]:
@@ -288,7 +288,7 @@ def written(recipe: Recipe, rounds: int) -> dict[str, float]:
     return in_turns({"h5py": lambda: fresh(bare), "ours": lambda: fresh(shards)}, rounds)
 
 
-def tell(what: str, seconds: dict[str, float], other: str, grid: dict[str, float]) -> None:
+def report(what: str, seconds: dict[str, float], other: str, grid: dict[str, float]) -> None:
     """Print one line of `files`."""
     ours = seconds["ours"]
     parts = "".join(f"{ours / grid[engine]:13.1%}" for engine in ("fast", "fast, bf16"))

@@ -155,7 +155,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _without_interrupts(report: Callable[[Any], object]) -> Callable[[Any], object]:
-    """Return what reports dropped exceptions, silent about an interrupt: the flag has it."""
+    """Return a hook that reports dropped exceptions but interrupts, which the flag has."""
 
     def hook(dropped: Any) -> None:
         if not issubclass(dropped.exc_type, KeyboardInterrupt):

@@ -130,7 +130,7 @@ class Params(_Section):
         return self.datasets[name]
 
     def entry(self, name: str) -> ExperimentEntry:
-        """Return what the file says of an experiment.
+        """Return the file's entry of an experiment.
 
         Raises
         ------

@@ -46,7 +46,7 @@ class Place:
         return max(1, len(os.sched_getaffinity(0)) // self.workers)
 
     def name(self) -> str:
-        """Return what a summary says of it."""
+        """Return the place in words, for a summary."""
         if self.workers is not None:
             return f"{self.workers} local worker{'s' * (self.workers > 1)}"
         return self.scheduler or "one process"

@@ -30,7 +30,7 @@ def read_flickr8k(
 
     An image's id is its name in the token file, so caption ids are Flickr8k's own. Splits come
     in the order train, dev or val, test, others by name; images in the order of their split's
-    file. Captioned images in no split are left out and told in the notes.
+    file. Captioned images in no split are left out and counted in the notes.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ def read_folder(
     Lines of the same path are one image, in the order of first appearance; its id is the path
     unless an id is given. JSONL lines may have a list `captions` in the place of `caption`.
     Without splits, images are split 80/10/10 into train, val and test by the hash of their id.
-    Other columns or keys are left out and told in the notes.
+    Other columns or keys are left out and named in the notes.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class Manifest:
     image_root : the folder that every entry's `file` is relative to.
     entries : the images; row order of every feature file made from this dataset.
     licence, source : who may use the images and captions, and where they came from.
-    notes : facts of the preparation worth keeping (JSON values), such as images left out.
+    notes : metadata of the preparation (JSON values), such as images left out.
 
     Raises
     ------
@@ -173,8 +173,8 @@ def read_manifest(folder: str | Path) -> Manifest:
                 f"{path} not found: {folder} is no prepared dataset; `pipeline prepare` makes one"
             )
     try:
-        facts = json.loads(described.read_text(encoding="utf-8"))
-        digest = facts["manifest_sha256"]
+        metadata = json.loads(described.read_text(encoding="utf-8"))
+        digest = metadata["manifest_sha256"]
         if sha256_of_file(manifest) != digest:
             raise DatasetError(
                 f"{manifest} is not the file that {described} describes (its SHA-256 is not "
@@ -184,14 +184,14 @@ def read_manifest(folder: str | Path) -> Manifest:
         lines = manifest.read_text(encoding="utf-8").removesuffix("\n").split("\n")
         rows = [json.loads(line) for line in lines]
         return Manifest(
-            name=facts["name"],
-            image_root=Path(os.path.normpath(folder.resolve() / facts["image_root"])),
+            name=metadata["name"],
+            image_root=Path(os.path.normpath(folder.resolve() / metadata["image_root"])),
             entries=tuple(
                 ImageEntry(r["id"], r["file"], r["split"], tuple(r["captions"])) for r in rows
             ),
-            licence=facts["licence"],
-            source=facts["source"],
-            notes=facts["notes"],
+            licence=metadata["licence"],
+            source=metadata["source"],
+            notes=metadata["notes"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DatasetError(
@@ -200,7 +200,7 @@ def read_manifest(folder: str | Path) -> Manifest:
 
 
 def check_relative(path: str) -> str | None:
-    """Return what is wrong with `path` as a path below a root, or None if nothing is.
+    """Return the reason why `path` is no path below a root; None if it is.
 
     The check is lexical, so it needs no file system: no absolute path, no `..`, no backslash,
     no control character.
@@ -218,7 +218,7 @@ def check_relative(path: str) -> str | None:
 
 
 def check_caption(text: str) -> str | None:
-    """Return what is wrong with `text` as a caption, or None if nothing is."""
+    """Return the reason why `text` is no caption; None if it is."""
     if not text.strip():
         return "is empty"
     if len(text.splitlines()) != 1:
@@ -229,7 +229,7 @@ def check_caption(text: str) -> str | None:
 
 
 def check_split(name: str) -> str | None:
-    """Return what is wrong with `name` as the name of a split, or None if nothing is."""
+    """Return the reason why `name` is no name of a split; None if it is."""
     return None if _SPLIT.fullmatch(name) else "is no plain name (letters, digits, _ . -)"
 
 

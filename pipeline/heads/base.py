@@ -256,5 +256,5 @@ def _is_int(value: object) -> bool:
 
 
 def _renamed(name: object, known: Container[str]) -> str:
-    """Return what to write in place of an old name, as the end of a message; empty if not old."""
+    """Return the end of a message, the new name of an old setting; empty if it is not old."""
     return "".join(f" ({name} is now {new})" for new in _RENAMED.get(str(name), ()) if new in known)

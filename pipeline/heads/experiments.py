@@ -185,7 +185,7 @@ def resolve_experiment(
 
 
 def _differences(settings: Any) -> dict[str, Any]:
-    """Return what differs from the defaults of a settings dataclass, as JSON values."""
+    """Return the settings that differ from the defaults, as JSON values."""
     values = {f.name: (getattr(settings, f.name), f.default) for f in fields(settings)}
     return {
         name: list(value) if isinstance(value, tuple) else value

@@ -87,7 +87,7 @@ def fit(
     ShardError
         Features are damaged, or another process is writing the same output.
     KeyboardInterrupt
-        Somebody asked to stop; `monitor` is told how many epochs are kept.
+        Somebody asked to stop; the number of epochs that are kept is logged.
     """
     out, captions = Path(out), Path(captions)
     require_folder(out)
@@ -145,7 +145,7 @@ def fit(
 def _fit(
     head: Head, pairs: Pairs, validation: Pairs, options: FitOptions, name: str, monitor: Monitor
 ) -> History:
-    """Fit a head with progress by epoch; whoever interrupts it is told what is kept."""
+    """Fit a head with progress by epoch; if interrupted, log how many epochs are kept."""
     epochs: list[int] = []
     with monitor.progress(name, "epoch") as show:
 

@@ -99,7 +99,7 @@ def extract(
     PipelineError
         The dataset cannot be read, or the shards cannot be written.
     KeyboardInterrupt
-        Finished rows are kept, which the monitor is told.
+        Finished rows are kept, and a line says so.
     """
     _require_counts(
         limit=limit,
@@ -180,7 +180,7 @@ def _require_counts(**counts: int | None) -> None:
 def _file_stamps(paths: Sequence[Path]) -> list[list[int]]:
     """Return size in bytes and time of change of each file, [] where there is none.
 
-    They tell unfinished work on other pictures apart; no file is read.
+    Unfinished work on other pictures has other stamps; no file is read.
     """
     stamps = []
     for path in paths:
@@ -201,7 +201,7 @@ def _find_rows(
     retry_failed: bool,
     monitor: Monitor,
 ) -> None:
-    """Log what is there and what is needed; mark the rows of changed pictures to be made again."""
+    """Log rows done and memory needed; have the rows of changed pictures made again."""
     for found in build.damaged:
         monitor.log(f"will be made again: {found}")
     for folder in build.other_work():

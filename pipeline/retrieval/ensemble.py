@@ -52,7 +52,7 @@ def ensemble(
     name: str | None = None,
     weights: Mapping[str, float] | None = None,
 ) -> Embeddings:
-    """Average the cosines of several embedding files, and write the result as one such file.
+    """Average the cosines of several embedding files, and write the result as another.
 
     Parameters
     ----------

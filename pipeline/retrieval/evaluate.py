@@ -65,7 +65,7 @@ def evaluate(
         everything in one gallery, without these.
     captions_per_image : captions of an image that count at most, the first ones; None counts all.
     device : a torch device, such as "cuda". "cpu" needs no torch.
-    monitor : is told the counts and the seconds in one line.
+    monitor : gets one line with the counts and the seconds.
 
     Raises
     ------

@@ -55,7 +55,7 @@ def principal_plane(rows: npt.NDArray[np.floating]) -> tuple[Matrix, tuple[float
     Returns
     -------
     (n, 2) float64 and two shares of the variance, 0-1
-        A component's sign is such that its entry of greatest size is positive. A component that
+        A component's entry of greatest size is positive. A component that
         there is not, of a single row or dimension, is 0.
     """
     wide = rows.astype(np.float64)

@@ -137,7 +137,7 @@ class EmbeddedDataset:
         top : how many are wanted, at least 1.
         leave_out : an id that is no hit, such as the query's own.
         around_mean : re-sort this many by `pipeline.retrieval.composition.around_the_mean` first.
-        approximate : look where the file's index leads; it is made if need be.
+        approximate : look where the file's index leads; it is made if it is missing.
 
         Raises
         ------

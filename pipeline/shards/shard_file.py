@@ -109,7 +109,7 @@ class ShardFile:
         return self._offset is None
 
     def metadata(self) -> dict[str, Any]:
-        """Return what the shard says of its features; see `FeatureHeader.metadata`."""
+        """Return the metadata of the shard's features; see `FeatureHeader.metadata`."""
         return {**self.attributes, "row_shape": self.row_shape, "dtype": str(self.dtype)}
 
     def __getstate__(self) -> dict[str, Any]:

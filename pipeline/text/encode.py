@@ -127,7 +127,7 @@ def encoder_folder(out: str | Path) -> Path:
 def _find_rows(
     build: ShardBuild, out: Path, encoder: CaptionEncoder, texts: Sequence[str], monitor: Monitor
 ) -> None:
-    """Log what is there and what is needed; mark the rows of changed captions to be made again."""
+    """Log rows done and memory needed; have the rows of changed captions made again."""
     for found in build.damaged:
         monitor.log(f"will be made again: {found}")
     for folder in build.other_work():

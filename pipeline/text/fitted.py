@@ -151,7 +151,7 @@ class FittedFolder:
         return None
 
     def with_pca(self, encoder: CaptionEncoder) -> CaptionEncoder:
-        """Return what `without_pca` gave on its principal components, if the plan has any."""
+        """Return the rows of `without_pca` on the plan's principal components, if it has any."""
         if self._plan.pca is None:
             return encoder
         if self._basis is None:

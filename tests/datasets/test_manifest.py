@@ -60,12 +60,12 @@ def test_same_manifest_same_bytes(tmp_path: Path) -> None:
 def test_tampering_and_damage_are_found(tmp_path: Path) -> None:
     manifest(tmp_path).write(tmp_path)
     file, described = tmp_path / MANIFEST_FILE, tmp_path / DATASET_FILE
-    good, facts = file.read_bytes(), described.read_text()
+    good, metadata = file.read_bytes(), described.read_text()
     file.write_bytes(good.replace(b"train", b"value", 1))
     with pytest.raises(DatasetError, match="not the file that"):
         read_manifest(tmp_path)
     file.write_bytes(good)
-    described.write_text(json.dumps({k: v for k, v in json.loads(facts).items() if k != "name"}))
+    described.write_text(json.dumps({k: v for k, v in json.loads(metadata).items() if k != "name"}))
     with pytest.raises(DatasetError, match=r"damaged.*name"):
         read_manifest(tmp_path)
     described.unlink()

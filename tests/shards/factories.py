@@ -25,7 +25,7 @@ SHAPE = (2, 3)
 
 def header(**changes: object) -> FeatureHeader:
     """Return a header of float32 rows (2, 3)."""
-    facts: dict[str, object] = {
+    metadata: dict[str, object] = {
         "recipe": {"name": "made", "scale": 1},
         "weights": "none",
         "weights_sha256": "0" * 64,
@@ -35,7 +35,7 @@ def header(**changes: object) -> FeatureHeader:
         "dtype": "float32",
         "created_by": "tests",
     }
-    return FeatureHeader(**{**facts, **changes})  # type: ignore[arg-type]
+    return FeatureHeader(**{**metadata, **changes})  # type: ignore[arg-type]
 
 
 def ids(rows: int) -> list[str]:

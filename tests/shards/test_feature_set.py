@@ -119,12 +119,12 @@ def test_swapped_and_missing_shards_are_refused(folder: Path, tmp_path: Path) ->
 )
 def test_an_altered_index_is_refused(folder: Path, key: str, value: object) -> None:
     path = folder / "index.json"
-    facts = json.loads(path.read_text())
+    metadata = json.loads(path.read_text())
     if key == "shards":
-        facts["shards"][0]["file"] = "../shard.h5"
+        metadata["shards"][0]["file"] = "../shard.h5"
     else:
-        facts[key] = value
-    path.write_text(json.dumps(facts))
+        metadata[key] = value
+    path.write_text(json.dumps(metadata))
     with pytest.raises(ShardError, match=r"index\.json"):
         FeatureSet(folder)
 
@@ -295,8 +295,8 @@ def test_a_line_of_the_index_of_wrong_types_or_place_is_refused(
     folder: Path, change: dict[str, object]
 ) -> None:
     path = folder / "index.json"
-    facts = json.loads(path.read_text())
-    facts["shards"][1] |= change
-    path.write_text(json.dumps(facts))
+    metadata = json.loads(path.read_text())
+    metadata["shards"][1] |= change
+    path.write_text(json.dumps(metadata))
     with pytest.raises(ShardError, match=r"index\.json is damaged or of another kind"):
         FeatureSet(folder)

@@ -170,9 +170,9 @@ def test_captions_with_another_text_are_noticed(project: Path, pipeline: Call) -
     entry["captions"][1] = "a dog"
     manifest.write_text("\n".join([json.dumps(entry), *lines[1:]]) + "\n")
     described = Path("data/scenes/dataset.json")
-    facts = json.loads(described.read_text())
-    facts["manifest_sha256"] = hashlib.sha256(manifest.read_bytes()).hexdigest()
-    described.write_text(json.dumps(facts))
+    metadata = json.loads(described.read_text())
+    metadata["manifest_sha256"] = hashlib.sha256(manifest.read_bytes()).hexdigest()
+    described.write_text(json.dumps(metadata))
     ended = pipeline("train", "--experiment", "qian2018-baseline")
     assert ended.status == 1
     assert "scene-00000#1" in ended.stderr

@@ -79,9 +79,9 @@ def test_captions_of_other_splits_do_not_change_what_is_fitted(
         if line["split"] != "train":
             line["captions"] = [f"{c} zebra zebra zebra zebra zebra" for c in line["captions"]]
     manifest.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    facts = json.loads(Path("data/scenes/dataset.json").read_text())
-    facts["manifest_sha256"] = sha256(manifest.read_bytes()).hexdigest()
-    Path("data/scenes/dataset.json").write_text(json.dumps(facts))
+    metadata = json.loads(Path("data/scenes/dataset.json").read_text())
+    metadata["manifest_sha256"] = sha256(manifest.read_bytes()).hexdigest()
+    Path("data/scenes/dataset.json").write_text(json.dumps(metadata))
     ended = pipeline(*command, "--out", "after")
     assert ended.status == 0, ended.stderr
     assert "most often zebra" in ended.stderr

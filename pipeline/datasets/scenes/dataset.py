@@ -37,7 +37,7 @@ def draw_scenes(
 
     Parameters
     ----------
-    folder : the dataset's folder; made if need be.
+    folder : the dataset's folder; made if it is missing.
     num_images : 3 to 100,000.
     seed : 0 or more.
     progress : called with (images done, images in all, 0) after each image.

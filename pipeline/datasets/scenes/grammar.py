@@ -52,7 +52,7 @@ def describe(scene: Scene, rng: np.random.Generator) -> tuple[str, ...]:
 
 
 def _relation(s: Speaker, x: Group, relations: Sequence[str], y: Group) -> str:
-    """Return such as "There are two red stars to the left of a fish."."""
+    """Return a caption such as "There are two red stars to the left of a fish."."""
     subject, thing, relation = s.some(x), s.some(y), s.choose(*relations)
     form = s.choose("is", "there is", "fragment", "verb")
     if form == "is":
@@ -80,7 +80,7 @@ def _backward(s: Speaker) -> str:
 
 
 def _sides(s: Speaker) -> str:
-    """Return such as "On the right there is a fish, and on the left a star."."""
+    """Return a caption such as "On the right there is a fish, and on the left a star."."""
     sides = (_LEFT, _RIGHT) if _across(s) else (_TOP, _BOTTOM)
     told = [(s.some(g), s.choose(*side)) for g, side in zip(s.scene.groups, sides, strict=True)]
     (x, at_x), (y, at_y) = told if s.chance(0.5) else told[::-1]
@@ -95,7 +95,7 @@ def _sides(s: Speaker) -> str:
 
 
 def _order(s: Speaker) -> str:
-    """Return such as "From left to right there are two stars, a fish and a ring."."""
+    """Return a caption such as "From left to right there are two stars, a fish and a ring."."""
     ends = ("left", "right") if _across(s) else ("top", "bottom")
     groups = s.scene.groups
     if s.chance(0.35):
@@ -144,7 +144,7 @@ def _looks(s: Speaker, group: Group) -> str:
 
 
 def _backdrop(s: Speaker) -> str:
-    """Return such as "A brick wall with a red star and two fish."."""
+    """Return a caption such as "A brick wall with a red star and two fish."."""
     row = _listed([s.some(g, tail=False) for g in s.scene.groups])
     if s.scene.layout is Layout.ALONE and s.chance(0.5):
         row = f"{row} {s.choose(*_PLACES[s.scene.place])}"
@@ -157,7 +157,7 @@ def _content(s: Speaker) -> str:
 
 
 def _container(s: Speaker) -> str:
-    """Return such as "A large ring surrounds two stars.", or the passive."""
+    """Return a caption such as "A large ring surrounds two stars.", or the passive."""
     outer, inner = (s.some(g) for g in s.scene.groups)
     verb, participle = s.choose(
         ("surround", "surrounded by"), ("contain", "contained in"), ("enclose", "enclosed by")

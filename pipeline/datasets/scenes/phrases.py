@@ -54,7 +54,7 @@ class Speaker:
         return bool(self._rng.random() < probability)
 
     def some(self, group: Group, tail: bool = True) -> Phrase:
-        """Return such as "two small red stars with stripes"; `tail` allows the last two words."""
+        """Return a phrase such as "two small red stars with stripes"; `tail` allows "with stripes"."""
         count = self.choose(*COUNT_WORDS[group.count])
         texture = TEXTURE_TAILS[group.texture]
         tail = tail and bool(texture) and self.chance(0.25)
@@ -70,13 +70,13 @@ class Speaker:
         return Phrase(" ".join(w for w in words if w), group.count > 1 and not collective)
 
     def the(self, group: Group, adjectives: bool = True) -> Phrase:
-        """Return such as "the two small red stars", or "the two stars" without adjectives."""
+        """Return "the two small red stars", say, or "the two stars" without adjectives."""
         count = COUNT_WORDS[group.count][0] if group.count > 1 and self.chance(0.5) else ""
         words = ["the", count, self._adjectives(group) if adjectives else "", self._name(group)]
         return Phrase(" ".join(w for w in words if w), group.count > 1)
 
     def looks(self, group: Group) -> str:
-        """Return such as "red", "red and striped" or "small and red"."""
+        """Return a phrase such as "red", "red and striped" or "small and red"."""
         colour = self.choose(*COLOUR_WORDS[group.colour])
         if group.texture != "plain" and self.chance(0.6):
             return f"{colour} and {self.choose(*TEXTURE_WORDS[group.texture])}"
@@ -89,7 +89,7 @@ class Speaker:
         return self.choose(*SETTING_WORDS[self.scene.setting])[0]
 
     def backdrop(self) -> str:
-        """Return what lies behind the objects, such as "a green lawn"."""
+        """Return the background, such as "a green lawn"."""
         return self.choose(*SETTING_WORDS[self.scene.setting])[1]
 
     def sentence(self, text: str, setting: float = 0.0, front: float = 0.3) -> str:

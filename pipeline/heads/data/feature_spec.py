@@ -1,4 +1,4 @@
-"""What a head is told of its features before it sees any: shapes and recipes of both sides."""
+"""Shapes and recipes of the features of both sides, from which a head is built."""
 
 import math
 from collections.abc import Mapping
@@ -149,7 +149,7 @@ def caption_blocks(side: FeatureSpec) -> tuple[CaptionBlock, ...]:
 def require_sequence(head: str, captions: FeatureSpec) -> CaptionBlock:
     """Return the one block of captions that are word sequences: rows of token ids.
 
-    Its recipe has "num_ids", how many numbers there are, and "layout", what stands around the
+    Its recipe has "num_ids", the vocabulary's size, and "layout", the ids before and after the
     words; see `pipeline.text.encoders.token_ids`.
 
     Raises

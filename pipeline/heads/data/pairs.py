@@ -253,7 +253,7 @@ class AveragedRows:
 
 
 def made_from(dataset: str | Path, images: FeatureIndex, captions: FeatureIndex) -> dict[str, str]:
-    """Return what names the rows that a head or embeddings are made from.
+    """Return the hashes of the rows that a head or embeddings are made from, by name.
 
     Parameters
     ----------

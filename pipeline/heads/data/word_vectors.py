@@ -1,4 +1,4 @@
-"""A known vector for each token id, for heads that read words and start from such vectors."""
+"""A known vector for each token id, for heads that read words and start from known vectors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

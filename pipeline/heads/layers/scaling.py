@@ -99,6 +99,6 @@ class Standardised(nn.Module):
         self.scale.fill_(scale or 1.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what the layers make of standardised (n, inputs)."""
+        """Return the layers' output for (n, inputs), standardised first."""
         standardised: Tensor = self.layers((x - self.mean) / self.scale)
         return standardised

@@ -180,7 +180,7 @@ def moved(ids: Tensor, shift: Tensor) -> Tensor:
     Parameters
     ----------
     ids : (n, length) int64, in each row words without a gap, padding before or after them.
-    shift : (n,) int64, such that the words stay within the longest row.
+    shift : (n,) int64, small enough for the words to stay within the longest row.
 
     Returns
     -------

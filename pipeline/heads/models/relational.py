@@ -92,7 +92,7 @@ class Pools(nn.Module):
 
 
 def task(settings: RelationalSettings, inputs: HeadInputs) -> TrainingTask:
-    """Return what trains a relational head.
+    """Return the training task of a relational head.
 
     Raises
     ------

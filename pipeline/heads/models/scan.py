@@ -92,7 +92,7 @@ class Words(nn.Module):
 
 
 def task(settings: ScanSettings, inputs: HeadInputs) -> TrainingTask:
-    """Return what trains a SCAN head.
+    """Return the training task of a SCAN head.
 
     Raises
     ------

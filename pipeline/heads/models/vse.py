@@ -113,7 +113,7 @@ class Absolute(nn.Module):
 
 
 def task(settings: VseSettings, inputs: HeadInputs) -> TrainingTask:
-    """Return what trains a joint embedding.
+    """Return the training task of a joint embedding.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def task(settings: VseSettings, inputs: HeadInputs) -> TrainingTask:
 
 
 def _caption_tower(s: VseSettings, captions: FeatureSpec) -> Callable[..., nn.Module]:
-    """Return what makes the caption's tower, but for its ending, from word vectors or None."""
+    """Return a function from word vectors (or None) to the caption's tower without its ending."""
     if s.cell == "none" and all(part.kind != "sequence" for part in caption_blocks(captions)):
         dim = require_vectors("vse", captions)
         return lambda words: _linear(dim, s.dim, bias=False)
@@ -182,7 +182,7 @@ def _caption_tower(s: VseSettings, captions: FeatureSpec) -> Callable[..., nn.Mo
 
 
 def _ending(s: VseSettings, unit: bool) -> list[nn.Module]:
-    """Return what makes a tower's result a point of the joint space."""
+    """Return the last layers of a tower, whose output is a point of the joint space."""
     return [UnitLength()] * unit + [Absolute()] * s.absolute
 
 

@@ -141,7 +141,7 @@ def perceptron(inputs: int, hidden: int, outputs: int, layers: int, dropout: flo
 
 
 def task(settings: Word2VisualVecSettings, inputs: HeadInputs) -> TrainingTask:
-    """Return what trains a Word2VisualVec head.
+    """Return the training task of a Word2VisualVec head.
 
     Raises
     ------

@@ -60,11 +60,11 @@ class NetworkHead:
         return history
 
     def embed_images(self, rows: Rows) -> Features:
-        """Return what the module "image" makes of each row."""
+        """Return the output of the module "image" for each row."""
         return embed_rows(require_fitted(self._net)["image"], rows, self._device)
 
     def embed_captions(self, rows: Rows) -> Features:
-        """Return what the module "caption" makes of each row."""
+        """Return the output of the module "caption" for each row."""
         return embed_rows(require_fitted(self._net)["caption"], rows, self._device)
 
     def tensors(self) -> dict[str, Tensor]:

@@ -51,7 +51,7 @@ class Pages:
         )
 
     def results(self, answer: Answer | None, fault: str = "") -> str:
-        """Return what stands below the forms, for the page's script to put there."""
+        """Return the HTML below the forms, for the page's script to put there."""
         return self._render("results.html", site=self._service, answer=answer, fault=fault)
 
     def _render(self, name: str, **values: Any) -> str:

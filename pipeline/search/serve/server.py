@@ -127,7 +127,7 @@ def _listen(port: int) -> socket.socket:
 
 
 def _hosts(port: int) -> set[str]:
-    """Return what a request to a port may call this machine."""
+    """Return the hosts, with ports, that a request may name."""
     names = (ADDRESS, "localhost")
     # Browsers leave out port 80.
     return {f"{name}:{port}" for name in names} | (set(names) if port == 80 else set())

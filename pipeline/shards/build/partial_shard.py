@@ -31,7 +31,7 @@ _COPY_BYTES = 1 << 24
 
 
 class PartialShard:
-    """A shard that is not finished, with what is there of it.
+    """A shard that is not finished, and the pieces that are.
 
     Attributes
     ----------

@@ -40,7 +40,7 @@ class CaptionEncoder(Protocol):
         """Return (texts, dim) float32, finite; it splits the texts into words itself."""
 
     def reports(self, texts: Sequence[str]) -> dict[str, "VocabularyReport"]:
-        """Return what each of its members does not know of the texts, by the member's name."""
+        """Return a report of the words that each member does not know, by the member's name."""
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class Concatenation:
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Return what each encoder does not know; the second of the same name is "<name> (2)"."""
+        """Return the encoders' reports by name; the second of the same name is "<name> (2)"."""
         merged: dict[str, VocabularyReport] = {}
         for encoder in self.encoders:
             for name, report in encoder.reports(texts).items():

@@ -136,7 +136,7 @@ def _dim(codebook: Codebook) -> int:
 
 
 def _account(codebook: Codebook) -> dict[str, Any]:
-    """Return what a codebook was fitted to; other software shows in its numbers, if at all."""
+    """Return the settings and data of a codebook's fit, less the software."""
     fitted_to = asdict(codebook.metadata)
     del fitted_to["created_by"]
     return {**fitted_to, "components": codebook.mixture.components}

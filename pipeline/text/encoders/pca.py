@@ -91,5 +91,5 @@ class Pca:
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Return what the encoder does not know."""
+        """Return the encoder's reports."""
         return self.encoder.reports(texts)

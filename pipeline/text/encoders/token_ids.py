@@ -25,7 +25,7 @@ class TokenIdsError(PipelineError):
 
 @dataclass(frozen=True)
 class TokenLayout:
-    """What stands around the words.
+    """The ids before and after those of the words.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class TokenLayout:
 
     @property
     def unknown_row(self) -> str:
-        """What a caption without a known word gets, for people."""
+        """The row of a caption without a known word, in words."""
         marks = ["marks"] if self.marks else []
         unknown = ["unknown ids"] if self.unknown == "number" else []
         return f"only {', '.join([*marks, *unknown, 'padding'])}"

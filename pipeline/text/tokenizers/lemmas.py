@@ -198,7 +198,7 @@ def _remembered(known: dict[str, str], word: str, find: Callable[[str], str]) ->
 
 
 def _forms(word: str) -> list[str]:
-    """Return what a word may be a form of by the rules of spelling; perhaps nothing."""
+    """Return the words of which a word may be a form by the rules of spelling; perhaps none."""
     if word.endswith(("ss", "us", "is", "eed")):
         return []
     forms = []

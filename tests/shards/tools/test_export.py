@@ -206,10 +206,10 @@ def test_places_swapped_in_the_index_give_no_id_the_features_of_another(
     features: FeatureSet, tmp_path: Path
 ) -> None:
     path = tmp_path / "out" / "index.json"
-    facts = json.loads(path.read_text())
-    first, second = facts["shards"][:2]
+    metadata = json.loads(path.read_text())
+    first, second = metadata["shards"][:2]
     first["first_row"], second["first_row"] = second["first_row"], first["first_row"]
-    path.write_text(json.dumps(facts))
+    path.write_text(json.dumps(metadata))
     with pytest.raises(ShardError, match="said to start at row 10; it is row 0"):
         export_h5_view(FeatureSet(tmp_path / "out"), tmp_path / "all.h5")
 

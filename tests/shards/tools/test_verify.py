@@ -289,8 +289,8 @@ def _rows(count: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
 
 def test_a_plan_without_end_does_not_hang(folder: Path) -> None:
     path = folder / "index.json"
-    facts = json.loads(path.read_text())
-    facts["shards"] = facts["shards"][:1]
-    facts["shards"][0] |= {"file": "shard-00000-of-00001.h5", "rows": 10**12, "failed_rows": 0}
-    path.write_text(json.dumps(facts | {"rows": 10**12, "failed_rows": 0, "rows_per_shard": 1}))
+    metadata = json.loads(path.read_text())
+    metadata["shards"] = metadata["shards"][:1]
+    metadata["shards"][0] |= {"file": "shard-00000-of-00001.h5", "rows": 10**12, "failed_rows": 0}
+    path.write_text(json.dumps(metadata | {"rows": 10**12, "failed_rows": 0, "rows_per_shard": 1}))
     assert any("belong" in fault for fault in faults(folder, quick=True))
