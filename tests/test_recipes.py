@@ -146,6 +146,6 @@ def test_one_recipe_is_printed_with_its_hash(
     assert seeded["recipe_hash"] != values["recipe_hash"]
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     assert printed("vgg19")["recipe_hash"] is None
-    told = CliRunner().invoke(recipes, ["vgg19"], catch_exceptions=False).stderr
-    assert "--weights PATH" in told
+    stderr = CliRunner().invoke(recipes, ["vgg19"], catch_exceptions=False).stderr
+    assert "--weights PATH" in stderr
     assert CliRunner().invoke(recipes, ["--weights", "random:0"]).exit_code == 2

@@ -96,8 +96,8 @@ def test_chance_is_the_mean_over_all_orders(counts: tuple[int, ...]) -> None:
     levels = chance(on_a_line(tuple(f"c{k}" for k in range(len(images))), images))
     orders = np.array(list(permutations(range(len(images)))))
     for k in (1, 5, 10):
-        owners = np.array([int(i[2:]) for i in images])[orders[:, :k]]
-        hits = [(owners == image).any(axis=1).mean() for image in range(len(counts))]
+        images_in_order = np.array([int(i[2:]) for i in images])[orders[:, :k]]
+        hits = [(images_in_order == image).any(axis=1).mean() for image in range(len(counts))]
         assert levels[f"image_to_text_r{k}"] == pytest.approx(100 * np.mean(hits))
         assert levels[f"text_to_image_r{k}"] == pytest.approx(100 * min(1, k / len(counts)))
 

@@ -91,14 +91,14 @@ def test_markdown_groups_directions_and_rounds() -> None:
     tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
     for table in tables:
         assert len({len(line) for line in table}) == 1, "columns are aligned"
-    (head, _, row), (facts, _, values) = (
+    (head, _, row), (counted, _, values) = (
         [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
         for table in tables
     )
     measures = ("R@1", "R@5", "R@10", "medr", "meanr")
     assert head == ["experiment", *(f"{d} {m}" for d in ("i→t", "t→i") for m in measures), "rsum"]
     assert row[:5] == ["one", "10.0", "10.3", "10.7", "4.0"]
-    assert facts == ["experiment", "dataset", "images", "captions", "captions an image"]
+    assert counted == ["experiment", "dataset", "images", "captions", "captions an image"]
     assert values == ["one", "scenes/test", "1000", "5000", "5"]
 
 

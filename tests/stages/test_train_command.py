@@ -161,15 +161,15 @@ def test_failed_images_are_refused_or_left_out_and_counted(
         found = pipeline("train", "--experiment", NAME, *options)
         return found.status, found.stderr
 
-    status, told = ended([train[0], ids_of("val")[0]])
-    assert (status, f"1 of {len(train)} asked rows have no features" in told) == (1, True), told
-    status, told = ended([train[0], ids_of("val")[0]], "--leave-out-failed")
-    assert (status, "2 images without features are left out" in told) == (0, True), told
-    assert f"train: {len(train) - 1} images" in told
-    status, told = ended(train[1:], "--leave-out-failed")
-    assert (status, "1 training image found; at least 2" in told) == (1, True), told
-    status, told = ended(train, "--leave-out-failed")
-    assert (status, f"none of the {len(train)} images has features" in told) == (1, True), told
+    status, stderr = ended([train[0], ids_of("val")[0]])
+    assert (status, f"1 of {len(train)} asked rows have no features" in stderr) == (1, True), stderr
+    status, stderr = ended([train[0], ids_of("val")[0]], "--leave-out-failed")
+    assert (status, "2 images without features are left out" in stderr) == (0, True), stderr
+    assert f"train: {len(train) - 1} images" in stderr
+    status, stderr = ended(train[1:], "--leave-out-failed")
+    assert (status, "1 training image found; at least 2" in stderr) == (1, True), stderr
+    status, stderr = ended(train, "--leave-out-failed")
+    assert (status, f"none of the {len(train)} images has features" in stderr) == (1, True), stderr
 
 
 def test_rows_said_to_be_sound_are_refused_when_they_are_not(

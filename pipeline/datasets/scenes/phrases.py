@@ -54,7 +54,7 @@ class Speaker:
         return bool(self._rng.random() < probability)
 
     def some(self, group: Group, tail: bool = True) -> Phrase:
-        """Return a phrase such as "two small red stars with stripes"; `tail` allows "with stripes"."""
+        """Return, say, "two small red stars with stripes"; `tail` allows the last two words."""
         count = self.choose(*COUNT_WORDS[group.count])
         texture = TEXTURE_TAILS[group.texture]
         tail = tail and bool(texture) and self.chance(0.25)

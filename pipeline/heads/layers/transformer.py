@@ -137,7 +137,7 @@ class WordEncoder(nn.Module):
     """
 
     def __init__(self, words: nn.Embedding, length: int, stack: Stack) -> None:
-        """Take the vectors of all token ids and the length of a row of numbers."""
+        """Take the vectors of all token ids and the length of a row of them."""
         super().__init__()
         self.pooling = stack.pooling
         self.words = words

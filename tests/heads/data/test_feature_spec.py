@@ -1,4 +1,4 @@
-"""What heads are told of their features, and what they may ask of them."""
+"""Shapes and recipes of features as heads read them, and the checks that heads make."""
 
 import pytest
 

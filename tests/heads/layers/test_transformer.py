@@ -29,7 +29,7 @@ SMALL = Stack(dim=6, heads=3, layers=2, dropout=0.0, pooling="mean")
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> None:
+def fixed_seed() -> None:
     torch.manual_seed(0)
 
 

@@ -18,7 +18,7 @@ SMALL = {"dim": 32, "word_dim": 16, "batch_size": 16, "learning_rate": 0.01, "ep
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> None:
+def fixed_seed() -> None:
     torch.manual_seed(0)
 
 

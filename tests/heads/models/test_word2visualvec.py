@@ -37,7 +37,7 @@ SMALL = {"hidden": 32, "word_dim": 8, "hidden_size": 16, "batch_size": 25, "lear
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> None:
+def fixed_seed() -> None:
     torch.manual_seed(0)
 
 

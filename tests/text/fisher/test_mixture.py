@@ -202,14 +202,14 @@ def test_a_known_mixture_is_found() -> None:
 
 def test_same_seed_same_bits_and_progress() -> None:
     x = samples(600, 5)
-    told: list[tuple[int, int, float]] = []
-    first = fit_hybrid(x, 4, seed=7, progress=lambda *step: told.append(step))
+    steps: list[tuple[int, int, float]] = []
+    first = fit_hybrid(x, 4, seed=7, progress=lambda *step: steps.append(step))
     again = fit_hybrid(x, 4, seed=7)
     for name, array in vars(first).items():
         assert array.tobytes() == getattr(again, name).tobytes()
     assert not np.array_equal(first.medians, fit_hybrid(x, 4, seed=8).medians)
-    assert [(done, total) for done, total, _ in told] == [(i, 10) for i in range(1, 11)]
-    assert told[-1][2] > told[0][2]
+    assert [(done, total) for done, total, _ in steps] == [(i, 10) for i in range(1, 11)]
+    assert steps[-1][2] > steps[0][2]
     assert_close(fit_hybrid(x.astype(np.float64), 4, seed=7), first)
 
 

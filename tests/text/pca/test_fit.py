@@ -31,7 +31,7 @@ from pipeline.text.pca.fit import (
 
 @dataclass(eq=False)
 class Table:
-    """An encoder whose texts are row numbers, round and round; it can be told to fail at one."""
+    """An encoder whose texts are row numbers, round and round; it can be made to fail at one."""
 
     rows: npt.NDArray[np.float32]
     sha256: str = "0" * 64
