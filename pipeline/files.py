@@ -82,7 +82,7 @@ def _writing_into(folder: Path) -> Iterator[tuple[int, list[str]]]:
     """Give the descriptor of a folder and the parts that dead writers have left in it.
 
     Whoever writes shares a lock on the folder, which ends with its process. Who gets it alone
-    knows that all parts that are there are nobody's.
+    knows that no process works on the parts found there.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -24,7 +24,7 @@ DONE, FAILED, WRONG_USAGE, SOME_ROWS_FAILED = 0, 1, 2, 3
 _SECONDS_BETWEEN_LINES = 30.0
 
 # Python drops an exception that is raised while it runs a destructor or a weak reference's
-# callback, so whether somebody asked to stop is kept here too.
+# callback, so a request to stop is kept here too.
 _INTERRUPTED = threading.Event()
 
 

@@ -15,7 +15,7 @@ from pipeline.cluster.executor import Workers, offers
 from pipeline.cluster.failures import ClusterError, NoSuchWorker, unreachable
 
 _CONNECT_SECONDS = 10
-# Batch systems start jobs when they like; more than this, and somebody is waiting for nothing.
+# Batch systems start jobs when they like; more than this, and the wait is for nothing.
 FIRST_WORKER_SECONDS = 60.0
 
 Log = Callable[[str], None]

@@ -2,7 +2,7 @@
 
 Files say what they were made from: shards their recipe and ids, a head its settings and the SHA-256
 of its dataset and features, embeddings that of their head, a table that of its embeddings. So what
-has to be made is read from the files, whoever made them: `pipeline run`, a single command or DVC.
+has to be made is read from the files, made by `pipeline run`, a single command or DVC alike.
 """
 
 import json

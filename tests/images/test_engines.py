@@ -66,7 +66,7 @@ class Net(nn.Module):
 
 
 class Hazards(nn.Module):
-    """Steps that a careless rewriting would reorder, overwrite or misfit."""
+    """Steps that careless fusing would reorder, overwrite or misfit."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 Every batch norm that follows a convolution goes into the convolution's weights (in float64).
 What comes next - the addition that closes a residual branch, a ReLU or ReLU6 - is handed to the
-layer that replaces the convolution, so that it can be done in the same pass. What the rewriting
+layer that replaces the convolution, so that it can be done in the same pass. What the fusing
 does not know stays as it is.
 """
 
