@@ -1,4 +1,4 @@
-"""Nearness of images and captions: embedding files, similarities, exact ranks by id, Recall@K and search.
+"""Nearness in the joint space: embedding files, similarities, ranks by id, Recall@K and search.
 
 Read `embeddings` for the file, `ranks` for the order and the tie rule, `recall` for the figures;
 `evaluate` is the job of `pipeline evaluate`. `search` finds the nearest rows, `approximate` among
