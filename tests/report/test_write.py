@@ -365,7 +365,7 @@ def test_the_front_without_a_second_an_interval_or_examples(
     index = " ".join(_page(tmp_path / "html/index.html").shown.split())
     assert "plain won among 2 systems" in index
     assert "That is 7.0 more than twin. One test image with its sentences" in index
-    assert "Missed by most" not in index
+    assert "Worst miss" not in index
 
 
 def test_a_dataset_that_does_not_fit(folders: Folders) -> None:

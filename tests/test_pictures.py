@@ -1,0 +1,37 @@
+"""The README's pictures: drawn again, whole in one file, text as text."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+from PIL import Image
+
+from tests.project import PROJECT
+
+PICTURES = PROJECT / "docs/pictures"
+
+
+def test_the_picture_of_the_pipeline_is_what_its_program_draws(tmp_path: Path) -> None:
+    drawn = tmp_path / "pipeline.svg"
+    subprocess.run([sys.executable, PICTURES / "overview.py", drawn], check=True)
+    assert drawn.read_bytes() == (PICTURES / "pipeline.svg").read_bytes()
+
+
+def test_results_stand_in_one_small_file(tmp_path: Path) -> None:
+    Image.new("RGB", (256, 256), "red").save(tmp_path / "a.png")
+    results = [{"file": str(tmp_path / "a.png")}] * 2
+    found = {"answers": [{"query": {"sentence": "<b> & hearts"}, "results": results}]}
+    drawn = tmp_path / "results.svg"
+    program = [sys.executable, str(PICTURES / "results.py"), str(drawn)]
+    subprocess.run(program, input=json.dumps(found), text=True, check=True)
+    for path, pictures in ((drawn, 2), (PICTURES / "results.svg", 15)):
+        svg = ElementTree.parse(path).getroot()
+        named = {element.tag.split("}")[1]: element for element in svg}
+        links = [e.get("href", "") for e in svg if e.tag.endswith("image")]
+        assert len(links) == pictures
+        assert all(link.startswith("data:image/jpeg;base64,") for link in links)
+        assert named["text"].text
+        assert path.stat().st_size < 200_000
+    assert "“&lt;b&gt; &amp; hearts”" in drawn.read_text(encoding="utf-8")
