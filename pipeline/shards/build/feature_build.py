@@ -269,7 +269,9 @@ class ShardBuild:
         """
         partial = self._partial.get(result.shard)
         if partial is None:
-            raise ShardError(f"shard {result.shard} of {self._out} was made, but nobody asked for it")
+            raise ShardError(
+                f"shard {result.shard} of {self._out} was made, but nobody asked for it"
+            )
         self._done[result.shard] = result.collect(partial.path, self._header, partial.ids)
         del self._partial[result.shard]
         partial.remove_pieces()
