@@ -12,7 +12,7 @@ EXTRAS := .[dvc,dev,search,timm]
 repro: $(READY)
 	PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro
 	@echo
-	@cat data/report/*/recall.md
+	@$(BIN)/pipeline report
 
 # Every published system on the dataset of params.yaml, in one process.
 papers: $(READY)

@@ -25,6 +25,10 @@ It is not in `TOKENIZERS`, as it needs a lemmatizer: see `bag_of_words.tfidf_tok
 
 _NUMBERED_RULE = re.compile(r"(min|top)-([1-9][0-9]*)")
 
+# Modules that are not called as their kind, and kinds that compute with word vectors.
+_MODULES = {"bow": "bag_of_words", "tfidf": "bag_of_words", "fisher": "fisher_vector"}
+_OF_VECTORS = ("mean", "fisher")
+
 # What fitted encoders have called these fields since their first version.
 _JSON_KEYS = {"name": "encoder", "tokenizer": "policy", "averaging": "meaning"}
 _FIELDS = {key: field for field, key in _JSON_KEYS.items()}
@@ -41,7 +45,7 @@ class EncoderSpec:
     Attributes
     ----------
     name : its name in `ENCODERS`.
-    kind : the family of encoders that it belongs to.
+    kind : the family of encoders that it belongs to, which names its module; see `module`.
     tokenizer : a name in `TOKENIZERS`, or `LEMMAS`.
     vocabulary : name of the rule that takes words of the training captions; None for encoders
         that know the words that have a vector.
@@ -53,7 +57,7 @@ class EncoderSpec:
     """
 
     name: str
-    kind: Literal["mean", "bow", "tfidf", "fisher", "token-ids"]
+    kind: str
     tokenizer: str = "treebank"
     vocabulary: str | None = None
     averaging: str | None = None
@@ -62,10 +66,21 @@ class EncoderSpec:
     max_length: int | None = None
 
     @property
+    def module(self) -> str:
+        """The module whose `assemble` makes it."""
+        name = _MODULES.get(self.kind, self.kind.replace("-", "_"))
+        return f"pipeline.text.encoders.{name}"
+
+    @property
+    def computes_with_vectors(self) -> bool:
+        """Whether its rows are computed from word vectors."""
+        return self.kind in _OF_VECTORS
+
+    @property
     def takes_vectors(self) -> bool:
         """Whether it is made from word vectors, or knows the words that have one."""
         drops = self.layout is not None and TOKEN_LAYOUTS[self.layout].unknown == "dropped"
-        return self.kind in ("mean", "fisher") or drops
+        return self.computes_with_vectors or drops
 
     @property
     def recorded_name(self) -> str:

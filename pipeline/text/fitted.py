@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.text.catalogue import EncoderError, EncoderPlan, EncoderSpec
-from pipeline.text.encoders.bag_of_words import BagOfWords
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
 from pipeline.text.encoders.concatenation import Concatenation
-from pipeline.text.encoders.fisher_vector import FisherVector
-from pipeline.text.encoders.mean import Mean
 from pipeline.text.encoders.pca import Pca
-from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS, TokenIds
-from pipeline.text.fisher.codebook import load_codebook
+from pipeline.text.fisher.codebook import Codebook, load_codebook
 from pipeline.text.fisher.mixture import MixtureKind
 from pipeline.text.lexicon import Lexicon
 from pipeline.text.pca.fit import PrincipalComponents, load_pca
+from pipeline.text.tokenizers.tokenizer import Tokenizer
 from pipeline.text.vectors import WordVectors
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary
 
@@ -146,7 +145,7 @@ class FittedFolder:
 
     def vectors_of(self, words: Collection[str]) -> WordVectors | None:
         """Read the vectors of some words; None if no encoder computes with any."""
-        if any(spec.kind in ("mean", "fisher") for spec in self._plan.specs):
+        if any(spec.computes_with_vectors for spec in self._plan.specs):
             return self.lexicon.vectors_of(words)
         return None
 
@@ -164,21 +163,34 @@ class FittedFolder:
         return encoders[0] if len(encoders) == 1 else Concatenation(encoders)
 
     def _encoder(self, spec: EncoderSpec, vectors: WordVectors | None) -> CaptionEncoder:
-        tokenizer = self.lexicon.tokenizer_of(spec)
-        if spec.kind == "mean":
-            assert vectors is not None
-            return Mean(vectors, tokenizer, spec.averaging or "known")
-        if spec.kind == "fisher":
-            assert vectors is not None
-            files = (codebook_file(self._folder, kind) for kind in spec.mixtures)
-            codebooks = tuple(load_codebook(file, vectors) for file in files)
-            return FisherVector(codebooks, vectors, tokenizer)
-        vocabulary = vocabulary_of(self._folder, spec)
-        if spec.kind == "token-ids":
-            assert spec.layout is not None
-            assert spec.max_length is not None
-            return TokenIds(vocabulary, tokenizer, spec.max_length, TOKEN_LAYOUTS[spec.layout])
-        return BagOfWords(vocabulary, tokenizer, "tfidf" if spec.kind == "tfidf" else "counts")
+        parts = _Parts(self._folder, spec, self.lexicon.tokenizer_of(spec), vectors)
+        encoder: CaptionEncoder = import_module(spec.module).assemble(parts)
+        return encoder
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """The parts of one encoder: what a folder holds, and word vectors."""
+
+    folder: Path
+    spec: EncoderSpec
+    tokenizer: Tokenizer
+    given: WordVectors | None
+
+    @property
+    def vectors(self) -> WordVectors:
+        assert self.given is not None
+        return self.given
+
+    def vocabulary(self) -> Vocabulary:
+        return vocabulary_of(self.folder, self.spec)
+
+    def codebooks(self) -> tuple[Codebook, ...]:
+        files = (codebook_file(self.folder, kind) for kind in self.spec.mixtures)
+        return tuple(load_codebook(file, self.vectors) for file in files)
+
+    def option(self, name: str) -> Any:
+        return getattr(self.spec, name)
 
 
 class _ReadsVectors:

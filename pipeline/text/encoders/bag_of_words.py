@@ -9,7 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import PipelineError
-from pipeline.text.encoders.base import VocabularyReport, report_on, split_captions
+from pipeline.text.encoders.base import (
+    CaptionEncoder,
+    Parts,
+    VocabularyReport,
+    report_on,
+    split_captions,
+)
 from pipeline.text.tokenizers.lemmas import Lemmatizer
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 from pipeline.text.vocabulary import Vocabulary
@@ -159,3 +165,9 @@ class BagOfWords:
         counts = csr_matrix((np.ones(len(places)), places, ends), shape=shape)
         counts.sum_duplicates()
         return counts
+
+
+def assemble(parts: Parts) -> CaptionEncoder:
+    """Return the encoder that its parts make."""
+    weighting: Literal["counts", "tfidf"] = "tfidf" if parts.option("kind") == "tfidf" else "counts"
+    return BagOfWords(parts.vocabulary(), parts.tokenizer, weighting)

@@ -3,12 +3,17 @@
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.text.tokenizers.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from pipeline.text.fisher.codebook import Codebook
+    from pipeline.text.vectors import WordVectors
+    from pipeline.text.vocabulary import Vocabulary
 
 
 class CaptionEncoder(Protocol):
@@ -41,6 +46,27 @@ class CaptionEncoder(Protocol):
 
     def reports(self, texts: Sequence[str]) -> dict[str, "VocabularyReport"]:
         """Return a report of the words that each member does not know, by the member's name."""
+
+
+class Parts(Protocol):
+    """What an encoder is put together from; each module of this room has an `assemble` for it."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Splits captions into words."""
+
+    @property
+    def vectors(self) -> "WordVectors":
+        """Word vectors, of an encoder that computes with them."""
+
+    def vocabulary(self) -> "Vocabulary":
+        """Read the vocabulary that was fitted."""
+
+    def codebooks(self) -> "tuple[Codebook, ...]":
+        """Read the codebooks that were fitted."""
+
+    def option(self, name: str) -> Any:
+        """Return a field of the encoder's `pipeline.text.catalogue.EncoderSpec`."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.hashing import sha256_of_json
-from pipeline.text.encoders.base import VocabularyReport, report_on, split_captions
+from pipeline.text.encoders.base import (
+    CaptionEncoder,
+    Parts,
+    VocabularyReport,
+    report_on,
+    split_captions,
+)
 from pipeline.text.fisher.codebook import Codebook, CodebookError
 from pipeline.text.fisher.gradients import WordGradients, power_and_l2, word_gradients
 from pipeline.text.tokenizers.tokenizer import Tokenizer
@@ -140,3 +146,8 @@ def _account(codebook: Codebook) -> dict[str, Any]:
     fitted_to = asdict(codebook.metadata)
     del fitted_to["created_by"]
     return {**fitted_to, "components": codebook.mixture.components}
+
+
+def assemble(parts: Parts) -> CaptionEncoder:
+    """Return the encoder that its parts make."""
+    return FisherVector(parts.codebooks(), parts.vectors, parts.tokenizer)

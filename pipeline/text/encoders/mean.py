@@ -9,7 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import PipelineError
-from pipeline.text.encoders.base import VocabularyReport, report_on, split_captions
+from pipeline.text.encoders.base import (
+    CaptionEncoder,
+    Parts,
+    VocabularyReport,
+    report_on,
+    split_captions,
+)
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS, Tokenizer
 from pipeline.text.vectors import WordVectors
 
@@ -170,3 +176,8 @@ class Mean:
             block = matrix[start : start + _WORDS_AT_ONCE].astype(np.float64)
             norms[start : start + _WORDS_AT_ONCE] = np.linalg.norm(block, axis=1)
         return norms
+
+
+def assemble(parts: Parts) -> CaptionEncoder:
+    """Return the encoder that its parts make."""
+    return Mean(parts.vectors, parts.tokenizer, parts.option("averaging") or "known")

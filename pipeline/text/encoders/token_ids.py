@@ -8,7 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import PipelineError
-from pipeline.text.encoders.base import VocabularyReport, report_on, split_captions
+from pipeline.text.encoders.base import (
+    CaptionEncoder,
+    Parts,
+    VocabularyReport,
+    report_on,
+    split_captions,
+)
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 from pipeline.text.vocabulary import Vocabulary
 
@@ -201,3 +207,9 @@ def longest_caption(texts: Sequence[str], tokenizer: Tokenizer, layout: TokenLay
 
 def _place(length: int, padding: Literal["front", "back"]) -> slice:
     return slice(length) if padding == "back" else slice(-length, None)
+
+
+def assemble(parts: Parts) -> CaptionEncoder:
+    """Return the encoder that its parts make."""
+    layout = TOKEN_LAYOUTS[parts.option("layout")]
+    return TokenIds(parts.vocabulary(), parts.tokenizer, parts.option("max_length"), layout)
