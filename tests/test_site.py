@@ -6,9 +6,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,6 +21,7 @@ import yaml
 import pipeline
 from stages.cli import COMMANDS
 from tests.project import PROJECT
+from tests.search.serve.browser import find_browser, open_tab
 
 DOCS = PROJECT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -129,20 +133,25 @@ class _Loaded(HTMLParser):
         self.addresses += [value for name in names if (value := given.get(name))]
 
 
-@pytest.mark.skipif(
-    find_spec("mkdocs") is None, reason="the site's packages are not installed: make docs"
-)
-def test_the_site_is_built_and_asks_nobody_for_anything(tmp_path: Path) -> None:
-    """Strictly: a link, anchor, name of the API or parameter that does not hold is an error."""
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site, strictly: a link, anchor or name that does not hold is an error."""
+    if find_spec("mkdocs") is None:
+        pytest.skip("the site's packages are not installed: make docs")
+    out = tmp_path_factory.mktemp("site")
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", out],
         cwd=PROJECT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,
     )
     assert built.returncode == 0, built.stderr
-    pages = {page: _Loaded() for page in tmp_path.rglob("*.html")}
+    return out
+
+
+def test_the_site_asks_nobody_for_anything(site: Path) -> None:
+    pages = {page: _Loaded() for page in site.rglob("*.html")}
     assert len(pages) == len(PAGES) + 2  # the notebook's, and that for addresses without a page
     for page, loaded in pages.items():
         loaded.feed(page.read_text(encoding="utf-8"))
@@ -159,11 +168,45 @@ def test_the_site_is_built_and_asks_nobody_for_anything(tmp_path: Path) -> None:
             assert target.is_file(), f"{page.name}: {link}"
             if target in pages:
                 assert anchor in pages[target].anchors, f"{page.name}: {link}"
-    for style in tmp_path.rglob("*.css"):
+    for style in site.rglob("*.css"):
         assert not re.search(
             r"(url\(|@import )['\"]?(https?:)?//", style.read_text(encoding="utf-8")
         )
-    assert (tmp_path / "search/search_index.js").stat().st_size > 100_000
-    assert "IFrameWorker" in (tmp_path / "assets/iframe-worker.js").read_text(encoding="utf-8")
-    commands = (tmp_path / "commands.html").read_text(encoding="utf-8")
+    assert (site / "search/search_index.js").stat().st_size > 100_000
+    commands = (site / "commands.html").read_text(encoding="utf-8")
     assert 'id="pipeline-shards-verify"' in commands
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.skipif((browser := find_browser()) is None, reason="no Chromium is installed")
+def test_the_search_answers_from_the_disk_and_from_a_server(site: Path, tmp_path: Path) -> None:
+    assert browser is not None
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=site))
+    Thread(target=server.serve_forever, daemon=True).start()
+    served = f"http://127.0.0.1:{server.server_port}"
+    found = []
+    try:
+        with open_tab(browser, tmp_path) as tab:
+            for root, own_worker in ((site.as_uri(), False), (served, True)):
+                tab.go(f"{root}/api/index.html")
+                native = tab.run("Function.prototype.toString.call(Worker).includes('[native')")
+                assert native == own_worker
+                tab.click("label[for=__search]")
+                for query in ("captions", "recall"):
+                    tab.type("[data-md-component=search-query]", query)
+                    tab.call("Input.dispatchKeyEvent", type="keyUp", key=query[-1])
+                    mark = "document.querySelector('.md-search-result__list mark')"
+                    tab.wait(f"{mark}?.textContent.toLowerCase() === '{query}'")
+                    count = tab.run("document.querySelector('.md-search-result__meta').textContent")
+                    found.append((count, tab.run(f"{mark}.closest('a').pathname").split("/")[-1]))
+            assert not tab.complaints
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert found[0] != found[1]
+    assert found[:2] == found[2:]
+    assert all("matching document" in count for count, _ in found)
