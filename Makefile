@@ -36,15 +36,15 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# $(call install,PACKAGES,WORDS): with uv where it is on PATH or in the environment, else with pip.
+# $(call install,PACKAGES,WORDS): with uv where it is on PATH or in the environment, which trusts the
+# certificates that this machine trusts, as pip does; with pip where uv is not there or fails.
 define install
 	@uv=$$(command -v uv || command -v $(BIN)/uv) || uv=; \
 	echo "installing $(2) into $(VENV) with $$([ -n "$$uv" ] && echo uv || echo pip)"; \
-	if [ -n "$$uv" ]; then \
-	  "$$uv" pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '$(1)'; \
-	else \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '$(1)'; \
-	fi || { echo "packages could not be installed, see above: when the network answers and the disk has room, give the same command again"; exit 1; }
+	{ [ -n "$$uv" ] && UV_SYSTEM_CERTS=true UV_NATIVE_TLS=true "$$uv" pip install --quiet \
+	    --python $(BIN)/python --constraint constraints.txt --editable '$(1)'; } || \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '$(1)' || \
+	{ echo "packages could not be installed, see above: when the network answers and the disk has room, give the same command again"; exit 1; }
 endef
 
 # The environment is made again when what it holds changes. uv is had from the package index where it
