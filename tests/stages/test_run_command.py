@@ -1,0 +1,115 @@
+"""`pipeline run`: what the single commands make, what is missing and nothing else."""
+
+import json
+from pathlib import Path
+
+from pipeline.datasets.manifest import read_manifest
+from tests.project import Call
+
+NAME, RECIPE, CAPTIONS = "qian2018-baseline", "efficientnet-lite0-pool", "mean-glove-6b-50d"
+
+
+def made(stderr: str) -> list[str]:
+    """Return the steps that a run says it made."""
+    line = next(line for line in stderr.splitlines() if line.startswith(("made: ", "to be made: ")))
+    steps = line.partition(": ")[2].rpartition("; ")[0]
+    return [] if steps == "nothing" else [step.split()[0] for step in steps.split(", ")]
+
+
+def files(*folders: str) -> dict[str, bytes]:
+    """Return the bytes of all files below some folders."""
+    paths = [path for folder in folders for path in Path(folder).rglob("*") if path.is_file()]
+    return {str(path): path.read_bytes() for path in paths}
+
+
+def test_run_makes_what_is_missing_and_nothing_else(project: Path, pipeline: Call) -> None:
+    kinds = ("data/features", "data/text", "data/heads", "data/embeddings", "data/evaluations")
+    planned = pipeline("run", NAME, "--dry-run")
+    steps = ["extract", "text", "train", "embed", "evaluate"]
+    assert made(planned.stderr) == steps
+    assert "60 rows of (1280,) float32" in planned.stderr
+    assert files(*kinds) == {}
+
+    ran = pipeline("run", NAME)
+    assert ran.status == 0, ran.stderr
+    assert made(ran.stderr) == steps
+    assert NAME in ran.stdout
+    by_run = files(*kinds)
+
+    # The single commands find their own bytes: they make the same files anew.
+    for kind in kinds[2:]:
+        Path(kind).rename(f"{kind}-of-run")
+    features, text = f"data/features/scenes/{RECIPE}", f"data/text/scenes/{CAPTIONS}"
+    for call in (
+        ("extract", "--recipe", RECIPE, "--dataset", "data/scenes", "--out", features),
+        ("text", "--encoder", "mean", "--dataset", "data/scenes", "--out", text),
+        ("train", "--experiment", NAME),
+        ("embed", "--experiment", NAME),
+        (
+            "evaluate",
+            f"data/embeddings/scenes/{NAME}.h5",
+            "--out",
+            f"data/evaluations/scenes/{NAME}",
+        ),
+    ):
+        assert pipeline(*call).status == 0
+    assert files(*kinds) == by_run
+
+    assert made(pipeline("run", NAME).stderr) == []
+    assert made(pipeline("run", NAME, "--dry-run").stderr) == []
+    again = pipeline("run", NAME, "--seed", 1)
+    assert "made with other seed" in again.stderr
+    assert made(again.stderr) == ["train"]  # ridge draws nothing, so that its tensors are the same
+    Path(f"data/evaluations/scenes/{NAME}/provenance.json").unlink()
+    assert made(pipeline("run", NAME, "--seed", 1).stderr) == ["evaluate"]
+
+
+def test_changed_captions_and_pictures_are_followed(project: Path, pipeline: Call) -> None:
+    assert pipeline("run", NAME).status == 0
+    before = read_manifest("data/scenes")
+    first = before.entries[0]
+    lines = Path("data/scenes/manifest.jsonl").read_text().splitlines()
+    entry = json.loads(lines[0])
+    entry["captions"][0] = "a blue whale in the sea"
+    lines[0] = json.dumps(entry, separators=(",", ":"), sort_keys=True)
+    Path("data/scenes/manifest.jsonl").write_text("\n".join(lines) + "\n")
+    # As `prepare` leaves it: a manifest and what guards it.
+    described = Path("data/scenes/dataset.json")
+    found = json.loads(described.read_text())
+    from pipeline.hashing import sha256_of_file
+
+    found["manifest_sha256"] = sha256_of_file(Path("data/scenes/manifest.jsonl"))
+    described.write_text(json.dumps(found))
+    ran = pipeline("run", NAME)
+    assert ran.status == 0, ran.stderr
+    assert "1 captions have changed" in ran.stderr
+    assert made(ran.stderr) == ["train", "embed", "evaluate"]
+
+    picture = before.image_root / first.file
+    picture.write_bytes((before.image_root / before.entries[1].file).read_bytes())
+    ran = pipeline("run", NAME)
+    assert "pictures changed or newly found: 1" in ran.stderr
+    assert made(ran.stderr) == ["train", "embed", "evaluate"]
+
+    picture.write_bytes(b"damaged")
+    refused = pipeline("run", NAME)
+    assert refused.status == 1
+    assert "--leave-out-failed" in refused.stderr or "failed" in refused.stderr
+    assert pipeline("run", NAME, "--leave-out-failed").status == 0
+
+
+def test_run_without_params(project: Path, pipeline: Call) -> None:
+    """Published systems need no params.yaml; a dataset must be named then."""
+    Path("params.yaml").unlink()
+    ended = pipeline("run", NAME)
+    assert ended.status == 2
+    assert "give --dataset" in ended.stderr
+    ended = pipeline("run", "qian2018-baselin", "--dataset", "data/scenes", "--dry-run")
+    assert ended.status == 1
+    assert f"did you mean {NAME}" in ended.stderr
+    ended = pipeline("run", "all", "--dataset", "data/scenes", "--dry-run")
+    assert ended.status == 0, ended.stderr
+    steps = made(ended.stderr)
+    assert steps.count("train") > 30
+    assert steps.count("extract") == 2
+    assert steps[-2:] == ["ensemble", "evaluate"]
