@@ -16,8 +16,23 @@ from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import Role, split_for
 from pipeline.experiments.layout import Layout
 from pipeline.hashing import sha256_of_file
-from pipeline.heads.catalogue import Experiment
+from pipeline.heads.catalogue import Experiment, with_epochs_at_most
+from pipeline.heads.data.pairs import made_from
+from pipeline.heads.embed import embed
+from pipeline.heads.fit import fit
+from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE
+from pipeline.images.extract import extract
 from pipeline.progress import Monitor
+from pipeline.recipes import resolve_recipe
+from pipeline.retrieval.embeddings import read_provenance
+from pipeline.retrieval.ensemble import ensemble
+from pipeline.retrieval.evaluate import evaluate
+from pipeline.retrieval.tables import PROVENANCE_FILE
+from pipeline.shards.format import ShardError
+from pipeline.shards.index import INDEX_FILE, read_index
+from pipeline.text.encode import encode
+from pipeline.text.vectors.settings import Training
+from pipeline.text.vectors.store import store_vectors
 
 MISSING = "missing"
 
@@ -111,15 +126,11 @@ class Plan:
         def fault() -> str:
             if not out.is_file():
                 return MISSING
-            from pipeline.retrieval.embeddings import read_provenance
-
             found = {m: {"embeddings_sha256": sha256_of_file(f)} for m, f in files.items()}
             wanted = {"members": found, "weights": [*members.values()]}
             return _difference(read_provenance(out), wanted)
 
         def make(monitor: Monitor) -> object:
-            from pipeline.retrieval.ensemble import ensemble
-
             return ensemble(files, out, name=name, weights=members)
 
         size = f"{len(files)} members"
@@ -127,25 +138,18 @@ class Plan:
         self._add_evaluation(name, out)
 
     def _made_from(self, images: Path, captions: Path) -> dict[str, str]:
-        from pipeline.heads.data.pairs import made_from
-        from pipeline.shards.index import read_index
-
         return made_from(self.layout.dataset, read_index(images), read_index(captions))
 
     def _add(self, step: Step) -> Path:
         return self.steps.setdefault(step.out, step).out
 
     def _add_features(self, name: str) -> Path:
-        from pipeline.recipes import resolve_recipe
-
         given = dict(self.extract)
         precision, storage = given.get("precision", "float32"), given.get("storage", "float32")
         recipe = resolve_recipe(name, precision, storage)
         out, rows = self.layout.features(name), len(self.manifest.entries)
 
         def make(monitor: Monitor) -> object:
-            from pipeline.images.extract import extract
-
             return extract(self.layout.dataset, out, recipe=name, monitor=monitor, **given)
 
         size = f"{rows} rows of {recipe.shape} {storage}, {rows * recipe.row_bytes / 1e6:.1f} MB"
@@ -162,8 +166,6 @@ class Plan:
         rows = sum(len(entry.captions) for entry in self.manifest.entries)
 
         def make(monitor: Monitor) -> object:
-            from pipeline.text.encode import encode
-
             return encode(
                 self.layout.dataset,
                 out,
@@ -181,9 +183,6 @@ class Plan:
         out, options = self.layout.vectors(name), dict(self.word_vectors[name])
 
         def make(monitor: Monitor) -> object:
-            from pipeline.text.vectors.settings import Training
-            from pipeline.text.vectors.store import store_vectors
-
             others = {k: options[k] for k in _NOT_OF_TRAINING & options.keys()}
             numbers = {k: v for k, v in options.items() if k not in {*others, "train"}}
             training = Training(options["train"], **numbers) if "train" in options else None
@@ -200,8 +199,6 @@ class Plan:
         out = self.layout.head(experiment.name)
 
         def wanted() -> dict[str, Any]:
-            from pipeline.heads.catalogue import with_epochs_at_most
-
             return {
                 "kind": experiment.head,
                 "settings": with_epochs_at_most(
@@ -214,8 +211,6 @@ class Plan:
             }
 
         def make(monitor: Monitor) -> object:
-            from pipeline.heads.fit import fit
-
             return fit(
                 self.layout.dataset,
                 out,
@@ -230,7 +225,7 @@ class Plan:
                 monitor=monitor,
             )
 
-        fault = _json_fault(out / "head.json", wanted)
+        fault = _json_fault(out / HEAD_FILE, wanted)
         size = f"head {experiment.head}"
         return self._add(Step("train", experiment.name, out, (images, captions), size, fault, make))
 
@@ -242,11 +237,9 @@ class Plan:
         def fault() -> str:
             if not out.is_file():
                 return MISSING
-            from pipeline.retrieval.embeddings import read_provenance
-
             found = read_provenance(out)
             wanted = {
-                "tensors_sha256": sha256_of_file(head / "head.safetensors"),
+                "tensors_sha256": sha256_of_file(head / TENSORS_FILE),
                 "split": test,
                 "average_captions": experiment.average_captions,
                 **self._made_from(images, captions),
@@ -254,8 +247,6 @@ class Plan:
             return _difference(found, wanted)
 
         def make(monitor: Monitor) -> object:
-            from pipeline.heads.embed import embed
-
             return embed(
                 self.layout.dataset,
                 out,
@@ -280,11 +271,9 @@ class Plan:
             return {"embeddings_sha256": sha256_of_file(embeddings)}
 
         def make(monitor: Monitor) -> object:
-            from pipeline.retrieval.evaluate import evaluate
-
             return evaluate(embeddings, out, monitor=monitor, **self.evaluate)
 
-        fault = _json_fault(out / "provenance.json", wanted)
+        fault = _json_fault(out / PROVENANCE_FILE, wanted)
         self._add(Step("evaluate", name, out, (embeddings,), "a table", fault, make))
 
 
@@ -294,9 +283,6 @@ def _index_fault(
     """Return the check of a feature folder by its index alone."""
 
     def fault() -> str:
-        from pipeline.shards.format import ShardError
-        from pipeline.shards.index import INDEX_FILE, read_index
-
         if not (folder / INDEX_FILE).is_file():
             return MISSING
         try:

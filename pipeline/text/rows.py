@@ -13,7 +13,6 @@ from pipeline.shards.format import FeatureHeader, RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
 from pipeline.text.encoders.base import CaptionEncoder
-from pipeline.text.tokenizers.treebank import RULES
 
 # Bytes of rows that are encoded together: for more, memory would be mapped afresh each time.
 _BYTES_AT_ONCE = 1 << 24
@@ -36,7 +35,7 @@ def caption_header(encoder: CaptionEncoder, dataset: str) -> FeatureHeader:
         dataset=dataset,
         row_shape=(encoder.dim,),
         dtype="float32",
-        created_by=f"{created_by('numpy', 'h5py')}, {RULES}",
+        created_by=created_by("numpy", "h5py", "nltk"),
     )
 
 

@@ -1,12 +1,13 @@
 """Treebank words against nltk's own tokenizer."""
 
 import random
-from importlib.metadata import version
+import subprocess
+import sys
 
 import pytest
 from nltk.tokenize import NLTKWordTokenizer
 
-from pipeline.text.tokenizers.treebank import RULES, nltk_words, treebank_words
+from pipeline.text.tokenizers.treebank import nltk_words, treebank_words
 from tests.project import SHARED
 
 NLTK = NLTKWordTokenizer().tokenize
@@ -59,5 +60,19 @@ def test_captions_of_flickr8k() -> None:
             assert treebank_words(text) == words
 
 
-def test_the_installed_nltk_is_the_one_that_features_name() -> None:
-    assert f"nltk {version('nltk')}" == RULES
+def test_nltk_is_loaded_in_part_and_whole_afterwards() -> None:
+    """In a process of its own: nothing of nltk or scipy stays, and `import nltk` is as ever."""
+    code = (
+        "import sys\n"
+        "from pipeline.text.tokenizers.treebank import nltk_words\n"
+        'print(nltk_words("a dog\'s ball"))\n'
+        "print([m for m in sys.modules if m.partition('.')[0] in ('nltk', 'scipy')])\n"
+        "import nltk\n"
+        "print(nltk.tokenize.NLTKWordTokenizer().tokenize(\"isn't\"), nltk.__version__ != '')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines() == [
+        "['a', 'dog', \"'s\", 'ball']",
+        "[]",
+        "['is', \"n't\"] True",
+    ]
