@@ -5,7 +5,7 @@ import json
 import click
 
 from pipeline.hashing import recipe_hash
-from pipeline.recipes import RECIPES, Recipe, is_timm_model, resolve_recipe
+from pipeline.recipes import RECIPES, Recipe, resolve_recipe
 
 
 @click.command()
@@ -45,12 +45,12 @@ def recipes(name: str | None, weights: str | None) -> None:
 def _described(recipe: Recipe, source: str | None) -> dict[str, object]:
     """Return the recipe as JSON values; its hash is None where the weights are not here."""
     # Here, since the list needs no torch.
-    from pipeline.images.weights import load_weights, published_file
+    from pipeline.images.weights import are_here, load_weights
 
     values = recipe.to_json()
     described = {**values, "imagenet_weights": recipe.weights, "source": recipe.source}
-    if source is None and not is_timm_model(recipe.weights):
-        source = "imagenet" if published_file(recipe).is_file() else None
+    if source is None and are_here(recipe):
+        source = "imagenet"
     if source is None:
         click.echo(
             "the recipe hash depends on the weights, which are not here; give --weights imagenet "

@@ -1,70 +1,30 @@
-"""The networks that recipes name: torchvision's, CaffeNet, EfficientNet-Lite and timm's."""
+"""The networks that recipes name: torchvision's, CaffeNet, EfficientNet-Lite, and libraries'."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
 
-import torch
 import torchvision
 from efficientnet_lite_pytorch import EfficientNet
 from torch import nn
 
+from pipeline.images.backbone import Backbone
 from pipeline.images.caffenet import CaffeNet
-from pipeline.recipes import is_timm_model
-from pipeline.recipes.timm import create_timm_model
+from pipeline.images.timm import timm_backbone
+from pipeline.recipes import provider_of
 
-
-@dataclass(frozen=True)
-class Backbone:
-    """A network's architecture, and what its weights are called elsewhere.
-
-    Attributes
-    ----------
-    build : the whole network of torchvision or the package, with its classifier. It maps
-        (n, 3, size, size) normalised crops to class scores.
-    methods : taps that are no layer: their names, to the method of the network that gives them.
-    residual_norms : name ending of the last batch norm of each residual branch.
-    layer_names : what other files call a layer, to what the network calls it.
-    heads : beginnings of the names of layers that are not built: files may have them in any
-        shape or not at all.
-    rewritable : whether the fast engine may fuse its layers.
-    """
-
-    build: Callable[[], nn.Module]
-    methods: Mapping[str, str] = field(default_factory=dict)
-    residual_norms: str = ""
-    layer_names: Mapping[str, str] = field(default_factory=dict)
-    heads: tuple[str, ...] = ()
-    rewritable: bool = True
+# By the prefixes of `pipeline.recipes.providers`.
+_PROVIDED: dict[str, Callable[[str], Backbone]] = {"timm": timm_backbone}
 
 
 def backbone_named(name: str) -> Backbone:
-    """Return the backbone that a recipe names: of `BACKBONES`, or a model of timm.
+    """Return the backbone that a recipe names: of `BACKBONES`, or a model of a library.
 
     Raises
     ------
     RecipeError
-        timm is not installed or has no such model.
+        The library is not installed or has no such model.
     """
-    return _timm_backbone(name) if is_timm_model(name) else BACKBONES[name]
-
-
-def _timm_backbone(name: str) -> Backbone:
-    def build() -> Any:
-        # Some models compute constants while they are built, which the meta device cannot.
-        with torch.device("cpu"):
-            return create_timm_model(name)
-
-    classifier = build().pretrained_cfg.get("classifier") or ()
-    heads = (classifier,) if isinstance(classifier, str) else tuple(classifier)
-    return Backbone(
-        build,
-        # Built without its classifier, such a network gives what timm calls the pre-logits.
-        methods={"pre_logits": "forward"},
-        heads=tuple(f"{head}." for head in heads),
-        # There are too many of them to know what fusing would do to each.
-        rewritable=False,
-    )
+    provider = provider_of(name)
+    return BACKBONES[name] if provider is None else _PROVIDED[provider](name)
 
 
 def _googlenet() -> nn.Module:

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from pipeline.errors import PipelineError
-from pipeline.images.backbones import Backbone
+from pipeline.images.backbone import Backbone
 from pipeline.images.caffemodel import CaffeModelError, read_caffemodel
 
 

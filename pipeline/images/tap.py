@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.images.backbones import Backbone
+from pipeline.images.backbone import Backbone
 from pipeline.recipes import Recipe, RecipeError
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

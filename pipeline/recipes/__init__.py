@@ -5,6 +5,7 @@ here: `pipeline.images` carries recipes out, and the shards carry them along as 
 """
 
 from pipeline.recipes.catalogue import DEFAULT_RECIPE, RECIPES, resolve_recipe
+from pipeline.recipes.providers import provider_of
 from pipeline.recipes.schema import (
     PILLOW_RGB,
     PRECISIONS,
@@ -15,7 +16,6 @@ from pipeline.recipes.schema import (
     RecipeError,
     Resize,
 )
-from pipeline.recipes.timm import is_timm_model
 
 __all__ = [
     "DEFAULT_RECIPE",
@@ -28,6 +28,6 @@ __all__ = [
     "Recipe",
     "RecipeError",
     "Resize",
-    "is_timm_model",
+    "provider_of",
     "resolve_recipe",
 ]

@@ -8,8 +8,8 @@ import difflib
 from dataclasses import replace
 from typing import Literal
 
+from pipeline.recipes.providers import PROVIDERS, provider_of
 from pipeline.recipes.schema import Crop, Normalise, Recipe, RecipeError, Resize
-from pipeline.recipes.timm import is_timm_model, timm_recipe
 
 # Training normalisation of torchvision's ImageNet weights, of Oxford's VGG and Berkeley's
 # CaffeNet under Caffe, of torchvision's GoogLeNet (ported from TensorFlow) and EfficientNet-Lite.
@@ -148,17 +148,18 @@ def resolve_recipe(name: str, precision: str = "float32", storage: str = "float3
 
     Parameters
     ----------
-    name : a key of `RECIPES` or of `DEFAULT_RECIPE`, or "timm:<model>".
+    name : a key of `RECIPES` or of `DEFAULT_RECIPE`, or "<prefix>:<model>" with a prefix of
+        `pipeline.recipes.providers.PROVIDERS`.
     precision, storage : of `pipeline.recipes.PRECISIONS` and `STORAGES`.
 
     Raises
     ------
     RecipeError
-        Unknown name (the nearest names are listed), precision or storage; or a model of timm
-        where timm is not installed.
+        Unknown name (the nearest names are listed), precision or storage; or a model of a library
+        that is not installed.
     """
-    if is_timm_model(name):
-        return replace(timm_recipe(name), precision=precision, storage=storage)
+    if (provider := provider_of(name)) is not None:
+        return replace(PROVIDERS[provider](name), precision=precision, storage=storage)
     key = DEFAULT_RECIPE.get(name, name)
     if key not in RECIPES:
         known = [*RECIPES, *DEFAULT_RECIPE]

@@ -13,11 +13,6 @@ from pipeline.recipes.schema import Crop, Normalise, Recipe, RecipeError, Resize
 _PREFIX = "timm:"
 
 
-def is_timm_model(name: str) -> bool:
-    """Say whether a recipe, backbone or set of weights of this name is timm's."""
-    return name.startswith(_PREFIX)
-
-
 def timm_recipe(name: str) -> Recipe:
     """Return the recipe of a model of timm, prepared as timm evaluates it.
 

@@ -12,7 +12,7 @@ from pipeline.heads.trained_head import HEAD_FILE, TrainedHead, load_head
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.rows import feature_header
 from pipeline.images.weights import load_weights
-from pipeline.recipes import RECIPES, is_timm_model, resolve_recipe
+from pipeline.recipes import RECIPES, provider_of, resolve_recipe
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.search import SearchError, Vectors
 from pipeline.search.query_embedding import embed_pictures, embed_sentences
@@ -225,7 +225,7 @@ def open_network(trained: TrainedHead, weights: str | None = None) -> RecipeNetw
         The recipe needs a package that is not installed, or its weights cannot be had.
     """
     head, side = f"the head of {trained.experiment!r}", trained.inputs.images
-    if side.name not in RECIPES and not is_timm_model(side.name):
+    if side.name not in RECIPES and provider_of(side.name) is None:
         raise SearchError(
             f"{head} was fitted on {side.name!r}, features that no recipe of `pipeline recipes` "
             "makes, so picture files cannot be embedded; ask with the id of an image that is "

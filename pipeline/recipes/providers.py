@@ -1,0 +1,18 @@
+"""Libraries any of whose models is a recipe, by the prefix of its name: "timm:<model>".
+
+A line here makes the recipe; the line of the same prefix in `pipeline.images.backbones` builds the
+network.
+"""
+
+from collections.abc import Callable
+
+from pipeline.recipes.schema import Recipe
+from pipeline.recipes.timm import timm_recipe
+
+PROVIDERS: dict[str, Callable[[str], Recipe]] = {"timm": timm_recipe}
+
+
+def provider_of(name: str) -> str | None:
+    """Return the prefix of a recipe's or backbone's name if it is a key of `PROVIDERS`."""
+    prefix, colon, _ = name.partition(":")
+    return prefix if colon and prefix in PROVIDERS else None
