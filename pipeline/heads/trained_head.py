@@ -139,6 +139,37 @@ class TrainedHead:
         return saved
 
 
+def read_history(folder: str | Path, tensors_sha256: str) -> History:
+    """Return the history of the head that holds certain tensors, without loading it.
+
+    It stands in `head.json` beside the SHA-256 of the tensors that the training ended in.
+
+    Parameters
+    ----------
+    folder : of the head's files.
+    tensors_sha256 : of the head that is wanted, as its embeddings name it.
+
+    Raises
+    ------
+    HeadError
+        There is no head, its description is damaged, or it is of another head.
+    """
+    path = Path(folder) / HEAD_FILE
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        found, history = values["tensors_sha256"], [dict(entry) for entry in values["history"]]
+    except FileNotFoundError as error:
+        raise HeadError(f"{path} is not there") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise HeadError(f"{path} is damaged ({error!r}); run `pipeline train` again") from error
+    if found != tensors_sha256:
+        raise HeadError(
+            f"{path} describes another head than the one that made the embeddings (SHA-256 of its "
+            f"tensors {str(found)[:16]}…, not {tensors_sha256[:16]}…)"
+        )
+    return history
+
+
 def load_head(folder: str | Path) -> TrainedHead:
     """Load a head that `pipeline train` or `TrainedHead.save` wrote; no features are needed.
 

@@ -77,7 +77,7 @@ class HeadInspection:
             spec = FeatureSpec.from_json(metadata["provenance"]["inputs"]["captions"])
             if any(block.kind == "sequence" for block in caption_blocks(spec)):
                 return "token ids"
-            folder = self._folder_with(self._text, spec.recipe_hash)
+            folder = self._folder_with(self._text, metadata["provenance"]["captions_sha256"])
             return self._closeness(folder, tuple(image_of.items())) or "no pairs of sentences"
         except (KeyError, TypeError):
             gaps.append("Its caption features are not said: no closeness of sentences in them.")
@@ -123,7 +123,8 @@ class HeadInspection:
         words = list(images_of_words)
         try:
             trained = head_of(embeddings, path, self._heads / experiment)
-            features = self._folder_with(self._text, trained.inputs.captions.recipe_hash)
+            wanted = str(embeddings.provenance.get("captions_sha256", ""))
+            features = self._folder_with(self._text, wanted)
             folder = features.with_name(f"{features.name}.encoder")
             encoder = open_encoder(trained, folder, words)
             unknown = {words[at] for at in unknown_to_all(encoder.reports(words).values())}
@@ -206,14 +207,15 @@ def images_of(
     return found
 
 
-def _folder_with(folder: Path, recipe_hash: str) -> Path:
-    """Return the folder of caption features with that recipe hash."""
+def _folder_with(folder: Path, content_sha256: str) -> Path:
+    """Return the folder of the caption features with these rows."""
     for index in sorted(folder.glob(f"*/{INDEX_FILE}")):
-        if read_index(index.parent).header.recipe_hash == recipe_hash:
+        if read_index(index.parent).content_sha256 == content_sha256:
             return index.parent
     raise ShardError(
-        f"no folder of {folder} has caption features of the recipe hash {recipe_hash}; make them "
-        "with `pipeline text`"
+        f"no folder of {folder} holds the caption features that the embeddings were made from "
+        f"(SHA-256 of their rows {content_sha256[:16] or 'not said'}…); make them again with "
+        "`pipeline text`"
     )
 
 

@@ -15,7 +15,6 @@ from pipeline.retrieval.geometry import Closeness
 from pipeline.retrieval.tables import (
     PROVENANCE_FILE,
     RECALL_FILE,
-    TableError,
     read_provenance,
     read_recall,
 )
@@ -72,7 +71,7 @@ class Result:
     ----------
     recall : its table.
     metadata : its `provenance.json`.
-    history : the entries of its head's history, () if there is none.
+    history : the entries of the history of the head that made its embeddings, () if there is none.
     retrieval : None without its embedding file.
     input_closeness : of the sentences in the features that the head was fed with, or a few words
         why there is none: those are token ids, several kinds side by side with them, or not
@@ -123,13 +122,10 @@ def collect_results(
     Raises
     ------
     TableError
-        A recall table, a provenance or a history is damaged.
+        A recall table or a provenance is damaged.
     EmbeddingsError, ProtocolError
         An embedding file does not give what its table says.
     """
-    # Here, since heads take torch, and the joint tables do without it.
-    from pipeline.heads.trained_head import HISTORY_FILE
-
     files = sorted(file for folder in folders.embeddings for file in folder.glob("*.h5"))
     file_of = {sha256_of_file(file): file for file in reversed(files)}
     dataset = _read_dataset(folders.dataset)
@@ -146,7 +142,7 @@ def collect_results(
         known = _fitting(dataset, metadata, retrieval, folders.dataset, gaps)
         # An ensemble has no head of its own, so that nothing is missing.
         alone = members_of(metadata) == [metadata["provenance"]]
-        history = _history(folders.heads / name / HISTORY_FILE, gaps) if alone else ()
+        history = _history(folders.heads / name, metadata, gaps) if alone else ()
         close: Closeness | str = "sentences not known" if alone else "an ensemble"
         plane = None
         if alone and path and embeddings and retrieval and known:
@@ -334,18 +330,17 @@ def _fitting(
     return dataset
 
 
-def _history(path: Path, gaps: list[str]) -> tuple[Mapping[str, Any], ...]:
-    """Read the history of a head; without one return () and add a gap."""
+def _history(folder: Path, metadata: Metadata, gaps: list[str]) -> tuple[Mapping[str, Any], ...]:
+    """Read the history of the head that made the embeddings; without it return () and add a gap."""
+    # Here, since heads take torch, and the joint tables do without it.
+    from pipeline.heads import HeadError
+    from pipeline.heads.trained_head import read_history
+
+    tensors_sha256 = _text(metadata["provenance"], "tensors_sha256")
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-        if not all(isinstance(entry, dict) for entry in entries):
-            raise TypeError("expected a list of objects")
-    except FileNotFoundError:
-        gaps.append(f"{path} is not there: no curve.")
+        if not tensors_sha256:
+            raise HeadError("it is not said which head made the embeddings")
+        return tuple(read_history(folder, tensors_sha256))
+    except HeadError as error:
+        gaps.append(f"No curve: {error}.")
         return ()
-    except (ValueError, TypeError) as error:
-        raise TableError(
-            f"{path} is no history of a head ({error}); expected a list of one JSON object an "
-            "epoch, as `pipeline train` writes it"
-        ) from error
-    return tuple(entries)

@@ -49,12 +49,13 @@ def write_report(
     html : folder of the pages; `index.html` is the first. None: no pages.
     first : names of experiments that come first, in this order; others follow by name. Names
         without a table are passed over.
-    monitor : is told what was written, and how many experiments have been read.
+    monitor : is told what was written, what the pages had to leave out, and how many experiments
+        have been read.
 
     Raises
     ------
     TableError
-        There is no table, or a table, a provenance or a history is damaged.
+        There is no table, or a table or a provenance is damaged.
     EmbeddingsError, ProtocolError
         An embedding file does not give what its table says.
     ImageReadError
@@ -88,6 +89,8 @@ def write_report(
     from pipeline.report.pages import write_pages
 
     gaps = write_pages(Path(html), names, folders, monitor)
+    for gap in gaps:
+        monitor.log(gap)
     index = Path(html) / "index.html"
     monitor.log(f"{index}: {len(names)} experiments, {len(gaps)} things left out")
     return Report(rows, gaps)

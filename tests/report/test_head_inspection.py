@@ -160,6 +160,30 @@ def test_what_cannot_be_asked_is_said(made: Folders, tmp_path: Path, gone: str, 
     assert (tmp_path / f"html/figures/{RIDGE}-words.svg").is_file()
 
 
+def test_nothing_is_shown_of_another_head_or_of_other_features(
+    made: Folders, tmp_path: Path
+) -> None:
+    """Under the experiment's name lies the head of another training, and captions were changed."""
+    data = tmp_path / "data"
+    shutil.copytree(made.dataset.parent, data)
+    folders = _folders(data)
+    shutil.copytree(folders.heads / RIDGE, folders.heads / WORDS, dirs_exist_ok=True)
+    index = folders.text / CAPTIONS / "index.json"
+    values = json.loads(index.read_text())
+    values["shards"][0]["content_sha256"] = "0" * 64
+    index.write_text(json.dumps(values))
+    gaps = _write(folders, tmp_path / "html")
+    for start in (
+        f"{RIDGE}: No closeness of sentences before the head: no folder of {folders.text} holds",
+        f"{RIDGE}: No plane of words and images: no folder of {folders.text} holds",
+        f"{WORDS}: No curve: {folders.heads / WORDS / 'head.json'} describes another head",
+        f"{WORDS}: No plane of words and images: {folders.embeddings[0] / WORDS}.h5 was not made by",
+    ):
+        assert sum(gap.startswith(start) for gap in gaps) == 1, gaps
+    assert not list((tmp_path / "html/figures").glob("*-words.*"))
+    assert not list((tmp_path / "html/figures").glob("*-by-epoch.*"))
+
+
 def test_telling_words_agree_with_a_loop_over_pairs() -> None:
     """Kappa from all ordered pairs of sentences of one image."""
     rng = random.Random(1)

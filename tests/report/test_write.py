@@ -35,7 +35,7 @@ from pipeline.retrieval.ranks import rank_both_ways
 from pipeline.retrieval.recall import recall_table
 from pipeline.retrieval.tables import TableError, write_recall
 from stages.report import report
-from tests.project import PROJECT
+from tests.project import PROJECT, Recorder
 
 EVIL = (
     "<script>alert('a dog')</script>",
@@ -45,6 +45,7 @@ EVIL = (
 )
 STRANGE = "name with #, %2e & <b>"
 IMAGES = 30
+TENSORS = "1" * 64
 
 
 class _Page(HTMLParser):
@@ -80,6 +81,7 @@ def _made_from(dataset: Path, name: str) -> dict[str, Any]:
         "manifest_sha256": sha256_of_file(dataset / "manifest.jsonl"),
         "seed": 3,
         "chosen_on": "mine/val",
+        "tensors_sha256": TENSORS,
     }
 
 
@@ -133,7 +135,9 @@ def folders(tmp_path: Path) -> Folders:
         )
         _evaluated(found, name, e, None if name == "plain" else "first-20")
     curve = [{"epoch": k, "loss": 1.0, "rsum": 10.0 * k, "best": float(k == 2)} for k in (1, 2, 3)]
-    write_json(found.heads / "plain" / "history.json", curve)
+    write_json(
+        found.heads / "plain" / "head.json", {"tensors_sha256": TENSORS, "history": curve}
+    )
     return found
 
 
@@ -247,8 +251,8 @@ def test_numbers_are_those_of_the_ranks(folders: Folders, tmp_path: Path) -> Non
 
 def test_what_is_missing_is_told_and_the_rest_is_there(folders: Folders, tmp_path: Path) -> None:
     gaps = _write(folders, tmp_path / "html")
-    assert [gap for gap in gaps if "no curve" in gap] == [
-        f"{STRANGE}: {folders.heads / STRANGE / 'history.json'} is not there: no curve."
+    assert [gap for gap in gaps if "No curve" in gap] == [
+        f"{STRANGE}: No curve: {folders.heads / STRANGE / 'head.json'} is not there."
     ]
     assert any("no such file" in gap for gap in gaps)
     assert any("not an image" in gap for gap in gaps)
@@ -405,13 +409,37 @@ def test_a_dataset_with_the_captions_but_other_images(folders: Folders, tmp_path
         ("evaluations/mine/plain/provenance.json", "[]", "is damaged"),
         ("evaluations/mine/plain/provenance.json", '{"provenance": 3}', "is damaged"),
         ("evaluations/mine/plain/recall.json", "{", "is no JSON"),
-        ("heads/mine/plain/history.json", "[3]", "is no history"),
     ],
 )
 def test_damaged_files_are_refused(folders: Folders, file: str, text: str, message: str) -> None:
     (folders.dataset.parent / file).write_text(text)
     with pytest.raises(TableError, match=message):
         _results(folders, "plain")
+
+
+@pytest.mark.parametrize(
+    ("head", "told"),
+    [
+        ({"tensors_sha256": "2" * 64}, "describes another head than the one that made"),
+        ({"history": [3]}, "is damaged"),
+        ({"history": None}, "is damaged"),
+    ],
+)
+def test_the_curve_is_of_the_head_that_made_the_embeddings(
+    folders: Folders, tmp_path: Path, head: dict[str, Any], told: str
+) -> None:
+    """Another dataset's head under the experiment's name: no curve, and a line that says why."""
+    path = folders.heads / "plain" / "head.json"
+    (before,) = _results(folders, "plain")
+    assert len(before.history) == 3
+    write_json(path, {**json.loads(path.read_text()), **head})
+    monitor = Recorder()
+    report = write_report(folders, tmp_path / "out", html=tmp_path / "html", monitor=monitor)
+    (gap,) = [gap for gap in report.gaps if gap.startswith(f"plain: No curve: {path} ")]
+    assert told in gap
+    assert gap in monitor.lines
+    assert not list((tmp_path / "html/figures").glob("plain-*-by-epoch.*"))
+    assert "No curve" in _page(tmp_path / "html/experiments/plain.html").shown
 
 
 def test_equal_bytes_and_nothing_stale(folders: Folders, tmp_path: Path) -> None:
