@@ -36,8 +36,9 @@ def test_catalogue_is_consistent() -> None:
         assert recipe.name.startswith(f"{recipe.backbone}-")
         assert recipe.source
         assert recipe.crop.size <= recipe.resize.size
-        assert (recipe.combine_crops == "mean") == (recipe.crop.rule == "ten")
+        assert (recipe.combine_crops == "mean") == (recipe.crop.windows > 1)
         assert recipe.name.endswith("-10crop") == (recipe.crop.rule == "ten")
+        assert recipe.name.endswith("-flip") == (recipe.crop.rule == "flip")
         assert ("fc7pre" in recipe.name) == (recipe.activation == "none")
         assert len(recipe.axes.split(", ")) == len(recipe.shape) + 1
         assert resolve_recipe(recipe.name) == recipe

@@ -50,6 +50,15 @@ def _vgg_layer_names(convolutions: tuple[int, ...]) -> dict[str, str]:
     return names | {"classifier.1": "classifier.0", "classifier.4": "classifier.3"}
 
 
+def _efficientnet_lite(name: str) -> Backbone:
+    return Backbone(
+        lambda: EfficientNet.from_name(name),
+        methods={"extract_features": "extract_features"},
+        residual_norms="._bn2",
+    )
+
+
+_LITES = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")
 BACKBONES: dict[str, Backbone] = {
     "resnet152": Backbone(torchvision.models.resnet152, residual_norms=".bn3"),
     "vgg19": Backbone(torchvision.models.vgg19, layer_names=_vgg_layer_names((2, 2, 4, 4, 4))),
@@ -57,9 +66,5 @@ BACKBONES: dict[str, Backbone] = {
     "alexnet": Backbone(torchvision.models.alexnet),
     "caffenet": Backbone(CaffeNet),
     "googlenet": Backbone(_googlenet, heads=("fc.", "aux1.", "aux2.")),
-    "efficientnet-lite0": Backbone(
-        lambda: EfficientNet.from_name("efficientnet-lite0"),
-        methods={"extract_features": "extract_features"},
-        residual_norms="._bn2",
-    ),
+    **{name: _efficientnet_lite(name) for name in _LITES},
 }

@@ -26,7 +26,7 @@ def expected_memory(network: RecipeNetwork, parallelism: Parallelism) -> int:
     disk up to twice `PIECE_BYTES`. Pictures larger than 12 million pixels take more.
     """
     recipe = network.recipe
-    crops = parallelism.batch_size * (10 if recipe.crop.rule == "ten" else 1)
+    crops = parallelism.batch_size * recipe.crop.windows
     windows = crops * 3 * recipe.crop.size**2
     waiting = (parallelism.threads + BATCHES_AHEAD) * (
         windows + parallelism.batch_size * recipe.row_bytes

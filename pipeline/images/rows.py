@@ -58,9 +58,8 @@ def default_parallelism(recipe: Recipe, device: str) -> Parallelism:
     cores = torch.get_num_threads()
     gpu = torch.device(device).type != "cpu"
     crops = CROPS_PER_BATCH_ON_GPU if gpu else CROPS_PER_BATCH
-    per_image = 10 if recipe.crop.rule == "ten" else 1
     return Parallelism(
-        batch_size=max(1, crops // per_image),
+        batch_size=max(1, crops // recipe.crop.windows),
         threads=2 if gpu else cores,
         readers=max(1, min(16 if gpu else 8, cores)),
     )

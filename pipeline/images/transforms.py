@@ -134,7 +134,7 @@ def centre_offset(margin: int, rule: str) -> int:
 def crop_offsets(height: int, width: int, crop: Crop) -> list[Offset]:
     """Return (top, left) of each window of a canvas before mirroring: 1, or 5 for "ten"."""
     bottom, right = height - crop.size, width - crop.size
-    if crop.rule == "none":
+    if crop.rule in ("none", "flip"):
         return [(0, 0)]
     middle = centre_offset(bottom, crop.centre_offset), centre_offset(right, crop.centre_offset)
     if crop.rule == "centre":
@@ -152,14 +152,14 @@ def cut_crops(canvas: np.ndarray, crop: Crop) -> np.ndarray:
 
     Returns
     -------
-    (crops, size, size, 3) uint8, 1 crop or 10. Ten: top left, top right, bottom left, bottom
-    right, centre, then the mirror of each in the same order (Caffe's order; torchvision's
+    (crops, size, size, 3) uint8, `crop.windows` of them. Ten: top left, top right, bottom left,
+    bottom right, centre, then the mirror of each in the same order (Caffe's order; torchvision's
     TenCrop has the same windows with its last five in another order).
     """
     size = crop.size
     offsets = crop_offsets(canvas.shape[0], canvas.shape[1], crop)
     windows = np.stack([canvas[t : t + size, x : x + size] for t, x in offsets])
-    if crop.rule == "ten":
+    if len(windows) < crop.windows:
         windows = np.concatenate([windows, windows[:, :, ::-1]])
     return windows
 

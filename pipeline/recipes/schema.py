@@ -56,21 +56,27 @@ class Resize:
 class Crop:
     """Which windows of the canvas the network sees, in this order.
 
-    rule : "none" (the canvas itself), "centre" (what lies outside is lost), or "ten" (top left,
-           top right, bottom left, bottom right, centre, then the mirror of each).
+    rule : "none" (the canvas itself), "flip" (the canvas, then its mirror), "centre" (what lies
+           outside is lost), or "ten" (top left, top right, bottom left, bottom right, centre, then
+           the mirror of each).
     size : side of the square window in pixels.
     centre_offset : integer rounding of half the margin for the centre window. "round" is
            torchvision's (half to even), "floor" Caffe's, "ceil" that of Klein's MATLAB code;
            they differ on odd margins only.
     """
 
-    rule: Literal["none", "centre", "ten"]
+    rule: Literal["none", "flip", "centre", "ten"]
     size: int
     centre_offset: Literal["round", "floor", "ceil"] = "round"
 
     def __post_init__(self) -> None:
         """Refuse what is not carried out."""
         _require_known(self)
+
+    @property
+    def windows(self) -> int:
+        """Number of windows that are cut from a canvas."""
+        return {"none": 1, "flip": 2, "centre": 1, "ten": 10}[self.rule]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +154,18 @@ class Recipe:
                 f"{self.name}: crops of {crop.size} pixels do not fit into pictures resized to "
                 f"{resize.size}; resize to {crop.size} or more"
             )
-        if crop.rule == "none" and (resize.rule, resize.size) != ("squash", crop.size):
+        whole = crop.rule in ("none", "flip")
+        if whole and (resize.rule, resize.size) != ("squash", crop.size):
             raise RecipeError(
                 f"{self.name}: without a crop the network sees the whole picture, which must be "
                 f"squashed to the crop's size, {crop.size}; it is resized by {resize.rule!r} to "
                 f"{resize.size}"
             )
-        if (crop.rule == "ten") != (self.combine_crops == "mean"):
+        if (crop.windows > 1) != (self.combine_crops == "mean"):
             raise RecipeError(
                 f"{self.name}: combine_crops is {self.combine_crops!r} and the crop rule "
-                f"{crop.rule!r}; ten crops are combined by their mean, a single one is not combined"
+                f"{crop.rule!r}; several crops are combined by their mean, a single one is not "
+                "combined"
             )
 
     def to_json(self) -> dict[str, Any]:

