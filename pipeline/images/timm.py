@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pipeline.images.backbone import Backbone
-from pipeline.images.state_dicts import WeightsError
+from pipeline.networks.state_dicts import WeightsError
 from pipeline.recipes.timm import create_timm_model
 
 

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from pipeline.hashing import sha256_of_file
 from pipeline.images.backbones import backbone_named
-from pipeline.images.random_weights import seeded_state
-from pipeline.images.state_dicts import WeightsError, read_state_dict, state_sha256
+from pipeline.images.state_dicts import read_state_dict
+from pipeline.networks.random_weights import seeded_state
+from pipeline.networks.state_dicts import WeightsError, state_sha256
 from pipeline.recipes import Recipe, provider_of
 
 __all__ = ["Weights", "WeightsError", "are_here", "load_weights", "published_file"]

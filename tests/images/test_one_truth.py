@@ -19,10 +19,10 @@ from pipeline.images import decode
 from pipeline.images.backbones import BACKBONES
 from pipeline.images.engine import ENGINES
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.random_weights import seeded_state
 from pipeline.images.rows import feature_header
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
+from pipeline.networks.random_weights import seeded_state
 from pipeline.recipes import RECIPES, Crop, Recipe, RecipeError, Resize
 from tests.images.odd_files import photo
 

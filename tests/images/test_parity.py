@@ -24,9 +24,9 @@ from torchvision.transforms import v2
 from pipeline.images.backbones import BACKBONES
 from pipeline.images.engine import ENGINES
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.random_weights import seeded_state
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import load_weights
+from pipeline.networks.random_weights import seeded_state
 from pipeline.recipes import RECIPES, Recipe, resolve_recipe
 from tests.conftest import SHARED
 from tests.images.odd_files import photo

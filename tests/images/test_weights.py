@@ -14,8 +14,8 @@ from torchvision.models.vgg import VGG, make_layers
 
 from pipeline.hashing import sha256_of_file
 from pipeline.images.backbones import BACKBONES
-from pipeline.images.random_weights import seeded_state
 from pipeline.images.weights import WeightsError, are_here, load_weights
+from pipeline.networks.random_weights import seeded_state
 from pipeline.recipes import RECIPES, Recipe
 
 LITE = RECIPES["efficientnet-lite0-pool"]

@@ -1,0 +1,5 @@
+"""Networks that images and captions share, and weights: files read, compared, drawn from a seed.
+
+Read `state_dicts` for what a file of weights may be, `random_weights` for what a seed means. No
+pictures, no captions and no shards: the rooms of images and of text use this one.
+"""

@@ -1,0 +1,112 @@
+"""State dicts: read from files, compared by name and shape, hashed."""
+
+import hashlib
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from pipeline.errors import PipelineError
+
+
+class WeightsError(PipelineError):
+    """Weights cannot be had, cannot be read, or belong to another network."""
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read names and tensors of a `.pth`, `.pt`, `.bin` or `.safetensors` file, without pickles.
+
+    A state dict under the key "state_dict", whatever stands beside it, is read as one by itself.
+
+    Raises
+    ------
+    WeightsError
+        The file cannot be read, or holds something else.
+    """
+    try:
+        state = load_file(path) if path.suffix == ".safetensors" else _unpickled(path)
+    except (OSError, RuntimeError, ValueError, EOFError, SafetensorError) as error:
+        raise WeightsError(
+            f"{path} cannot be read as a state dict ({_first_line(error)}); expected what "
+            "torch.save(model.state_dict()) or safetensors writes"
+        ) from error
+    except pickle.UnpicklingError as error:
+        raise WeightsError(
+            f"{path} holds more than tensors, or is no torch file; only plain state dicts are "
+            "read: save it again with torch.save(model.state_dict(), ...)"
+        ) from error
+    if isinstance(state, dict) and isinstance(state.get("state_dict"), dict):
+        state = state["state_dict"]
+    if not isinstance(state, dict) or not all(map(_is_named_tensor, state.items())):
+        raise WeightsError(
+            f"{path} holds no plain state dict (a {type(state).__name__} that is not names to "
+            "tensors); save it again with torch.save(model.state_dict(), ...)"
+        )
+    return state
+
+
+def require_fit(
+    state: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path, name: str
+) -> None:
+    """Refuse weights whose names or shapes are not those of a network.
+
+    Parameters
+    ----------
+    state : what was read from `path`.
+    expected : of the network called `name`; only names and shapes count.
+
+    Raises
+    ------
+    WeightsError
+        The first keys that differ are named.
+    """
+    faults = [f"{key} is missing" for key in expected if key not in state]
+    faults += [f"{key} is not part of {name}" for key in state if key not in expected]
+    faults += [
+        f"{key} has shape {tuple(state[key].shape)}, not {tuple(value.shape)}"
+        for key, value in expected.items()
+        if key in state and state[key].shape != value.shape
+    ]
+    if faults:
+        raise WeightsError(
+            f"{path} does not fit {name}: {len(faults)} keys differ, first "
+            f"{'; '.join(faults[:5])}; give the weights of that very network"
+        )
+
+
+def state_sha256(state: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 (64 hex digits) of weights that are in no file: names, shapes, bytes."""
+    digest = hashlib.sha256()
+    for key in sorted(state):
+        digest.update(f"{key} {tuple(state[key].shape)} ".encode())
+        digest.update(state[key].numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _unpickled(path: Path) -> Any:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, MemoryError, pickle.UnpicklingError):
+        raise
+    # torch's reader raises whatever it stumbles over in a damaged file.
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__}: {_first_line(error)}") from error
+
+
+def _is_named_tensor(item: tuple[Any, Any]) -> bool:
+    name, value = item
+    return (
+        isinstance(name, str)
+        and isinstance(value, Tensor)
+        and not (value.is_meta or value.is_quantized or value.is_complex())
+        and value.layout is torch.strided
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
