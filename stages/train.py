@@ -76,6 +76,7 @@ def train(
         train=train_split,
         validation=validation_split,
         word_vectors=plan.word_vectors,
+        average_captions=plan.average_captions,
         seed=seed,
         max_epochs=max_epochs,
         workers=workers,

@@ -207,6 +207,7 @@ class Plan:
                 "seed": self.seed,
                 "train_split": self.split("train"),
                 "validation_split": self.split("validation"),
+                "average_captions": experiment.average_captions,
                 "made_from": self._made_from(images, captions),
             }
 
@@ -241,7 +242,6 @@ class Plan:
             wanted = {
                 "tensors_sha256": sha256_of_file(head / TENSORS_FILE),
                 "split": test,
-                "average_captions": experiment.average_captions,
                 **self._made_from(images, captions),
             }
             return _difference(found, wanted)
@@ -255,7 +255,6 @@ class Plan:
                 captions=captions,
                 split=test,
                 experiment=experiment.name,
-                average_captions=experiment.average_captions,
                 leave_out_failed=self.leave_out_failed,
                 monitor=monitor,
             )

@@ -45,8 +45,8 @@ class Experiment:
     captions : caption features; of an empty name where folders are given.
     word_vectors : name or path of the vectors that the words of a head that reads token ids start
         from; None starts them at random.
-    average_captions : whether a caption is embedded as the mean of the features of all captions of
-        its image.
+    average_captions : whether the head is fitted on, and embeds, one caption an image, the mean of
+        the features of its captions.
     preset : the published system that it follows, a name in `pipeline.heads.presets.PRESETS`.
     """
 

@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,11 @@ from pipeline.devices import one_core_each
 from pipeline.heads import HeadError
 from pipeline.heads.base import Head
 from pipeline.heads.chunks import CAPTIONS, IMAGES, embed_chunk, split_into_chunks
-from pipeline.heads.data.feature_spec import require_averageable
 from pipeline.heads.data.pairs import (
-    AveragedRows,
     Features,
     Pairs,
     Rows,
+    averaged,
     join_pairs,
     made_from,
     with_features,
@@ -44,7 +42,6 @@ def embed(
     captions: str | Path,
     split: str | None = None,
     experiment: str | None = None,
-    average_captions: bool = False,
     leave_out_failed: bool = False,
     workers: int | None = None,
     scheduler: str | None = None,
@@ -66,8 +63,6 @@ def embed(
     split : of the dataset, which is embedded; None: "test", or by the other usual names of
         `pipeline.datasets.splits.USUAL_NAMES`.
     experiment : refuse the head of any other experiment; None: take whatever head there is.
-    average_captions : embed the mean of the features of an image's captions in place of each;
-        see `pipeline.heads.data.pairs.AveragedRows`. Rows and ids stay the same.
     leave_out_failed : leave out images whose features failed; otherwise they are refused.
     workers : processes of this machine that do the work; None: this process.
     scheduler : address of the Dask scheduler whose workers do the work; None: no such workers.
@@ -78,15 +73,15 @@ def embed(
     Returns
     -------
     Embeddings
-        What the file holds. Images without a caption are left out.
+        What the file holds. Images without a caption are left out. A head that was fitted on
+        averaged captions has one caption an image; see `pipeline.heads.data.pairs.averaged`.
 
     Raises
     ------
     WrongUsage
         Both `workers` and `scheduler` are given, or `resources` without a `scheduler`.
     HeadError
-        The head is missing, damaged or another experiment's, or was fitted on other features;
-        or token ids were to be averaged.
+        The head is missing, damaged or another experiment's, or was fitted on other features.
     MissingRows, FailedRows
         An image or caption has no features.
     ShardError
@@ -108,7 +103,7 @@ def embed(
     image_set, caption_set = FeatureSet(Path(images)), FeatureSet(Path(captions))
     kept = with_features(entries, image_set) if leave_out_failed else entries
 
-    def embed_pairs(pairs: Pairs) -> tuple[Features, Features]:
+    def embed_pairs(pairs: Pairs, joined: Pairs) -> tuple[Features, Features]:
         with monitor.progress(trained.experiment, "row") as progress:
             if not place.elsewhere:
                 return embed_here(trained.head, pairs.images, pairs.captions, progress, watch)
@@ -116,10 +111,10 @@ def embed(
                 head=head_folder,
                 images=image_set.folder,
                 captions=caption_set.folder,
-                image_ids=pairs.image_ids,
-                caption_ids=pairs.caption_ids,
-                image_of_caption=tuple(pairs.image_of_caption.tolist()),
-                average_captions=average_captions,
+                image_ids=joined.image_ids,
+                caption_ids=joined.caption_ids,
+                image_of_caption=tuple(joined.image_of_caption.tolist()),
+                average_captions=trained.average_captions,
             )
             with place.executor(monitor) as executor:
                 return embed_on_workers(job, out, executor, progress, watch)
@@ -129,9 +124,7 @@ def embed(
         "split": split,
         **made_from(dataset, image_set.index, caption_set.index),
     }
-    embeddings = embed_split(
-        trained, kept, image_set, caption_set, source, average_captions, embed_pairs
-    )
+    embeddings = embed_split(trained, kept, image_set, caption_set, source, embed_pairs)
     write_embeddings(out, embeddings)
     if failed := len(entries) - len(kept):
         monitor.log(f"{failed} images without features are left out")
@@ -151,8 +144,7 @@ def embed_split(
     images: FeatureSet,
     captions: FeatureSet,
     provenance: Mapping[str, Any],
-    average_captions: bool = False,
-    embed_pairs: Callable[[Pairs], tuple[Features, Features]] | None = None,
+    embed_pairs: Callable[[Pairs, Pairs], tuple[Features, Features]] | None = None,
 ) -> Embeddings:
     """Embed images and their captions with a trained head; no file is written.
 
@@ -162,28 +154,25 @@ def embed_split(
     entries : the images, in the order of the result.
     images, captions : features of the recipes that the head was fitted on.
     provenance : more to keep with the embeddings, such as dataset and split.
-    average_captions : see `embed`.
-    embed_pairs : returns the embeddings of both sides of some pairs; None: this process embeds.
+    embed_pairs : returns the embeddings of both sides of some pairs, which are given twice: as
+        they are embedded, and as they were joined, before captions were averaged, if they are.
+        None: this process embeds.
 
     Raises
     ------
     HeadError
-        Features of other recipes or weights, or averages of token ids are asked for.
+        Features of other recipes or weights.
     MissingRows, FailedRows
         An image or caption has no features.
     """
     trained.inputs.images.require(images, "image")
     trained.inputs.captions.require(captions, "caption")
-    if average_captions:
-        require_averageable(trained.inputs.captions)
-    pairs = join_pairs(entries, images, captions)
-    if average_captions:
-        averaged = AveragedRows(pairs.captions, pairs.image_of_caption)
-        pairs = replace(pairs, captions=averaged)
+    joined = join_pairs(entries, images, captions)
+    pairs = averaged(joined) if trained.average_captions else joined
     if embed_pairs is None:
         image_rows, caption_rows = embed_here(trained.head, pairs.images, pairs.captions)
     else:
-        image_rows, caption_rows = embed_pairs(pairs)
+        image_rows, caption_rows = embed_pairs(pairs, joined)
     return Embeddings(
         pairs.image_ids,
         image_rows,
@@ -191,7 +180,7 @@ def embed_split(
         pairs.caption_image_ids,
         caption_rows,
         trained.head.similarity,
-        {**trained.provenance, "average_captions": average_captions, **provenance},
+        {**trained.provenance, **provenance},
     )
 
 

@@ -10,10 +10,11 @@ from pipeline.devices import usable_device
 from pipeline.files import created_by, require_folder
 from pipeline.heads.base import FitOptions, Head, History
 from pipeline.heads.catalogue import Experiment, make_head, with_epochs_at_most
-from pipeline.heads.data.feature_spec import HeadInputs
+from pipeline.heads.data.feature_spec import HeadInputs, require_averageable
 from pipeline.heads.data.pairs import (
     Pairs,
     Rows,
+    averaged,
     float32_bytes,
     is_in_memory,
     join_pairs,
@@ -54,8 +55,8 @@ def fit(
     ----------
     dataset : folder of a prepared dataset.
     out : folder of the head.
-    experiment : of its fields the name, the head, its settings and its word vectors; the features
-        are those of the folders below.
+    experiment : of its fields the name, the head, its settings, its word vectors and whether
+        captions are averaged; the features are those of the folders below.
     images, captions : folders of the features of both sides.
     encoder : folder of the captions' fitted encoder, which knows the words of an experiment with
         word vectors; None: the one that `pipeline text` leaves beside the captions.
@@ -100,6 +101,8 @@ def fit(
     image_set, caption_set = FeatureSet(Path(images)), FeatureSet(captions)
     inputs = HeadInputs.of(image_set, caption_set)
     head = make_head(experiment.head, settings, inputs)
+    if experiment.average_captions:
+        require_averageable(inputs.captions)
     if leave_out_failed:
         asked = sum(map(len, splits))
         splits = with_features(splits[0], image_set), with_features(splits[1], image_set)
@@ -113,6 +116,8 @@ def fit(
             f"{experiment.word_vectors}, first {', '.join(known.missing[:5])}"
         )
     pairs, validation = (join_pairs(entries, image_set, caption_set) for entries in splits)
+    if experiment.average_captions:
+        pairs, validation = averaged(pairs), averaged(validation)
     monitor.log(f"{train_split}: {_sizes(pairs)}")
     monitor.log(f"{validation_split}: {_sizes(validation)}")
     # As for shards: `..`, `.` and links are resolved once and for all.
@@ -137,6 +142,7 @@ def fit(
             history=history,
             created_by=created_by("torch", "numpy", "safetensors"),
             head=head,
+            average_captions=experiment.average_captions,
         ).save(out)
         shutil.rmtree(work, ignore_errors=True)
     return trained

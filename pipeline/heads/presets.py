@@ -35,7 +35,7 @@ class Preset:
     source : where the values stand.
     leaves_open : what the source does not say, or what is not as it says, and what stands here.
     word_vectors : name of the vectors that words start from; None starts them at random.
-    average_captions : whether the mean of an image's captions is the query.
+    average_captions : whether the mean of an image's captions is its one caption.
     """
 
     head: str

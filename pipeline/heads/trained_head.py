@@ -38,6 +38,8 @@ class TrainedHead:
     history : one entry an epoch.
     created_by : software and versions.
     head : the fitted head itself.
+    average_captions : whether it was fitted on the mean features of an image's captions, and embeds
+        those; see `pipeline.heads.data.pairs.averaged`.
     tensors_sha256 : of the head's file; None while it is not on disk.
     """
 
@@ -54,6 +56,7 @@ class TrainedHead:
     history: History
     created_by: str
     head: Head
+    average_captions: bool = False
     tensors_sha256: str | None = None
 
     @property
@@ -68,6 +71,7 @@ class TrainedHead:
             "chosen_on": f"{self.dataset}/{self.validation_split}",
             "inputs": asdict(self.inputs),
             "word_vectors": None if self.word_vectors is None else dict(self.word_vectors),
+            "average_captions": self.average_captions,
             "software": self.created_by,
             "tensors_sha256": self.tensors_sha256,
         }

@@ -49,9 +49,9 @@ class EmbeddingJob:
     ----------
     head : folder of the trained head.
     images, captions : folders of the features; workers must see all three under the same paths.
-    image_ids, caption_ids : ids of the rows, in order.
+    image_ids, caption_ids : ids of the features' rows, in order.
     image_of_caption : the image row of each caption.
-    average_captions : see `pipeline.heads.embed.embed`.
+    average_captions : whether the captions of an image are embedded as one, their mean.
     """
 
     head: Path
@@ -61,6 +61,11 @@ class EmbeddingJob:
     caption_ids: tuple[str, ...]
     image_of_caption: tuple[int, ...]
     average_captions: bool
+
+    def chunks(self) -> list[RowChunk]:
+        """Return the work: the chunks of the images, then those of the captions to embed."""
+        captions = self.image_ids if self.average_captions else self.caption_ids
+        return split_into_chunks(len(self.image_ids), len(captions))
 
     def to_json(self) -> dict[str, Any]:
         """Return the job as JSON values, which differ where the head or a feature does."""
@@ -120,8 +125,8 @@ def embed_on_workers(
     """
     watch = watch or Stopwatch()
     values = job.to_json()
-    chunks = split_into_chunks(len(job.image_ids), len(job.caption_ids))
-    total = len(job.image_ids) + len(job.caption_ids)
+    chunks = job.chunks()
+    total = sum(len(chunk.span) for chunk in chunks)
     with _work_folder(out.absolute(), sha256_of_json(values)[:16]) as work:
         files = {chunk: found for chunk in chunks if (found := _sound_file(work, chunk))}
         done = sum(len(chunk.span) for chunk in files)

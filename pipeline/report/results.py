@@ -312,6 +312,12 @@ def _fitting(
             "no queries."
         )
         return None
+    if any(member.get("average_captions") for member in members_of(metadata)):
+        gaps.append(
+            "Its captions are each the mean of those of an image, which no sentence stands for: no "
+            "breakdown, no queries."
+        )
+        return None
     ranked = (("captions", retrieval.caption_ids, dataset.texts),
               ("images", retrieval.image_ids, dataset.files)) if retrieval else ()  # fmt: skip
     for what, ids, known in ranked:

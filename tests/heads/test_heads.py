@@ -258,11 +258,13 @@ def test_a_split_is_embedded_from_the_heads_own_features(tmp_path: Path) -> None
     trained = TrainedHead(**values)
     each = embed_split(trained, entries_of(test), *sets, {})
     np.testing.assert_array_equal(each.caption_embeddings, head.embed_captions(test.captions))
-    mean = embed_split(trained, entries_of(test), *sets, {}, average_captions=True)
-    assert (mean.caption_ids, mean.image_ids) == (each.caption_ids, each.image_ids)
+    of_means = TrainedHead(**{**values, "average_captions": True})
+    mean = embed_split(of_means, entries_of(test), *sets, {})
+    assert (mean.caption_image_ids, mean.image_ids) == (each.image_ids, each.image_ids)
+    assert mean.caption_ids[0] == f"{each.image_ids[0]}#mean"
     assert mean.provenance["average_captions"] is True
-    averaged = AveragedRows(test.captions, test.image_of_caption)
-    np.testing.assert_array_equal(mean.caption_embeddings, head.embed_captions(averaged))
+    rows = AveragedRows(test.captions, test.image_of_caption)
+    np.testing.assert_array_equal(mean.caption_embeddings, head.embed_captions(rows))
     assert recall_table(mean)["rsum"] > recall_table(each)["rsum"]
     other = TrainedHead(**{**values, "inputs": inputs()})
     with pytest.raises(HeadError, match="fitted on 'i'"):

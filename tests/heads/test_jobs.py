@@ -40,8 +40,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fitted(out: str, **options: Any) -> TrainedHead:
-    sides = {"images": "images", "captions": "captions"}
-    return fit("dataset", out, experiment=EXPERIMENT, **{**sides, **options})
+    given = {"experiment": EXPERIMENT, "images": "images", "captions": "captions"}
+    return fit("dataset", out, **{**given, **options})
 
 
 def embedded(out: str, **options: Any) -> Embeddings:
@@ -95,6 +95,23 @@ def test_a_split_is_embedded_into_a_file(data: None) -> None:
     assert stored.provenance["split"] == "test"
     embedded("again.h5", experiment="made")
     assert Path("again.h5").read_bytes() == Path("one.h5").read_bytes()
+
+
+def test_a_head_of_averaged_captions_is_the_regression_of_their_means(data: None) -> None:
+    """Fitted and embedded on one caption an image, the mean of its three."""
+    experiment = Experiment("made", "ridge", {"ridge": 1e-3}, average_captions=True)
+    trained = fitted("head", experiment=experiment)
+    assert trained.provenance["average_captions"] is load_head("head").average_captions is True
+    train, test = pairs(30, seed=0), pairs(30, seed=2)
+    x, means = (all_of(p.captions).reshape(30, 3, -1).mean(axis=1) for p in (train, test))
+    y = all_of(train.images)
+    gram = (x - x.mean(0)).T @ (x - x.mean(0))
+    gram += 1e-3 * np.trace(gram) / len(gram) * np.eye(len(gram))
+    weight = np.linalg.solve(gram, (x - x.mean(0)).T @ (y - y.mean(0)))
+    found = embedded("one.h5")
+    assert found.caption_image_ids == found.image_ids == test.image_ids
+    expected = (means - x.mean(0)) @ weight + y.mean(0)
+    np.testing.assert_allclose(found.caption_embeddings, expected, rtol=1e-3, atol=1e-3)
 
 
 def test_contradictions_and_other_heads_are_refused(data: None) -> None:

@@ -381,7 +381,11 @@ def test_a_dataset_that_does_not_fit(folders: Folders) -> None:
         (result,) = _results(folders, "plain")
         assert result.dataset is None
         assert told in result.gaps[0]
-    metadata["provenance"] |= {"dataset": "mine", "manifest_sha256": "0" * 64}
+    metadata["provenance"] |= {"dataset": "mine", "average_captions": True}
+    write_json(path, metadata)
+    (result,) = _results(folders, "plain")
+    assert (result.dataset, "no sentence stands for" in result.gaps[0]) == (None, True)
+    metadata["provenance"] |= {"average_captions": False, "manifest_sha256": "0" * 64}
     write_json(path, metadata)
     (result,) = _results(folders, "plain")
     assert "has changed since" in result.gaps[0]

@@ -2,8 +2,8 @@
 
 Qian & Lamberti 2018, section 4.1: W minimises sum_k |v_k - W s_k|^2 over the training pairs; a
 caption is then looked up by the Euclidean distance of W s to the image features, which are the
-image embeddings unchanged. Their "Baseline + Weight" embeds the mean of the features of an
-image's captions instead of each; see `pipeline.heads.data.pairs.AveragedRows`. Deviations: both
+image embeddings unchanged. Their "Baseline + Weight" has the mean of the features of an image's
+captions as its one caption; see `pipeline.heads.data.pairs.averaged`. Deviations: both
 sides are centred, which is the same as a constant feature; a small ridge keeps collinear text
 features from blowing up; the image features may be brought to unit length first (`image_scaling`),
 since predictions shrink towards the mean image, and images near it, or short ones, are then close

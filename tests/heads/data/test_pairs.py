@@ -111,10 +111,10 @@ def test_averaged_captions_equal_a_loop() -> None:
     image_of_caption = np.repeat(np.arange(5), [1, 7, 5, 2, 12])
     features = all_of(source.captions)
     rows = AveragedRows(source.captions, image_of_caption)
-    assert (len(rows), rows.row_shape) == (27, (8,))
+    assert (len(rows), rows.row_shape) == (5, (8,))
     expected = np.stack(
-        [features[np.flatnonzero(image_of_caption == o)[:5]].mean(axis=0) for o in image_of_caption]
+        [features[np.flatnonzero(image_of_caption == o)[:5]].mean(axis=0) for o in range(5)]
     )
     np.testing.assert_allclose(all_of(rows), expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(rows.take(np.array([26, 0, 26])), all_of(rows)[[26, 0, 26]])
+    np.testing.assert_array_equal(rows.take(np.array([4, 0, 4])), all_of(rows)[[4, 0, 4]])
     assert rows.digest() != source.captions.digest()
