@@ -173,11 +173,12 @@ def test_nothing_is_shown_of_another_head_or_of_other_features(
     values["shards"][0]["content_sha256"] = "0" * 64
     index.write_text(json.dumps(values))
     gaps = _write(folders, tmp_path / "html")
+    file = folders.embeddings[0] / f"{WORDS}.h5"
     for start in (
         f"{RIDGE}: No closeness of sentences before the head: no folder of {folders.text} holds",
         f"{RIDGE}: No plane of words and images: no folder of {folders.text} holds",
         f"{WORDS}: No curve: {folders.heads / WORDS / 'head.json'} describes another head",
-        f"{WORDS}: No plane of words and images: {folders.embeddings[0] / WORDS}.h5 was not made by",
+        f"{WORDS}: No plane of words and images: {file} was not made by the head",
     ):
         assert sum(gap.startswith(start) for gap in gaps) == 1, gaps
     assert not list((tmp_path / "html/figures").glob("*-words.*"))

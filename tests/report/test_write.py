@@ -135,9 +135,7 @@ def folders(tmp_path: Path) -> Folders:
         )
         _evaluated(found, name, e, None if name == "plain" else "first-20")
     curve = [{"epoch": k, "loss": 1.0, "rsum": 10.0 * k, "best": float(k == 2)} for k in (1, 2, 3)]
-    write_json(
-        found.heads / "plain" / "head.json", {"tensors_sha256": TENSORS, "history": curve}
-    )
+    write_json(found.heads / "plain" / "head.json", {"tensors_sha256": TENSORS, "history": curve})
     return found
 
 

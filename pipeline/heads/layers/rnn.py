@@ -7,12 +7,14 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from pipeline.heads import HeadError
 from pipeline.heads.data.pairs import Features
+from pipeline.heads.layers.peephole import PeepholeLSTM
 from pipeline.text.encoders.token_ids import PADDING
 
 RANDOM_WORD = 0.1
 """Words without a vector start uniform in plus or minus this, as all words of VSE++ do."""
 
 CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}
+"""Torch's recurrent networks; the third one is `PeepholeLSTM`."""
 
 
 def word_table(vocab_size: int, dim: int, words: Features | None, trained: bool) -> nn.Embedding:
@@ -79,7 +81,7 @@ def packed(ids: Tensor) -> tuple[PackedSequence, Tensor]:
 class SentenceTower(nn.Module):
     """Token ids to one vector a caption.
 
-    The recurrent network is torch's, on packed sequences, so that no padding is computed with.
+    The recurrent network reads packed sequences, so that no padding is computed with.
     """
 
     def __init__(
@@ -91,13 +93,14 @@ class SentenceTower(nn.Module):
         bidirectional: bool,
         pooling: str,
     ) -> None:
-        """Weights of torch's default initialisation, drawn from torch's global generator.
+        """Weights of the recurrent network's own initialisation, from torch's global generator.
 
         Parameters
         ----------
         words : see `word_table`.
         dim : length of the result; where bidirectional it is even, half from each direction.
-        cell : of the recurrent network, "gru" or "lstm".
+        cell : of the recurrent network: "gru", "lstm", or "peephole_lstm", which has one layer and
+            one direction.
         layers : stacked, at least 1.
         bidirectional : whether a second network reads from the end. Results are concatenated.
         pooling : how the top layer's states become one vector: "last", "mean" or "max". The last
@@ -106,12 +109,16 @@ class SentenceTower(nn.Module):
         super().__init__()
         self.words = words
         self.pooling = pooling
-        self.rnn = CELLS[cell](
-            words.embedding_dim,
-            dim // 2 if bidirectional else dim,
-            layers,
-            bidirectional=bidirectional,
-        )
+        self.rnn: nn.Module
+        if cell == "peephole_lstm":
+            self.rnn = PeepholeLSTM(words.embedding_dim, dim)
+        else:
+            self.rnn = CELLS[cell](
+                words.embedding_dim,
+                dim // 2 if bidirectional else dim,
+                layers,
+                bidirectional=bidirectional,
+            )
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return (captions, dim) of (captions, length); a caption without words is zero."""

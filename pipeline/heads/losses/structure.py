@@ -1,4 +1,4 @@
-"""The ranking loss that also keeps the sentences of an image close: Wang et al. 2016, eq. (5)."""
+"""The ranking loss that also keeps each side's neighbours close: Wang et al. 2016, eq. (5)."""
 
 import torch
 from torch import Tensor
@@ -51,27 +51,43 @@ def top_violations(
     return hinge.mean()
 
 
+def neighbours(matches: Tensor) -> Tensor:
+    """Return which rows share a column, (rows, rows) bool, of (rows, columns) bool.
+
+    N(x) of Wang et al. 2016, section 2.2: the images that a sentence describes, given (images,
+    sentences); the sentences of an image, given the transpose. A row shares its own columns.
+    """
+    row, column = matches.nonzero(as_tuple=True)
+    shared = torch.zeros(len(matches), len(matches), dtype=torch.int32, device=matches.device)
+    return shared.index_add_(0, row, matches.T[column].int()) > 0
+
+
 def structure_preserving_loss(
     images: Tensor,
     sentences: Tensor,
-    image_of_caption: Tensor,
+    matches: Tensor,
     margin: float,
     k: int,
     text_to_image: float,
-    structure: float,
+    image_structure: float,
+    sentence_structure: float,
 ) -> Tensor:
-    """Return Wang et al. 2016, eq. (5) with lambda_2 = 0 (no image has two positive images here).
+    """Return Wang et al. 2016, eq. (5).
 
-    Two sentences of one image are never negatives of each other, nor is their image.
+    Each side may have several matches on the other, as phrases and regions have. What shares a
+    match is never a negative: two sentences of one image, two images of one sentence. What has
+    no match, such as a mined box, is a negative of everything on the other side.
 
     Parameters
     ----------
     images : (n, d) unit vectors, each image once.
-    sentences : (m, d) unit vectors.
-    image_of_caption : (m,) int64, the row in `images` of each sentence's image.
+    sentences : (m, d) unit vectors, each sentence once.
+    matches : (n, m) bool, which sentences describe an image.
     margin, k : see `top_violations`.
     text_to_image : lambda_1, weight of the constraints whose anchor is a sentence (eq. 2).
-    structure : lambda_3, weight of the constraints among sentences (eq. 4).
+    image_structure : lambda_2, weight of those among images (eq. 3); there are none where a
+        sentence describes one image.
+    sentence_structure : lambda_3, weight of those among sentences (eq. 4).
 
     Returns
     -------
@@ -79,22 +95,20 @@ def structure_preserving_loss(
         A scalar.
     """
     across = sentences @ images.T
-    row = torch.arange(len(image_of_caption), device=image_of_caption.device)
-    matched = unit_distances(across[row, image_of_caption])
-    other_image = (
-        image_of_caption[:, None]
-        != torch.arange(len(images), device=image_of_caption.device)[None, :]
-    )
+    sentence, image = matches.T.nonzero(as_tuple=True)
+    matched = unit_distances(across[sentence, image])
 
-    loss = top_violations(image_of_caption, matched, across.T, other_image.T, margin, k)
+    loss = top_violations(image, matched, across.T, ~matches, margin, k)
     if text_to_image:
-        term = top_violations(row, matched, across, other_image, margin, k)
+        term = top_violations(sentence, matched, across, ~matches.T, margin, k)
         loss = loss + text_to_image * term
-    if structure:
-        within = sentences @ sentences.T
-        other = image_of_caption[:, None] != image_of_caption[None, :]
-        anchor, positive = (~other).fill_diagonal_(False).nonzero(as_tuple=True)
-        apart = unit_distances(within[anchor, positive])
-        term = top_violations(anchor, apart, within, other, margin, k)
-        loss = loss + structure * term
+    for weight, side, of in (
+        (image_structure, images, matches),
+        (sentence_structure, sentences, matches.T),
+    ):
+        if weight:
+            within, near = side @ side.T, neighbours(of)
+            anchor, positive = near.clone().fill_diagonal_(False).nonzero(as_tuple=True)
+            apart = unit_distances(within[anchor, positive])
+            loss = loss + weight * top_violations(anchor, apart, within, ~near, margin, k)
     return loss

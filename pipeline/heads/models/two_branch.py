@@ -74,14 +74,16 @@ def task(settings: TwoBranchSettings, inputs: HeadInputs) -> TrainingTask:
         return nn.ModuleDict({side: _branch(s, dim) for side, dim in dims.items()})
 
     def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
+        row = torch.arange(len(batch.images), device=batch.image_of_caption.device)
         return structure_preserving_loss(
             net["image"](batch.images),
             net["caption"](batch.captions),
-            batch.image_of_caption,
+            batch.image_of_caption == row[:, None],
             s.margin,
             s.top_k,
-            s.text_to_image_weight,
-            s.structure_weight,
+            text_to_image=s.text_to_image_weight,
+            image_structure=0.0,  # a caption describes one image
+            sentence_structure=s.structure_weight,
         )
 
     def prepare(net: nn.ModuleDict, train: Pairs) -> None:

@@ -4,8 +4,7 @@ One family of published systems, told apart by their settings, which stand in
 `pipeline.heads.presets`: Qian & Lamberti 2018, whose GRU is the default, order-embeddings (Vendrov
 et al. 2016), VSE++ and VSE0 (Faghri et al. 2018), and Kiros et al. 2014 with an LSTM, with a sum of
 word vectors, and as their later program has it. Deviations: the image map has a bias, and starts
-xavier-uniform with a bias of zero, as in VSE++; recurrent networks have no peephole connections and
-torch's initial weights.
+xavier-uniform with a bias of zero, as in VSE++; GRU and LSTM have torch's initial weights.
 """
 
 from collections.abc import Callable
@@ -49,8 +48,9 @@ from pipeline.retrieval.torch_scores import SCORES
 class VseSettings:
     """Settings; the defaults are those of Qian & Lamberti 2018.
 
-    cell : of the recurrent network. "none" sums the words' vectors instead, or maps captions that
-        are vectors, such as word counts, linearly; the next two lines then do nothing.
+    cell : of the recurrent network; "peephole_lstm" is that of Kiros et al. 2014. "none" sums the
+        words' vectors instead, or maps captions that are vectors, such as word counts, linearly;
+        the next two lines then do nothing.
     layers, bidirectional : of the recurrent network; each direction gives half of `dim`.
     pooling : how the states become one vector: the "last", as in the papers, their "mean" or "max".
     word_dim : length of the word vectors. train_words : whether training changes them.
@@ -60,7 +60,8 @@ class VseSettings:
     l2_normalise : which embeddings are scaled to unit length: "neither", "both", or the "captions"
         only; then, where the similarity is cosine, training takes the inner product.
     absolute : whether both sides take absolute values after that.
-    similarity : of training and of retrieval.
+    similarity : of training and of retrieval. A Euclidean distance hangs on the length of the image
+        features, which `image_scaling` sets.
     loss : of `pipeline.heads.losses.ranking`: "sum_of_hinges" against all negatives in the batch,
         "max_of_hinges" against the hardest, "sampled_contrast" against `negatives` random ones of
         either side, or "info_nce" of the scores over `temperature`.
@@ -76,7 +77,7 @@ class VseSettings:
     patience : training stops after more epochs than this without a better one.
     """
 
-    cell: str = choice("gru", "lstm", "none")
+    cell: str = choice("gru", "lstm", "peephole_lstm", "none")
     layers: int = setting(1, at_least=1)
     bidirectional: bool = setting(False)
     pooling: str = choice("last", "mean", "max")
@@ -166,6 +167,11 @@ def _caption_tower(s: VseSettings, captions: FeatureSpec) -> Callable[..., nn.Mo
                 f"of the joint space, {s.dim}; give both the same, or choose a cell"
             )
         return lambda words: WordSum(word_table(vocab_size, s.word_dim, words, s.train_words))
+    if s.cell == "peephole_lstm" and (s.bidirectional or s.layers > 1):
+        raise HeadError(
+            f"the LSTM with peepholes has one layer and one direction, layers is {s.layers} and "
+            f"bidirectional {s.bidirectional}; take the cell lstm for more"
+        )
     if s.bidirectional and s.dim % 2:
         raise HeadError(
             f"each direction of a bidirectional network gives half of dim, {s.dim}; give an even "

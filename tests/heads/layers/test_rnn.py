@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.heads import HeadError
+from pipeline.heads.layers.peephole import PeepholeLSTM
 from pipeline.heads.layers.rnn import RANDOM_WORD, SentenceTower, WordSum, packed, word_table
 from pipeline.text.encoders.token_ids import PADDING, UNKNOWN
 
@@ -16,7 +17,7 @@ TOWERS = [
     for cell in ("gru", "lstm")
     for layers, bidirectional in ((1, False), (1, True), (2, True))
     for pooling in ("last", "mean", "max")
-]
+] + [("peephole_lstm", 1, False, pooling) for pooling in ("last", "mean", "max")]
 CAPTIONS: tuple[list[int], ...] = ([4, 5, 6], [7], [], [8, 1, 9, 10, 11], [4, 5, 6, 6])
 
 
@@ -41,6 +42,8 @@ def naive(net: SentenceTower, caption: list[int]) -> Tensor:
     states = [net.words.weight[word] for word in caption]
     if not states:
         return torch.zeros(DIM)
+    if not isinstance(net.rnn, nn.RNNBase):
+        return peepholes(net, states)
     for layer in range(net.rnn.num_layers):
         ways = []
         for suffix in ("", "_reverse")[: 1 + net.rnn.bidirectional]:
@@ -67,6 +70,38 @@ def naive(net: SentenceTower, caption: list[int]) -> Tensor:
         return states[-1] if len(ways) == 1 else torch.cat([states[-1][:half], states[0][half:]])
     stacked = torch.stack(states)
     return stacked.mean(dim=0) if net.pooling == "mean" else stacked.amax(dim=0)
+
+
+def peepholes(net: SentenceTower, words: list[Tensor]) -> Tensor:
+    """Kiros et al. 2014, eq. (1) to (5), a word and a gate at a time."""
+    weights = dict(net.rnn.named_parameters())
+    x_i, x_f, x_o, x_c = weights["word.weight"].chunk(4)
+    b_i, b_f, b_o, b_c = weights["word.bias"].chunk(4)
+    h_i, h_f, h_o, h_c = weights["state.weight"].chunk(4)
+    c_i, c_f = weights["cell_before.weight"].chunk(2)
+    c_o = weights["cell_after.weight"]
+    m = c = torch.zeros(DIM)
+    states = []
+    for x in words:
+        i = torch.sigmoid(x_i @ x + h_i @ m + c_i @ c + b_i)
+        f = torch.sigmoid(x_f @ x + h_f @ m + c_f @ c + b_f)
+        c = f * c + i * torch.tanh(x_c @ x + h_c @ m + b_c)
+        o = torch.sigmoid(x_o @ x + h_o @ m + c_o @ c + b_o)
+        m = o * torch.tanh(c)
+        states.append(m)
+    if net.pooling == "last":
+        return m
+    stacked = torch.stack(states)
+    return stacked.mean(dim=0) if net.pooling == "mean" else stacked.amax(dim=0)
+
+
+def test_peephole_weights_start_as_in_the_paper() -> None:
+    rnn = PeepholeLSTM(40, 50)
+    drawn = torch.cat([p.detach().flatten() for p in rnn.parameters()])
+    assert len(drawn) == 4 * 40 * 50 + 4 * 50 + (4 + 2 + 1) * 50 * 50
+    assert 0.0799 < drawn.abs().max() <= 0.08
+    assert drawn.std() == pytest.approx(0.08 / 3**0.5, rel=0.02)
+    assert abs(drawn.mean()) < 0.002
 
 
 @pytest.mark.parametrize("settings", TOWERS)

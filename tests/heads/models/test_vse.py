@@ -69,6 +69,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "vse++ warmed up": {**VSEPP, "mean_hinge_epochs": 1},
     "info_nce": {**VSEPP, "loss": "info_nce"},
     "kiros lstm": KIROS,
+    "kiros lstm with peepholes": {**KIROS, "cell": "peephole_lstm"},
     "kiros program": {**VSEPP, "l2_normalise": "captions", "loss": "sum_of_hinges"},
     "kiros linear": {**KIROS, "cell": "none", "optimiser": "adam", "learning_rate": 0.01},
     "devise": {**KIROS, "cell": "none", "train_words": False},
@@ -221,6 +222,7 @@ def test_standardised_images_have_the_training_splits_statistics() -> None:
         ({}, COUNTS, "word by word"),
         ({"cell": "none", "dim": 16}, SEQUENCES, "word_dim"),
         ({"bidirectional": True, "dim": 15}, SEQUENCES, "even"),
+        ({"cell": "peephole_lstm", "layers": 2}, SEQUENCES, "one layer and one direction"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(
