@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
-EXTRAS := .[dvc,dev,lite,search,timm]
+EXTRAS := .[dvc,dev,lite,open-clip,search,timm]
 
 .PHONY: repro papers test slow docs format clean
 

@@ -18,6 +18,11 @@ from stages.console import CONSOLE, OUTPUT, log_done, log_settings
 
 def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
+        click.option(
+            "--weights",
+            help="Models of open_clip: PATH of a file, or random:SEED.  [default: those of the tag "
+            "in the encoder's name]",
+        ),
         click.option("--pca", type=click.IntRange(1), help="Keep N principal components."),
         click.option(
             "--codebook-words",
@@ -70,7 +75,7 @@ def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--encoder",
     required=True,
     metavar="NAME[+NAME...]",
-    help=f"Sentence encoder, or several side by side: {', '.join(ENCODERS)}.",
+    help=f"Sentence encoder, or several side by side: {', '.join(ENCODERS)}, open-clip:MODEL.TAG.",
 )
 @_plan_options
 @click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
+from pipeline.networks.state_dicts import Weights
+
 
 @dataclass(frozen=True)
 class Backbone:
@@ -22,6 +24,8 @@ class Backbone:
     rewritable : whether the fast engine may fuse its layers.
     pretrained : returns the recipe's own weights where a library fetches them, a complete state
         dict in float32. Raises `WeightsError` where they cannot be had.
+    load : of a library that reads its weights itself: returns those of a source, as `load_weights`
+        takes it, from the name of the recipe's own and the source.
     """
 
     build: Callable[[], nn.Module]
@@ -31,3 +35,4 @@ class Backbone:
     heads: tuple[str, ...] = ()
     rewritable: bool = True
     pretrained: Callable[[], dict[str, Tensor]] | None = None
+    load: Callable[[str, str], Weights] | None = None

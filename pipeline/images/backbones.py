@@ -8,11 +8,15 @@ from torch import nn
 
 from pipeline.images.backbone import Backbone
 from pipeline.images.caffenet import CaffeNet
+from pipeline.images.open_clip import open_clip_backbone
 from pipeline.images.timm import timm_backbone
 from pipeline.recipes import provider_of
 
 # By the prefixes of `pipeline.recipes.providers`.
-_PROVIDED: dict[str, Callable[[str], Backbone]] = {"timm": timm_backbone}
+_PROVIDED: dict[str, Callable[[str], Backbone]] = {
+    "open-clip": open_clip_backbone,
+    "timm": timm_backbone,
+}
 
 
 def backbone_named(name: str) -> Backbone:

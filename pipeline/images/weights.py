@@ -3,18 +3,16 @@
 import importlib
 import os
 import urllib.error
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torchvision
-from torch import Tensor
 
 from pipeline.hashing import sha256_of_file
 from pipeline.images.backbones import backbone_named
 from pipeline.images.state_dicts import read_state_dict
 from pipeline.networks.random_weights import seeded_state
-from pipeline.networks.state_dicts import WeightsError, state_sha256
+from pipeline.networks.state_dicts import Weights, WeightsError, state_sha256
 from pipeline.recipes import Recipe, provider_of
 
 __all__ = ["Weights", "WeightsError", "are_here", "load_weights", "published_file"]
@@ -24,24 +22,6 @@ _CONVERTED = "https://web.eecs.umich.edu/~justincj/models/"
 # Berkeley's own file, published without a SHA-256 and so not downloaded unasked.
 _CAFFENET = "http://dl.caffe.berkeleyvision.org/"
 _CAFFENET_SHA1 = " (SHA-1 4c8d77deb20ea792f84eb5e6d0a11ca0a8660a46)"
-
-
-@dataclass(frozen=True)
-class Weights:
-    """A network's weights.
-
-    Attributes
-    ----------
-    name : as it stands in the shards, such as "torchvision:VGG19_Weights.IMAGENET1K_V1",
-        "file:mine.pth" or "random:0".
-    sha256 : of the file; for random weights and those that a library fetches, of their names,
-        shapes and bytes.
-    state : a complete state dict in float32.
-    """
-
-    name: str
-    sha256: str
-    state: dict[str, Tensor]
 
 
 def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
@@ -59,9 +39,11 @@ def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
         The weights cannot be had or read, or do not fit the network; the first keys that
         differ are named. There is no fallback.
     """
+    published, backbone = source == "imagenet", backbone_named(recipe.backbone)
+    if backbone.load is not None:
+        return backbone.load(recipe.weights, source)
     if source.startswith("random:"):
         return _random_weights(recipe.backbone, source)
-    published, backbone = source == "imagenet", backbone_named(recipe.backbone)
     if published and backbone.pretrained is not None:
         state = backbone.pretrained()
         return Weights(recipe.weights, state_sha256(state), state)

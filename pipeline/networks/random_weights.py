@@ -26,7 +26,7 @@ def seeded_state(net: nn.Module, seed: int, residual_norms: str) -> dict[str, Te
 
     def normal(shape: torch.Size, scale: float, around: float = 0.0) -> Tensor:
         values = rng.standard_normal(tuple(shape), dtype=np.float32)
-        return torch.from_numpy(values * np.float32(scale) + np.float32(around))
+        return torch.from_numpy(np.asarray(values * np.float32(scale) + np.float32(around)))
 
     state: dict[str, Tensor] = {}
     for name, module in net.named_modules():

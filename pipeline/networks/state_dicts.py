@@ -3,6 +3,7 @@
 import hashlib
 import pickle
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,24 @@ from pipeline.errors import PipelineError
 
 class WeightsError(PipelineError):
     """Weights cannot be had, cannot be read, or belong to another network."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A network's weights.
+
+    Attributes
+    ----------
+    name : as it stands in the shards, such as "torchvision:VGG19_Weights.IMAGENET1K_V1",
+        "file:mine.pth" or "random:0".
+    sha256 : of the file; for random weights and those that a library fetches, of their names,
+        shapes and bytes.
+    state : a complete state dict in float32.
+    """
+
+    name: str
+    sha256: str
+    state: dict[str, Tensor]
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

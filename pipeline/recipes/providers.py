@@ -6,10 +6,14 @@ network.
 
 from collections.abc import Callable
 
+from pipeline.recipes.open_clip import open_clip_recipe
 from pipeline.recipes.schema import Recipe
 from pipeline.recipes.timm import timm_recipe
 
-PROVIDERS: dict[str, Callable[[str], Recipe]] = {"timm": timm_recipe}
+PROVIDERS: dict[str, Callable[[str], Recipe]] = {
+    "open-clip": open_clip_recipe,
+    "timm": timm_recipe,
+}
 
 
 def provider_of(name: str) -> str | None:

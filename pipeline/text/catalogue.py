@@ -29,6 +29,9 @@ _NUMBERED_RULE = re.compile(r"(min|top)-([1-9][0-9]*)")
 _MODULES = {"bow": "bag_of_words", "tfidf": "bag_of_words", "fisher": "fisher_vector"}
 _OF_VECTORS = ("mean", "fisher")
 
+# Kinds that are models of a library: "<kind>:<model>" names one.
+_OF_LIBRARIES = ("open-clip",)
+
 # What fitted encoders have called these fields since their first version.
 _JSON_KEYS = {"name": "encoder", "tokenizer": "policy", "averaging": "meaning"}
 _FIELDS = {key: field for field, key in _JSON_KEYS.items()}
@@ -44,9 +47,9 @@ class EncoderSpec:
 
     Attributes
     ----------
-    name : its name in `ENCODERS`.
+    name : its name in `ENCODERS`, or "<kind>:<model>" of a library's model.
     kind : the family of encoders that it belongs to, which names its module; see `module`.
-    tokenizer : a name in `TOKENIZERS`, or `LEMMAS`.
+    tokenizer : a name in `TOKENIZERS`, or `LEMMAS`; None for a library's model, which has its own.
     vocabulary : name of the rule that takes words of the training captions; None for encoders
         that know the words that have a vector.
     averaging : of "mean", a name in `AVERAGINGS`.
@@ -54,16 +57,19 @@ class EncoderSpec:
     layout : of token ids, a name in `TOKEN_LAYOUTS`.
     max_length : of token ids, the length of a row with its marks; None takes that of the longest
         training caption.
+    weights : of a library's model: "pretrained" for those that its name says, "random:SEED", or
+        the path of a file.
     """
 
     name: str
     kind: str
-    tokenizer: str = "treebank"
+    tokenizer: str | None = "treebank"
     vocabulary: str | None = None
     averaging: str | None = None
     mixtures: tuple[MixtureKind, ...] = ()
     layout: str | None = None
     max_length: int | None = None
+    weights: str | None = None
 
     @property
     def module(self) -> str:
@@ -91,7 +97,7 @@ class EncoderSpec:
         """Tell whether it has an option of `plan_encoder`."""
         if option == "max_length":
             return self.kind == "token-ids"
-        return option == "tokenizer" or getattr(self, option) is not None
+        return getattr(self, option) is not None
 
     def check(self) -> None:
         """Check that its tokenizer, layout, averaging and vocabulary rule are known.
@@ -117,6 +123,8 @@ class EncoderSpec:
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values, under the keys of fitted encoders."""
         value = {_JSON_KEYS.get(field, field): value for field, value in asdict(self).items()}
+        if self.weights is None:
+            del value["weights"]
         names = {"encoder": self.recorded_name, "kind": _recorded(self.kind)}
         return {**value, **names, "mixtures": list(self.mixtures)}
 
@@ -170,6 +178,29 @@ token-ids, token-ids-kiros, token-ids-w2vv, token-ids-yan
 """
 
 
+def find_encoder(name: str) -> EncoderSpec:
+    """Return the encoder of a name, with its defaults.
+
+    Parameters
+    ----------
+    name : of `ENCODERS`, or "<kind>:<model>" of a library's model, such as "open-clip:ViT-B-32".
+
+    Raises
+    ------
+    EncoderError
+        There is none of this name; the nearest are listed. Whether a library has the model is not
+        asked here.
+    """
+    kind, colon, model = name.partition(":")
+    if kind in _OF_LIBRARIES and colon and model:
+        return EncoderSpec(name, kind, tokenizer=None, weights="pretrained")
+    if name not in ENCODERS:
+        known = [*ENCODERS, *(f"{kind}:<model>" for kind in _OF_LIBRARIES)]
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or known
+        raise EncoderError(f"no encoder is called {name!r}; did you mean {' or '.join(near)}?")
+    return ENCODERS[name]
+
+
 @dataclass(frozen=True)
 class CodebookPlan:
     """How codebooks are fitted; see `fit_codebook`.
@@ -220,7 +251,7 @@ class EncoderPlan:
         return cls(specs, **{**others, "codebooks": codebooks})
 
 
-_SPEC_OPTIONS = ("tokenizer", "vocabulary", "layout", "max_length")
+_SPEC_OPTIONS = ("tokenizer", "vocabulary", "layout", "max_length", "weights")
 _CODEBOOK_OPTIONS = ("components", "sample", "seed", "codebook_words")
 
 
@@ -229,10 +260,10 @@ def plan_encoder(name: str, **options: Any) -> EncoderPlan:
 
     Parameters
     ----------
-    name : names of `ENCODERS`, joined by "+" for a concatenation.
-    options : `tokenizer`, `vocabulary`, `layout` and `max_length` of every encoder that has them;
-        `vectors`, `wordnet`, `pca`; `components`, `sample`, `seed` and `codebook_words` of
-        codebooks. None leaves the default: the packaged GloVe for `vectors`, and "source" for
+    name : names that `find_encoder` knows, joined by "+" for a concatenation.
+    options : `tokenizer`, `vocabulary`, `layout`, `max_length` and `weights` of every encoder that
+        has them; `vectors`, `wordnet`, `pca`; `components`, `sample`, `seed` and `codebook_words`
+        of codebooks. None leaves the default: the packaged GloVe for `vectors`, and "source" for
         `codebook_words`. With stored vectors, which have the words of all splits, the default of
         `codebook_words` is "training".
 
@@ -245,12 +276,7 @@ def plan_encoder(name: str, **options: Any) -> EncoderPlan:
     specs = []
     taken = {"pca"}
     for member in name.split("+"):
-        if member not in ENCODERS:
-            near = difflib.get_close_matches(member, ENCODERS, n=3, cutoff=0.5) or list(ENCODERS)
-            raise EncoderError(
-                f"no encoder is called {member!r}; did you mean {' or '.join(near)}?"
-            )
-        spec = ENCODERS[member]
+        spec = find_encoder(member)
         own = [option for option in _SPEC_OPTIONS if spec.takes(option)]
         spec = replace(spec, **{option: given[option] for option in own if option in given})
         spec.check()

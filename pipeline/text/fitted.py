@@ -163,7 +163,7 @@ class FittedFolder:
         return encoders[0] if len(encoders) == 1 else Concatenation(encoders)
 
     def _encoder(self, spec: EncoderSpec, vectors: WordVectors | None) -> CaptionEncoder:
-        parts = _Parts(self._folder, spec, self.lexicon.tokenizer_of(spec), vectors)
+        parts = _Parts(self._folder, spec, self.lexicon, vectors)
         encoder: CaptionEncoder = import_module(spec.module).assemble(parts)
         return encoder
 
@@ -174,8 +174,12 @@ class _Parts:
 
     folder: Path
     spec: EncoderSpec
-    tokenizer: Tokenizer
+    lexicon: Lexicon
     given: WordVectors | None
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.lexicon.tokenizer_of(self.spec)
 
     @property
     def vectors(self) -> WordVectors:

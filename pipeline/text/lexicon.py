@@ -26,7 +26,7 @@ class Lexicon:
     plan: EncoderPlan
 
     def tokenizer_of(self, spec: EncoderSpec) -> Tokenizer:
-        """Return the tokenizer of one of the plan's encoders.
+        """Return the tokenizer of one of the plan's encoders, which has none of its own.
 
         Raises
         ------
@@ -35,6 +35,7 @@ class Lexicon:
         """
         if spec.tokenizer == LEMMAS:
             return tfidf_tokenizer(self._lemmatizer)
+        assert spec.tokenizer is not None
         return TOKENIZERS[spec.tokenizer]
 
     def words_of(self, texts: Iterable[str]) -> set[str]:

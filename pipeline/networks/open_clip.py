@@ -1,0 +1,220 @@
+"""The models of open_clip by name: what each is, how its pictures are prepared, where weights are.
+
+open_clip is an extra and is imported only when one of its models is named.
+"""
+
+import difflib
+import importlib
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import PipelineError
+
+PREFIX = "open-clip"
+
+_HUB = "https://huggingface.co"
+# What open_clip calls its files on the hub where it does not name them, the safe format first.
+_USUAL_FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+
+
+class ModelError(PipelineError):
+    """open_clip is not installed, or has no such model or weights."""
+
+
+@dataclass(frozen=True)
+class ClipModel:
+    """A model of open_clip, and which of its published weights are meant.
+
+    Attributes
+    ----------
+    model : as `open_clip.list_models()` spells it, such as "ViT-B-32".
+    tag : of published weights, such as "laion2b_s34b_b79k"; "" where the name has none.
+    """
+
+    model: str
+    tag: str = ""
+
+    @property
+    def architecture(self) -> str:
+        """The name without a tag, such as "open-clip:ViT-B-32"."""
+        return f"{PREFIX}:{self.model}"
+
+    @property
+    def name(self) -> str:
+        """The name with the tag, if there is one: "open-clip:ViT-B-32.laion2b_s34b_b79k"."""
+        return f"{self.architecture}.{self.tag}" if self.tag else self.architecture
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """A copy of open_clip's description: `embed_dim`, `vision_cfg`, `text_cfg` and more."""
+        found: dict[str, Any] = open_clip().get_model_config(self.model)
+        return found
+
+    def preprocessing(self) -> dict[str, Any]:
+        """Return how the pictures are prepared: mean, std, interpolation and resize_mode.
+
+        Published weights say it. Without a tag it is what all weights of the model say, or
+        open_clip's default where there are none.
+
+        Raises
+        ------
+        ModelError
+            Without a tag: the model's weights were trained with pictures prepared in several ways.
+        """
+        default = vars(open_clip().transform.PreprocessCfg())
+        keys = ("mean", "std", "interpolation", "resize_mode")
+        tags = [self.tag] if self.tag else self._tags()
+        ways = {tag: {key: self._published(tag)[key] for key in keys} for tag in tags}
+        first: dict[str, Any] = next(iter(ways.values()), {key: default[key] for key in keys})
+        if any(way != first for way in ways.values()):
+            raise ModelError(
+                f"the weights of {self.architecture} want pictures prepared in different ways; "
+                f"say which, as in {self.architecture}.{tags[0]} (there are {', '.join(tags)})"
+            )
+        return first
+
+    def files(self) -> tuple[str, tuple[str, ...]]:
+        """Return the repository on the hub that has the weights of the tag, and their files.
+
+        Any of the files has all weights.
+
+        Raises
+        ------
+        ModelError
+            The name has no tag.
+        """
+        if not self.tag:
+            known = ", ".join(self._tags()) or "none, so give a file"
+            raise ModelError(
+                f"{self.name} names no weights; name some, as in {self.name}.TAG (there are "
+                f"{known}), or give a file or random:SEED"
+            )
+        repository, _, file = self._published(self.tag)["hf_hub"].rpartition("/")
+        return repository, (str(Path(file).with_suffix(".safetensors")), file) if file else (
+            _USUAL_FILES
+        )
+
+    def _tags(self) -> list[str]:
+        return list(open_clip().list_pretrained_tags_by_model(self.model))
+
+    def _published(self, tag: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = open_clip().get_pretrained_cfg(self.model, tag)
+        return found
+
+
+def find_clip_model(name: str) -> ClipModel:
+    """Return the model of a name.
+
+    Parameters
+    ----------
+    name : "open-clip:<model>" or "open-clip:<model>.<tag>", as `open_clip.list_pretrained()`
+        spells both.
+
+    Raises
+    ------
+    ModelError
+        open_clip is not installed, or has no such model or tag (the nearest are listed); or the
+        weights of the tag were trained with another activation than the model has.
+    """
+    library = open_clip()
+    model, _, tag = name.removeprefix(f"{PREFIX}:").partition(".")
+    known = library.list_models()
+    if model not in known:
+        near = difflib.get_close_matches(model, known, n=3, cutoff=0.4)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise ModelError(f"open_clip {library.__version__} has no model {model!r}{hint}")
+    found = ClipModel(model, tag)
+    if tag:
+        _require_tag(found)
+    return found
+
+
+def fetch_weights(model: ClipModel) -> Path:
+    """Return the file of a model's published weights, from the hub's cache or downloaded.
+
+    Raises
+    ------
+    ModelError
+        The name has no tag.
+    OSError
+        They are in no cache and cannot be downloaded; the message says what to fetch.
+    """
+    repository, files = model.files()
+    if (cached := cached_weights(model)) is not None:
+        return cached
+    hub = importlib.import_module("huggingface_hub")
+    faults: list[str] = []
+    for file in files:
+        try:
+            return Path(hub.hf_hub_download(repository, file))
+        # The hub's client raises errors of several libraries.
+        except Exception as error:
+            faults.append(f"{file}: {str(error).partition(chr(10))[0]}")
+    raise OSError(
+        f"the weights of {model.name} are not in the cache of huggingface_hub and cannot be "
+        f"downloaded ({'; '.join(faults)}); where there is a network, fetch {files[0]} or "
+        f"{files[-1]} of {_HUB}/{repository} and give its path as the weights, or copy the folder "
+        f"models--{repository.replace('/', '--')} of a cache that has them into "
+        f"{hub.constants.HF_HUB_CACHE}"
+    )
+
+
+def cached_weights(model: ClipModel) -> Path | None:
+    """Return the file of a model's published weights in the hub's cache; None: it is not there."""
+    hub = importlib.import_module("huggingface_hub")
+    repository, files = model.files()
+    for file in files:
+        if isinstance(found := hub.try_to_load_from_cache(repository, file), str):
+            return Path(found)
+    return None
+
+
+def open_clip() -> Any:
+    """Return the library.
+
+    Raises
+    ------
+    ModelError
+        It is not installed.
+    """
+    try:
+        return importlib.import_module("open_clip")
+    except ImportError as error:
+        raise ModelError(
+            f"models of open_clip need the package open-clip-torch ({error}); "
+            "pip install 'caption-feature-pipeline[open-clip]'"
+        ) from error
+
+
+@contextmanager
+def quiet_logging() -> Iterator[None]:
+    """Keep open_clip from setting up the root logger, and from warning of random weights."""
+    root, nothing = logging.getLogger(), logging.NullHandler()
+    before = root.manager.disable
+    root.addHandler(nothing)
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+        root.removeHandler(nothing)
+
+
+def _require_tag(model: ClipModel) -> None:
+    """Refuse a tag that the model does not have, or that belongs to its sibling with QuickGELU."""
+    library = open_clip()
+    tags = library.list_pretrained_tags_by_model(model.model)
+    if model.tag not in tags:
+        near = difflib.get_close_matches(model.tag, tags, n=3, cutoff=0.4) or tags
+        hint = f"there are {', '.join(near)}" if near else "it has none, so give a file"
+        raise ModelError(f"{model.architecture} has no weights {model.tag!r}; {hint}")
+    sibling = f"{model.model}-quickgelu"
+    if model.tag in library.list_pretrained_tags_by_model(sibling):
+        raise ModelError(
+            f"the weights {model.tag!r} were trained with QuickGELU, which {model.architecture} "
+            f"does not have; take {PREFIX}:{sibling}.{model.tag}"
+        )

@@ -1,0 +1,113 @@
+"""A model of open_clip, built; and its weights: published, of a file, or drawn from a seed.
+
+Both towers have their weights from here, and the SHA-256 is of the whole model, so that features of
+pictures and of captions can be told to be of one space.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pipeline.hashing import sha256_of_file
+from pipeline.networks.open_clip import ClipModel, fetch_weights, open_clip, quiet_logging
+from pipeline.networks.random_weights import seeded_state
+from pipeline.networks.state_dicts import (
+    Weights,
+    WeightsError,
+    read_tensors,
+    require_fit,
+    state_sha256,
+)
+
+# Of the loss in training, and what OpenAI's files have besides; no feature depends on them.
+_OF_NO_FEATURE = ("logit_scale", "logit_bias", "input_resolution", "context_length", "vocab_size")
+
+
+def build_clip(model: ClipModel) -> Any:
+    """Return a model on the CPU in evaluation mode, with whatever weights it starts from.
+
+    Raises
+    ------
+    WeightsError
+        The model is of another library's parts, whose description is not on this machine.
+    """
+    # On the CPU, as constants that are in no state dict are computed while it is built.
+    with torch.device("cpu"), quiet_logging():
+        try:
+            net = open_clip().create_model(model.model, load_weights=False, pretrained_text=False)
+        except (OSError, RuntimeError, ImportError) as error:
+            raise WeightsError(
+                f"open_clip cannot build {model.architecture} ({str(error).partition(chr(10))[0]})"
+                "; its text tower may be a model of the hub, which needs the package transformers "
+                "and the model's description in the cache of huggingface_hub or a network"
+            ) from error
+    return net.eval().requires_grad_(False)
+
+
+def load_clip_weights(model: ClipModel, source: str, net: Any) -> Weights:
+    """Load the weights of both towers.
+
+    Parameters
+    ----------
+    model : says what "pretrained" means.
+    source : "pretrained", "random:SEED", or the path of a `.pth`, `.pt`, `.bin` or `.safetensors`
+        file as open_clip's training or its repositories on the hub have them.
+    net : the model as `build_clip` returns it; read only.
+
+    Raises
+    ------
+    ModelError
+        "pretrained" of a name without a tag.
+    WeightsError
+        The weights cannot be had or read, or do not fit; the first keys that differ are named.
+    """
+    if source.startswith("random:"):
+        return _random(model, source, net)
+    published = source == "pretrained"
+    try:
+        path = fetch_weights(model) if published else Path(source)
+    except OSError as error:
+        raise WeightsError(f"{error}; or take random:SEED for a trial without meaning") from error
+    if not path.is_file():
+        raise WeightsError(
+            f"no weights file {source!r}; give the path of a .pth, .pt, .bin or .safetensors file, "
+            "random:SEED, or the tag of published weights behind the model's name"
+        )
+    name = model.name if published else f"file:{path.name}"
+    return Weights(name, sha256_of_file(path), _read(path, model, net))
+
+
+def _random(model: ClipModel, source: str, net: Any) -> Weights:
+    digits = source.removeprefix("random:")
+    if not digits.isdecimal():
+        raise WeightsError(f"{source!r}: the seed must be a whole number, as in random:0")
+    # The last norms of a ResNet's residual branches; other towers have none of this name.
+    state = _of_features(seeded_state(net, int(digits), ".bn3"))
+    return Weights(source, state_sha256(state), state)
+
+
+def _read(path: Path, model: ClipModel, net: Any) -> dict[str, Tensor]:
+    library = open_clip()
+    tensors = {key.removeprefix("module."): value for key, value in read_tensors(path).items()}
+    tensors = library.convert.convert_state_dict(net, tensors)
+    if "positional_embedding" in tensors and not hasattr(net, "positional_embedding"):
+        tensors = library.model.convert_to_custom_text_state_dict(tensors)
+    expected = _of_features(net.state_dict())
+    state = _of_features(tensors)
+    for key, value in expected.items():
+        if key.endswith("num_batches_tracked"):
+            state.setdefault(key, value)
+    # Numbers 0, 1, ..., which text models of the hub had in their files once.
+    for key in [key for key in state if key.endswith("position_ids") and key not in expected]:
+        del state[key]
+    require_fit(state, expected, path, model.architecture)
+    return {
+        key: state[key].float() if value.is_floating_point() else state[key]
+        for key, value in expected.items()
+    }
+
+
+def _of_features(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {key: value for key, value in state.items() if key not in _OF_NO_FEATURE}

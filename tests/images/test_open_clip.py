@@ -1,0 +1,110 @@
+"""The image towers of open_clip against its own transforms and forward, seeded weights."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import open_clip
+import pytest
+import torch
+from PIL import Image
+
+from pipeline.images.extract import extract
+from pipeline.images.network import RecipeNetwork
+from pipeline.images.transforms import cut_crops, resize_image
+from pipeline.images.weights import load_weights
+from pipeline.networks.open_clip import find_clip_model
+from pipeline.networks.open_clip_weights import load_clip_weights
+from pipeline.recipes import Recipe, RecipeError, resolve_recipe
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.tools.merge import merge
+from pipeline.shards.tools.verify import verify
+from tests.images.odd_files import photo
+from tests.images.test_extract import content, prepared
+from tests.networks.factories import TINY, add_tiny_models
+from tests.project import Recorder
+
+
+@pytest.fixture(autouse=True)
+def _tiny_models(tmp_path: Path) -> None:
+    add_tiny_models(tmp_path)
+
+
+def ours(recipe: Recipe, image: Image.Image) -> torch.Tensor:
+    network = RecipeNetwork(recipe, load_weights(recipe, "random:0").state)
+    return network(
+        torch.from_numpy(cut_crops(resize_image(image, recipe.resize), network.window))[None]
+    )
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_rows_are_the_librarys(name: str) -> None:
+    model = find_clip_model(f"open-clip:{name}")
+    net, _, prepare = open_clip.create_model_and_transforms(name)
+    weights = load_clip_weights(model, "random:0", net)
+    net.load_state_dict(weights.state, strict=False)
+    recipe = resolve_recipe(model.name)
+    assert (recipe.norm, recipe.shape) == ("l2", (16,))
+    # Both sides' weights are of one model, and so of one SHA-256.
+    assert load_weights(recipe, "random:0").sha256 == weights.sha256
+    for size in ((130, 91), (60, 99)):
+        image = photo(1, *size)
+        with torch.inference_mode():
+            expected = net.eval().encode_image(prepare(image)[None], normalize=True)
+        torch.testing.assert_close(ours(recipe, image), expected, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ViT-B-32.laion2b_s34b_b79k", "ViT-B-16-SigLIP.webli", "RN50-quickgelu.openai",
+        "convnext_base_w_320.laion_aesthetic_s13b_b82k", "MobileCLIP-S1.datacompdr",
+        "ViT-H-14-378-quickgelu.dfn5b", "EVA02-E-14-plus.laion2b_s9b_b144k",
+    ],
+)  # fmt: skip
+def test_pictures_are_the_librarys(name: str) -> None:
+    """What goes into the network, without building it."""
+    recipe = resolve_recipe(f"open-clip:{name}")
+    model, _, tag = name.partition(".")
+    published = open_clip.get_pretrained_cfg(model, tag)
+    size = open_clip.get_model_config(model)["vision_cfg"]["image_size"]
+    transform = open_clip.image_transform(
+        size,
+        is_train=False,
+        **{key: published[key] for key in ("mean", "std", "interpolation", "resize_mode")},
+    )
+    for image in (photo(2, 640, 427), photo(3, 301, 300)):
+        window = cut_crops(resize_image(image, recipe.resize), recipe.crop)[0]
+        said = recipe.normalise
+        found = (window / said.scale - np.array(said.mean)) / np.array(said.std)
+        np.testing.assert_allclose(
+            found.transpose(2, 0, 1), transform(image).numpy(), atol=1e-5, rtol=0
+        )
+
+
+def test_a_picture_that_no_recipe_can_say_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {"embed_dim": 4, "vision_cfg": {"image_size": [224, 448]}, "text_cfg": {}}
+    monkeypatch.setattr(open_clip, "get_model_config", lambda name: config)
+    with pytest.raises(RecipeError, match=r"\[224, 448\].*square input"):
+        resolve_recipe("open-clip:tiny-vit")
+
+
+def test_shards_resume_verify_and_merge(tmp_path: Path) -> None:
+    files = [tmp_path / "pictures" / f"{number}.png" for number in range(20)]
+    files[0].parent.mkdir()
+    for number, path in enumerate(files):
+        photo(number, 60 + 5 * number, 70).save(path)
+    dataset, recipe = prepared(tmp_path, files), "open-clip:tiny-vit"
+    make = partial(extract, dataset, recipe=recipe, weights="random:0", batch_size=4)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "out", rows_per_shard=8, monitor=Recorder(interrupt_at=12))
+    index = make(tmp_path / "out", rows_per_shard=8)
+    make(tmp_path / "whole", rows_per_shard=8)
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
+    assert (index.header.weights, index.header.row_shape) == ("random:0", (16,))
+    assert verify(tmp_path / "out").faults == []
+    make(tmp_path / "half", limit=12)
+    merged = merge([tmp_path / "half", tmp_path / "out"], tmp_path / "merged", rows_per_shard=8)
+    assert merged.content_sha256 == index.content_sha256
+    rows = FeatureSet(tmp_path / "out").read([path.name for path in files])
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-6)

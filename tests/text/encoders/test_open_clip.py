@@ -1,0 +1,97 @@
+"""The text towers of open_clip against the library itself, seeded weights."""
+
+from pathlib import Path
+
+import numpy as np
+import open_clip
+import pytest
+import torch
+
+from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.networks.open_clip import ModelError, find_clip_model
+from pipeline.networks.open_clip_weights import build_clip, load_clip_weights
+from pipeline.networks.state_dicts import WeightsError
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.text.catalogue import EncoderError, plan_encoder
+from pipeline.text.encode import encode, encoder_folder
+from pipeline.text.encoders.open_clip import OpenClip
+from pipeline.text.fitted import load_encoder
+from tests.networks.factories import TINY, add_tiny_models
+from tests.project import Recorder
+
+LONG = " ".join(f"word{number}" for number in range(40))
+CAPTIONS = [
+    "a dog",
+    LONG,
+    "",
+    "A man isn't walking <end_of_text> in the park &amp; over the hills!",
+    *(f"the {number} small birds sit near a {number + 1}" for number in range(70)),
+]
+
+
+@pytest.fixture(autouse=True)
+def _tiny_models(tmp_path: Path) -> None:
+    add_tiny_models(tmp_path)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_rows_are_the_librarys(name: str) -> None:
+    model = find_clip_model(f"open-clip:{name}")
+    net = build_clip(model)
+    weights = load_clip_weights(model, "random:0", net)
+    net.load_state_dict(weights.state, strict=False)
+    with torch.inference_mode():
+        tokens = open_clip.get_tokenizer(name)(CAPTIONS)
+        expected = net.encode_text(tokens, normalize=True).numpy()
+    encoder = OpenClip(model, "random:0")
+    rows = encoder.encode(CAPTIONS)
+    assert rows.dtype == np.float32
+    np.testing.assert_allclose(rows, expected, atol=2e-6)
+    assert encoder.weights == ("random:0", weights.sha256)
+    # Bit for bit the same in any company.
+    order = np.random.default_rng(0).permutation(len(CAPTIONS))
+    np.testing.assert_array_equal(encoder.encode([CAPTIONS[at] for at in order]), rows[order])
+    np.testing.assert_array_equal(encoder.encode(CAPTIONS[3:4]), rows[3:4])
+    assert encoder.encode([]).shape == (0, encoder.dim)
+    assert encoder.memory > 4 * 49408 * 16
+
+
+def test_captions_become_shards_and_queries(tmp_path: Path) -> None:
+    entries = (
+        ImageEntry("a", "a.jpg", "train", ("A dog runs.", LONG)),
+        ImageEntry("b", "b.jpg", "val", ("A cat sleeps.",)),
+    )
+    Manifest("two", tmp_path, entries, "none", "made up", {}).write(tmp_path / "two")
+    monitor, out = Recorder(), tmp_path / "rows"
+    name = "open-clip:tiny-vit"
+    index = encode(tmp_path / "two", out, encoder=name, weights="random:0", monitor=monitor)
+    assert index.header.row_shape == (16,)
+    assert index.header.weights == "random:0"
+    assert index.header.recipe["tokens"] == {"tokenizer": "open_clip's", "context_length": 20}
+    assert any("1 captions lose their last words (first positions: 1)" in m for m in monitor.lines)
+    read = load_encoder(encoder_folder(out))
+    rows = FeatureSet(out).read(["b#0", "a#1"])
+    np.testing.assert_array_equal(read.encode(["A cat sleeps.", LONG]), rows)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-6)
+    beside = encode(tmp_path / "two", tmp_path / "both", encoder=f"{name}+mean", weights="random:0")
+    assert beside.header.row_shape == (66,)
+    with pytest.raises(EncoderError, match=r"fitted otherwise.*random:1"):
+        encode(tmp_path / "two", out, encoder=name, weights="random:1")
+
+
+def test_what_cannot_be_had_is_refused(tmp_path: Path) -> None:
+    Manifest("one", tmp_path, (ImageEntry("a", "a.jpg", "train", ("A dog.",)),), "", "", {}).write(
+        tmp_path / "one"
+    )
+    for name, weights, error, message in (
+        ("open-clip:tiny-vit", None, ModelError, "names no weights"),
+        ("open-clip:tiny-vitt", None, ModelError, "did you mean tiny-vit"),
+        ("open-clip:tiny-vit", "away.pt", WeightsError, "no weights file 'away.pt'"),
+        ("open-clip:", None, EncoderError, "no encoder is called 'open-clip:'"),
+        ("mean", "random:0", EncoderError, "takes no weights"),
+    ):
+        with pytest.raises(error, match=message):
+            encode(tmp_path / "one", tmp_path / "out", encoder=name, weights=weights)
+        assert not (tmp_path / "out.encoder").exists()
+    with pytest.raises(EncoderError, match="takes no tokenizer"):
+        plan_encoder("open-clip:tiny-vit", tokenizer="klein")
