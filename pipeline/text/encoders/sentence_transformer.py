@@ -1,0 +1,80 @@
+"""Captions through a sentence transformer, with its own tokenizer, pooling and normalisation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport, report_on
+from pipeline.text.sentence_model import SentenceModel, sentence_model
+
+
+@dataclass(frozen=True, eq=False)
+class SentenceTransformer:
+    """The sentence vector of a model, as its folder's modules make it.
+
+    A caption longer than the model's context loses its last word pieces; `reports` counts these.
+
+    Attributes
+    ----------
+    model : the loaded model.
+    """
+
+    model: SentenceModel
+
+    @property
+    def name(self) -> str:
+        """`sentence-transformer:<model>`."""
+        return f"sentence-transformer:{self.model.name}"
+
+    @property
+    def dim(self) -> int:
+        """Length of each row: the model's own."""
+        return self.model.dim
+
+    @property
+    def weights(self) -> tuple[str, str]:
+        """The model's name, and the SHA-256 of all its files."""
+        return self.model.name, self.model.sha256
+
+    @property
+    def trained_on(self) -> tuple[str, ...]:
+        """What the model's card says."""
+        return self.model.trained_on
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the model and of the batches that are computed at once."""
+        return self.model.memory
+
+    def recipe(self) -> dict[str, Any]:
+        """Return everything that decides the rows but the weights, as JSON values."""
+        return {
+            "name": self.name,
+            "encoder": "sentence-transformer",
+            "prompt": self.model.prompt,
+            "max_length": self.model.max_length,
+            "too long": "last word pieces cut off",
+            "dim": self.dim,
+        }
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return (texts, dim) float32."""
+        return self.model.encode(texts)
+
+    def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
+        """Count word pieces that the tokenizer does not know, and captions that are cut."""
+        whole = self.model.pieces(texts)
+        most = self.model.max_length
+        room = max(map(len, whole), default=0) if most is None else most - self.model.marks
+        cut = [at for at, pieces in enumerate(whole) if len(pieces) > room]
+        held = [pieces[:room] for pieces in whole]
+        known = {piece for pieces in held for piece in pieces} - {self.model.unknown}
+        return {self.name: report_on(held, known, unknown_row="the row of unknown words", cut=cut)}
+
+
+def assemble(parts: Parts) -> CaptionEncoder:
+    """Return the encoder that its parts make."""
+    return SentenceTransformer(sentence_model(parts.option("model")))

