@@ -1,16 +1,20 @@
-"""`pipeline evaluate`: an embedding file becomes a recall table."""
+"""`pipeline evaluate`: embedding files become recall tables."""
 
 from pathlib import Path
 
 import click
 
+from pipeline.errors import WrongUsage
 from pipeline.retrieval.protocols import PROTOCOLS
 from stages.console import CONSOLE, OUTPUT, log_settings
+from stages.experiment import layout_of
 
 
 @click.command()
-@click.argument("embeddings", type=click.Path(path_type=Path), metavar="EMBEDDINGS.h5")
-@click.option("--out", required=True, type=OUTPUT, help="Folder of the table.")
+@click.argument(
+    "embeddings", type=click.Path(path_type=Path), metavar="[EMBEDDINGS.h5]", required=False
+)
+@click.option("--out", type=OUTPUT, help="Folder of the table of EMBEDDINGS.h5, which needs it.")
 @click.option(
     "--protocol",
     metavar="NAME",
@@ -26,36 +30,59 @@ from stages.console import CONSOLE, OUTPUT, log_settings
 )
 @click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
 def evaluate(
-    embeddings: Path, out: Path, protocol: str | None, captions_per_image: int, device: str
+    embeddings: Path | None,
+    out: Path | None,
+    protocol: str | None,
+    captions_per_image: int,
+    device: str,
 ) -> None:
     """Rank anybody's embedding file in both directions and write recall.json and recall.csv.
 
-    docs/evaluation.md describes the file, the protocols, and defines each figure.
+    Without a file, those of all experiments and ensembles of params.yaml, each in its place below
+    data/. docs/evaluation.md describes the file, the protocols, and defines each figure.
 
     \b
     Examples:
-      pipeline evaluate data/embeddings/scenes/qian2018-baseline.h5 \\
-          --out data/evaluations/scenes/qian2018-baseline
+      pipeline evaluate
       pipeline evaluate coco.h5 --protocol coco-1k --out data/evaluations/coco/coco-1k
     """
     # Here, so that --help needs neither numpy nor h5py.
     from pipeline.retrieval.evaluate import evaluate as evaluate_file
     from pipeline.retrieval.tables import markdown_table
 
-    log_settings(
-        "evaluate",
-        embeddings=embeddings,
-        out=out,
-        protocol=protocol,
-        captions_per_image=captions_per_image or "all",
-        device=device,
-    )
-    evaluation = evaluate_file(
-        embeddings,
-        out,
-        protocol=protocol,
-        captions_per_image=captions_per_image or None,
-        device=device,
-        monitor=CONSOLE,
-    )
-    click.echo(markdown_table({embeddings.stem: evaluation.table}), nl=False)
+    if (embeddings is None) != (out is None):
+        raise WrongUsage(
+            "EMBEDDINGS.h5 and --out belong together: the file, and the folder of its table; "
+            "without both, all of params.yaml are evaluated"
+        )
+    named = {embeddings.stem: (embeddings, out)} if embeddings and out else _all_of_params()
+    tables = {}
+    for name, (file, folder) in named.items():
+        log_settings(
+            "evaluate",
+            embeddings=file,
+            out=folder,
+            protocol=protocol,
+            captions_per_image=captions_per_image or "all",
+            device=device,
+        )
+        tables[name] = evaluate_file(
+            file,
+            folder,
+            protocol=protocol,
+            captions_per_image=captions_per_image or None,
+            device=device,
+            monitor=CONSOLE,
+        ).table
+    click.echo(markdown_table(tables), nl=False)
+
+
+def _all_of_params() -> dict[str, tuple[Path, Path]]:
+    """Return the embedding file and the table's folder of each experiment and ensemble."""
+    from stages.params import load_params
+
+    params = load_params()
+    layout = layout_of(None, params.dataset)
+    files = {name: layout.embeddings(name) for name in params.experiments}
+    files |= {name: layout.ensemble(name) for name in params.ensembles}
+    return {name: (file, layout.evaluation(name)) for name, file in files.items()}

@@ -1,4 +1,4 @@
-"""What `train` and `embed` share: the options that name an experiment and the features it takes."""
+"""What `train` and `embed` share: the options that name a dataset and the features to take."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def experiment_options(command: Command) -> Command:
-    """Add --experiment, --dataset, --images, --captions and --leave-out-failed."""
+    """Add --dataset, --images, --captions and --leave-out-failed."""
     for option in (
         click.option("--leave-out-failed", is_flag=True, help="Go on without images that failed."),
         click.option(
@@ -29,7 +29,6 @@ def experiment_options(command: Command) -> Command:
         click.option(
             "--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]"
         ),
-        click.option("--experiment", required=True, help="Name of an experiment in params.yaml."),
     ):
         command = option(command)
     return command

@@ -11,6 +11,7 @@ from stages.experiment import experiment_options, layout_of
 
 
 @click.command()
+@click.option("--experiment", required=True, help="Name of an experiment in params.yaml.")
 @experiment_options
 @click.option("--train-split", help="[default: that of params.yaml, or train]")
 @click.option("--validation-split", help="[default: that of params.yaml, or val, dev]")

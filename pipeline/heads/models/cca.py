@@ -2,9 +2,9 @@
 
 The CCA of Wang et al. 2016, table 1, after Gong et al. 2014 and Klein et al. 2015: linear maps of
 either side to coordinates of unit variance that correlate as much as they can, each coordinate
-scaled by its correlation, rows scaled to length 1, cosine. With both sides centred and Cx = Lx Lx',
-Cy = Ly Ly' regularised, Lx^-1 Cxy Ly^-T = U R V' gives Wx = Lx^-T U and Wy = Ly^-T V. Every caption
-makes a pair with its image, so an image counts as often as it has captions.
+scaled by its correlation, rows scaled to length 1, cosine. `pipeline.heads.canonical_correlation`
+solves for the directions. Every caption makes a pair with its image, so an image counts as often as
+it has captions.
 
 The defaults are Klein et al.'s; `pipeline.heads.presets` has Gong et al.'s, too. Deviations: each
 side has a ridge of its own, theirs is one for both, which suits neither where the spectra of the
@@ -12,12 +12,10 @@ two sides differ; coordinates that do not correlate are left out, since any basi
 do.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 
-import numpy as np
 import torch
-from scipy.linalg import eigvalsh, solve_triangular
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -32,17 +30,23 @@ from pipeline.heads.base import (
     retrieval_figures,
     setting,
 )
+from pipeline.heads.canonical_correlation import (
+    CanonicalCorrelation,
+    Directions,
+    Moments,
+    moments_of,
+)
 from pipeline.heads.data.feature_spec import HeadInputs, require_vectors
-from pipeline.heads.data.pairs import Doubles, Features, Pairs, Rows, first_captions_of
+from pipeline.heads.data.pairs import Features, Pairs, Rows
 from pipeline.heads.layers.scaling import UnitRows, signed_roots
 
 CANDIDATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
-"""Ridges among which the validation split chooses."""
+"""Ridges among which the validation split chooses, and then among `FINER` times the best."""
+
+FINER = (10**-0.5, 1.0, 10**0.5)
 
 _FLOOR = 1e-8  # what Klein et al. add to a relative ridge
 _CPU = torch.device("cpu")
-_IMAGES = 256  # whose float64 copies, and those of their captions, are in memory together
-_NOTHING = 1e-9  # a correlation that is rounding error
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class CcaSettings:
     regularisation : what is added to the diagonal of a covariance: "relative", the ridge times
         its largest eigenvalue, and 1e-8 (Klein et al.), or "absolute", the ridge (Gong et al.).
     image_ridge, caption_ridge : the ridges; 0 has the rsum of the validation split choose among
-        `CANDIDATES`: 25 solutions where it chooses both.
+        `CANDIDATES` and then between its neighbours: 33 solutions where it chooses both.
     scaling : coordinates are scaled by a power of the "correlation" rho, or of the "eigenvalue"
         1 + rho of the generalised problem of both sides (Gong et al.).
     power : of the scaling; 0 scales nothing.
@@ -125,50 +129,43 @@ class CcaHead:
                 f"{len(train.image_ids)} training image found; at least 2 are needed for a "
                 "correlation"
             )
-        s = self.settings
-        candidates = ([r] if r else CANDIDATES for r in (s.image_ridge, s.caption_ridge))
-        ridges = list(product(*candidates))
-        options.progress(0, len(ridges), 0)
         train = replace(train, images=self._prepared(train.images))
         validation = replace(validation, images=self._prepared(validation.images))
         moments = moments_of(train)
-        image_unit = caption_unit = 1.0
-        floor = 0.0
-        if s.regularisation == "relative":
-            image_unit = _largest_eigenvalue(moments.images)
-            caption_unit = _largest_eigenvalue(moments.captions)
-            floor = _FLOOR
+        correlation = CanonicalCorrelation(moments)
+        added = self._added_to(correlation)
         history: History = []
-        best = -1.0
-        for image_ridge, caption_ridge in ridges:
-            to_image, to_caption, correlations = canonical_directions(
-                moments,
-                image_ridge * image_unit + floor,
-                caption_ridge * caption_unit + floor,
-                s.dim,
-            )
-            rho = torch.from_numpy(correlations)
-            scale = (rho if s.scaling == "correlation" else 1.0 + rho) ** s.power
-            net = _network(
-                (torch.from_numpy(moments.image_mean), torch.from_numpy(to_image) * scale),
-                (torch.from_numpy(moments.caption_mean), torch.from_numpy(to_caption) * scale),
-            )
-            figures = retrieval_figures(net, self.similarity, validation, _CPU)
-            history.append(
-                {
-                    "epoch": len(history) + 1,
-                    "image_ridge": image_ridge,
-                    "caption_ridge": caption_ridge,
-                    "correlation": float(correlations[0]),
-                    **figures,
-                }
-            )
-            if figures["rsum"] > best:
-                best = figures["rsum"]
-                self._net, self._correlations = net, rho
-            options.progress(len(history), len(ridges), 0)
-        kept = [entry["rsum"] for entry in history].index(best)
-        return [entry | {"best": float(at == kept)} for at, entry in enumerate(history)]
+        coarse = self._ridges(CANDIDATES, CANDIDATES)
+        solutions = len(coarse) + len(self._ridges(FINER, FINER)) - 1
+        options.progress(0, solutions, 0)
+
+        def try_all(ridges: list[tuple[float, float]]) -> tuple[float, float]:
+            """Solve for each pair of ridges, keep what is best, and return its ridges."""
+            for image_ridge, caption_ridge in ridges:
+                found = correlation.solve(*added(image_ridge, caption_ridge), self.settings.dim)
+                rho = torch.from_numpy(found.correlations)
+                net = self._network(moments, found)
+                figures = retrieval_figures(net, self.similarity, validation, _CPU)
+                history.append(
+                    {
+                        "epoch": len(history) + 1,
+                        "image_ridge": image_ridge,
+                        "caption_ridge": caption_ridge,
+                        "correlation": float(rho[0]),
+                        **figures,
+                    }
+                )
+                if _best(history) == len(history) - 1:
+                    self._net, self._correlations = net, rho
+                options.progress(len(history), solutions, 0)
+            best = history[_best(history)]
+            return best["image_ridge"], best["caption_ridge"]
+
+        image_ridge, caption_ridge = try_all(coarse)
+        near = self._ridges(*([r * f for f in FINER] for r in (image_ridge, caption_ridge)))
+        try_all([pair for pair in near if pair != (image_ridge, caption_ridge)])
+        best = _best(history)
+        return [entry | {"best": float(at == best)} for at, entry in enumerate(history)]
 
     def embed_images(self, rows: Rows) -> Features:
         """Return (images, dim) float32 unit vectors; zeros for an image at the mean."""
@@ -184,7 +181,7 @@ class CcaHead:
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take back what `tensors` gave."""
-        self._net = _network(
+        self._net = _projections(
             (tensors["image.mean"], tensors["image.weight"]),
             (tensors["caption.mean"], tensors["caption.weight"]),
         )
@@ -193,115 +190,48 @@ class CcaHead:
     def _prepared(self, images: Rows) -> Rows:
         return UnitRows(images, signed_roots) if self.settings.image_scaling == "rooted" else images
 
+    def _ridges(
+        self, of_images: Sequence[float], of_captions: Sequence[float]
+    ) -> list[tuple[float, float]]:
+        """Return pairs of ridges, with one that is set in place of those given for its side.
 
-def _network(image: tuple[Tensor, Tensor], caption: tuple[Tensor, Tensor]) -> nn.ModuleDict:
+        Pairs with the same caption ridge follow each other: they share most of their solution.
+        """
+        fixed = self.settings
+        images = [fixed.image_ridge] if fixed.image_ridge else of_images
+        captions = [fixed.caption_ridge] if fixed.caption_ridge else of_captions
+        return [(i, c) for c in captions for i in images]
+
+    def _added_to(self, correlation: CanonicalCorrelation) -> Callable[..., tuple[float, float]]:
+        """Return what makes of a pair of ridges what is added to the covariances' diagonals."""
+        if self.settings.regularisation == "absolute":
+            return lambda image_ridge, caption_ridge: (image_ridge, caption_ridge)
+        of_image, of_caption = correlation.largest_eigenvalues()
+        return lambda image_ridge, caption_ridge: (
+            image_ridge * of_image + _FLOOR,
+            caption_ridge * of_caption + _FLOOR,
+        )
+
+    def _network(self, moments: Moments, found: Directions) -> nn.ModuleDict:
+        rho = torch.from_numpy(found.correlations)
+        scale = (
+            rho if self.settings.scaling == "correlation" else 1.0 + rho
+        ) ** self.settings.power
+        to_image, to_caption = (torch.from_numpy(d) * scale for d in (found.images, found.captions))
+        return _projections(
+            (torch.from_numpy(moments.image_mean), to_image),
+            (torch.from_numpy(moments.caption_mean), to_caption),
+        )
+
+
+def _best(history: History) -> int:
+    scores = [entry["rsum"] for entry in history]
+    return scores.index(max(scores))
+
+
+def _projections(image: tuple[Tensor, Tensor], caption: tuple[Tensor, Tensor]) -> nn.ModuleDict:
     modules = {"image": Projection(*image), "caption": Projection(*caption)}
     return nn.ModuleDict(modules).eval()
-
-
-def _largest_eigenvalue(covariance: Doubles) -> float:
-    last = len(covariance) - 1
-    return float(eigvalsh(covariance, subset_by_index=(last, last))[0])
-
-
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """Means and covariances of pairs; the denominator is one less than their number.
-
-    Attributes
-    ----------
-    image_mean, caption_mean : (d,) and (e,).
-    images, captions, cross : (d, d), (e, e) and (d, e).
-    """
-
-    image_mean: Doubles
-    caption_mean: Doubles
-    images: Doubles
-    captions: Doubles
-    cross: Doubles
-
-
-def moments_of(pairs: Pairs) -> Moments:
-    """Return means and covariances of pairs, summed in float64 over blocks of images, one pass."""
-    first = first_captions_of(pairs.image_of_caption)
-    (d,), (e,), n = pairs.images.row_shape, pairs.captions.row_shape, len(pairs.image_of_caption)
-    image_sum, caption_sum = np.zeros(d), np.zeros(e)
-    images, captions, cross = np.zeros((d, d)), np.zeros((e, e)), np.zeros((d, e))
-    for start in range(0, len(pairs.image_ids), _IMAGES):
-        stop = min(start + _IMAGES, len(pairs.image_ids))
-        x = pairs.images.take(np.arange(start, stop)).astype(np.float64)
-        y = pairs.captions.take(np.arange(first[start], first[stop])).astype(np.float64)
-        if start == 0:  # values near zero, so that no digits cancel in the end
-            image_shift, caption_shift = x.mean(axis=0), y.mean(axis=0)
-        x -= image_shift
-        y -= caption_shift
-        times = np.diff(first[start : stop + 1]).astype(np.float64)
-        of_pairs = x * np.sqrt(times)[:, None]
-        image_sum += times @ x
-        caption_sum += y.sum(axis=0)
-        images += of_pairs.T @ of_pairs
-        captions += y.T @ y
-        cross += x.T @ np.add.reduceat(y, first[start:stop] - first[start])
-    return Moments(
-        image_shift + image_sum / n,
-        caption_shift + caption_sum / n,
-        (images - np.outer(image_sum, image_sum / n)) / (n - 1),
-        (captions - np.outer(caption_sum, caption_sum / n)) / (n - 1),
-        (cross - np.outer(image_sum, caption_sum / n)) / (n - 1),
-    )
-
-
-def canonical_directions(
-    moments: Moments, image_ridge: float, caption_ridge: float, dim: int = 0
-) -> tuple[Doubles, Doubles, Doubles]:
-    """Return canonical directions and correlations, the largest first.
-
-    Parameters
-    ----------
-    moments : of the training pairs.
-    image_ridge, caption_ridge : added to the diagonals of the covariances.
-    dim : upper bound of their number; 0 for all.
-
-    Returns
-    -------
-    (d, k), (e, k) float64
-        Directions in columns: the regularised variance along each is 1. The number of largest
-        absolute value of an image direction is positive.
-    (k,) float64
-        Correlations (with the regularised variances), above 1e-9.
-
-    Raises
-    ------
-    HeadError
-        A covariance is singular to rounding, or there is no correlation.
-    """
-    try:
-        lower_x = np.linalg.cholesky(moments.images + image_ridge * np.eye(len(moments.images)))
-        lower_y = np.linalg.cholesky(
-            moments.captions + caption_ridge * np.eye(len(moments.captions))
-        )
-        half = solve_triangular(lower_x, moments.cross, lower=True)
-        whitened = solve_triangular(lower_y, half.T, lower=True).T
-        u, correlations, vt = np.linalg.svd(whitened, full_matrices=False)
-        if correlations[0] > 1.0 + 1e-6:
-            raise np.linalg.LinAlgError(f"the first correlation is {correlations[0]:g}")
-    except np.linalg.LinAlgError as error:
-        raise HeadError(
-            f"the covariance of a side is singular to rounding ({error}), with {image_ridge:g} "
-            f"added to the images' and {caption_ridge:g} to the captions'; raise the ridges"
-        ) from error
-    kept = int(np.count_nonzero(correlations > _NOTHING))
-    if kept == 0:
-        raise HeadError(
-            "images and captions of the training split do not correlate at all: the features of "
-            "a side never vary, or are tiny beside its ridge; check them, or scale them up"
-        )
-    kept = min(kept, dim or kept)
-    to_image = solve_triangular(lower_x, u[:, :kept], lower=True, trans="T")
-    to_caption = solve_triangular(lower_y, vt[:kept].T, lower=True, trans="T")
-    largest = np.abs(to_image).argmax(axis=0)
-    sign = np.where(to_image[largest, np.arange(kept)] < 0, -1.0, 1.0)
-    return to_image * sign, to_caption * sign, correlations[:kept]
 
 
 HEAD = HeadKind(CcaSettings, CcaHead)

@@ -12,15 +12,10 @@ from sklearn.cross_decomposition import CCA
 
 from pipeline.heads import HeadError
 from pipeline.heads.base import FitOptions, History, settings_from
+from pipeline.heads.canonical_correlation import CanonicalCorrelation, Moments, moments_of
 from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.data.pairs import ArrayRows, Pairs
-from pipeline.heads.models.cca import (
-    CANDIDATES,
-    CcaHead,
-    CcaSettings,
-    canonical_directions,
-    moments_of,
-)
+from pipeline.heads.models.cca import CANDIDATES, FINER, CcaHead, CcaSettings
 from tests.heads.factories import rsum
 
 Doubles = npt.NDArray[np.float64]
@@ -69,6 +64,14 @@ def fitted(train: Pairs, **settings: Any) -> tuple[CcaHead, History]:
     return cca, cca.fit(train, train, FitOptions(seed=0))
 
 
+def canonical_directions(
+    moments: Moments, image_ridge: float, caption_ridge: float, dim: int = 0
+) -> tuple[Doubles, Doubles, Doubles]:
+    """Return directions of images and of captions, and correlations."""
+    found = CanonicalCorrelation(moments).solve(image_ridge, caption_ridge, dim)
+    return found.images, found.captions, found.correlations
+
+
 def rows_of(split: Pairs) -> tuple[Doubles, Doubles]:
     """Return the two sides of all pairs, row by row."""
     every = np.arange(len(split.image_of_caption))
@@ -110,6 +113,19 @@ def test_directions_solve_the_generalised_eigenproblem() -> None:
     np.testing.assert_allclose(to_caption, theirs[IMAGES:], atol=1e-8)
     np.testing.assert_allclose(to_image.T @ cx @ to_image, np.eye(CAPTIONS), atol=1e-10)
     np.testing.assert_allclose(to_image.T @ m.cross @ to_caption, np.diag(correlations), atol=1e-10)
+
+
+def test_either_side_may_be_the_wider() -> None:
+    m = moments_of(pairs(*made(uneven(90))))
+    other = Moments(
+        m.caption_mean, m.image_mean, m.captions, m.images, m.cross.T, m.caption_rank, m.image_rank
+    )
+    to_image, to_caption, correlations = canonical_directions(m, 0.5, 0.02)
+    swapped = canonical_directions(other, 0.02, 0.5)
+    np.testing.assert_allclose(swapped[2], correlations, rtol=1e-12)
+    sign = np.sign(np.einsum("dk,dk->k", swapped[1], to_image))
+    np.testing.assert_allclose(swapped[1] * sign, to_image, atol=1e-10)
+    np.testing.assert_allclose(swapped[0] * sign, to_caption, atol=1e-10)
 
 
 def test_correlations_are_sklearns() -> None:
@@ -172,10 +188,15 @@ def test_validation_chooses_the_ridges_left_open() -> None:
     history = cca.fit(
         train, validation, FitOptions(0, lambda done, total, _: steps.append((done, total)))
     )
-    assert steps == [(at, 25) for at in range(26)]
-    tried = {(entry["image_ridge"], entry["caption_ridge"]) for entry in history}
-    assert tried == {(a, b) for a in CANDIDATES for b in CANDIDATES}
-    assert [entry["epoch"] for entry in history] == list(range(1, 26))
+    assert steps == [(at, 33) for at in range(34)]
+    tried = [(entry["image_ridge"], entry["caption_ridge"]) for entry in history]
+    assert set(tried[:25]) == {(a, b) for a in CANDIDATES for b in CANDIDATES}
+    first = max(history[:25], key=lambda entry: entry["rsum"])
+    image_ridge, caption_ridge = first["image_ridge"], first["caption_ridge"]
+    assert set(tried[25:]) == {
+        (image_ridge * a, caption_ridge * b) for a in FINER for b in FINER if (a, b) != (1.0, 1.0)
+    }
+    assert [entry["epoch"] for entry in history] == list(range(1, 34))
     best = max(history, key=lambda entry: entry["rsum"])
     assert [entry["best"] for entry in history] == [float(entry is best) for entry in history]
     alone = head(image_ridge=best["image_ridge"], caption_ridge=best["caption_ridge"])
@@ -186,7 +207,8 @@ def test_validation_chooses_the_ridges_left_open() -> None:
         cca.embed_captions(validation.captions), alone.embed_captions(validation.captions)
     )
     half = head(image_ridge=0.5).fit(train, validation, FitOptions(seed=0))
-    assert [entry["caption_ridge"] for entry in half] == list(CANDIDATES)
+    assert [entry["caption_ridge"] for entry in half[:5]] == list(CANDIDATES)
+    assert len(half) == 7
 
 
 def test_it_learns_what_can_be_learnt() -> None:
@@ -265,7 +287,7 @@ def test_more_dimensions_than_images(images: int) -> None:
     embedded = cca.embed_images(train.images)
     assert embedded.shape == (images, images - 1)
     assert np.isfinite(embedded).all()
-    assert len(history) == 25
+    assert len(history) == 33
 
 
 def test_what_has_no_solution_is_refused() -> None:

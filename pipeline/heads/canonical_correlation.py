@@ -1,0 +1,191 @@
+"""Canonical directions of two sides: closed form from their moments, for many ridges at once.
+
+With both sides centred and their covariances regularised, Cx + a I and Cy + b I, whitened with
+A A' = (Cx + a I)^-1 and B B' = (Cy + b I)^-1, the singular vectors A' Cxy B = U R V' give the
+directions A U and B V and the correlations R. Which roots A and B are taken changes nothing.
+
+Here the side of lower rank is diagonalised, once for all its ridges, and the other factorised by
+Cholesky, once for each of its ridges. Eigenvectors without variance have no covariance with the
+other side either and are left out, so that few images are few dimensions, whatever the features.
+What is left to do for a pair of ridges is a symmetric eigenproblem of that size.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import eigh, solve_triangular
+from scipy.sparse.linalg import eigsh
+
+from pipeline.heads import HeadError
+from pipeline.heads.data.pairs import Doubles, Pairs, first_captions_of
+
+_IMAGES = 256  # whose float64 copies, and those of their captions, are in memory together
+_NOTHING = 1e-9  # a correlation that is rounding error
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Means and covariances of pairs; the denominator is one less than their number.
+
+    Attributes
+    ----------
+    image_mean, caption_mean : (d,) and (e,).
+    images, captions, cross : (d, d), (e, e) and (d, e).
+    image_rank, caption_rank : upper bounds of the ranks of the first two.
+    """
+
+    image_mean: Doubles
+    caption_mean: Doubles
+    images: Doubles
+    captions: Doubles
+    cross: Doubles
+    image_rank: int
+    caption_rank: int
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """Canonical directions in columns, those of the largest correlations first.
+
+    Attributes
+    ----------
+    images, captions : (d, k) and (e, k) float64; the regularised variance along each is 1, and the
+        number of largest absolute value of an image direction is positive.
+    correlations : (k,) float64, with the regularised variances, above 1e-9.
+    """
+
+    images: Doubles
+    captions: Doubles
+    correlations: Doubles
+
+
+def moments_of(pairs: Pairs) -> Moments:
+    """Return means and covariances of pairs, summed in float64 over blocks of images, one pass."""
+    first = first_captions_of(pairs.image_of_caption)
+    (d,), (e,), n = pairs.images.row_shape, pairs.captions.row_shape, len(pairs.image_of_caption)
+    image_sum, caption_sum = np.zeros(d), np.zeros(e)
+    images, captions, cross = np.zeros((d, d)), np.zeros((e, e)), np.zeros((d, e))
+    for start in range(0, len(pairs.image_ids), _IMAGES):
+        stop = min(start + _IMAGES, len(pairs.image_ids))
+        x = pairs.images.take(np.arange(start, stop)).astype(np.float64)
+        y = pairs.captions.take(np.arange(first[start], first[stop])).astype(np.float64)
+        if start == 0:  # values near zero, so that no digits cancel in the end
+            image_shift, caption_shift = x.mean(axis=0), y.mean(axis=0)
+        x -= image_shift
+        y -= caption_shift
+        times = np.diff(first[start : stop + 1]).astype(np.float64)
+        of_pairs = x * np.sqrt(times)[:, None]
+        image_sum += times @ x
+        caption_sum += y.sum(axis=0)
+        images += of_pairs.T @ of_pairs
+        captions += y.T @ y
+        cross += x.T @ np.add.reduceat(y, first[start:stop] - first[start])
+    return Moments(
+        image_shift + image_sum / n,
+        caption_shift + caption_sum / n,
+        (images - np.outer(image_sum, image_sum / n)) / (n - 1),
+        (captions - np.outer(caption_sum, caption_sum / n)) / (n - 1),
+        (cross - np.outer(image_sum, caption_sum / n)) / (n - 1),
+        min(d, len(pairs.image_ids) - 1),
+        min(e, n - 1),
+    )
+
+
+class CanonicalCorrelation:
+    """The canonical correlation analysis of some pairs, for any ridges."""
+
+    def __init__(self, moments: Moments) -> None:
+        """Diagonalise the side of lower rank."""
+        self._swapped = moments.caption_rank < moments.image_rank
+        small, large, cross = moments.images, moments.captions, moments.cross
+        if self._swapped:
+            small, large, cross = large, small, cross.T
+        values, vectors = np.linalg.eigh(small)
+        self._largest = max(float(values[-1]), 0.0)
+        self._smallest = float(values[0])
+        self._resolution = len(values) * np.finfo(np.float64).eps
+        varies = values > self._resolution * self._largest
+        self._values, self._vectors = values[varies], vectors[:, varies]
+        self._large, self._cross = large, self._vectors.T @ cross
+        self._factorised: tuple[float, Doubles, Doubles, Doubles] | None = None
+
+    def largest_eigenvalues(self) -> tuple[float, float]:
+        """Return the largest eigenvalue of the images' covariance and of the captions'."""
+        start = np.ones(len(self._large))
+        if len(start) > 2:
+            other = float(eigsh(self._large, 1, v0=start, return_eigenvectors=False)[0])
+        else:
+            other = float(np.linalg.eigvalsh(self._large)[-1])
+        return (other, self._largest) if self._swapped else (self._largest, other)
+
+    def solve(self, image_ridge: float, caption_ridge: float, dim: int = 0) -> Directions:
+        """Return canonical directions and correlations.
+
+        Parameters
+        ----------
+        image_ridge, caption_ridge : added to the diagonals of the covariances.
+        dim : upper bound of the number of directions; 0 for all.
+
+        Raises
+        ------
+        HeadError
+            A covariance is singular to rounding, or there is no correlation.
+        """
+        ridge, other_ridge = image_ridge, caption_ridge
+        if self._swapped:
+            ridge, other_ridge = other_ridge, ridge
+        try:
+            if self._smallest + ridge <= self._resolution * (self._largest + ridge):
+                raise np.linalg.LinAlgError("an eigenvalue is zero")
+            lower, half, gram = self._other_side(other_ridge)
+            scale = 1.0 / np.sqrt(self._values + ridge)
+            left, correlations = _top_singular(half, gram, scale, dim)
+            if len(correlations) and correlations[0] > 1.0 + 1e-6:
+                raise np.linalg.LinAlgError(f"the first correlation is {correlations[0]:g}")
+        except np.linalg.LinAlgError as error:
+            raise HeadError(
+                f"the covariance of a side is singular to rounding ({error}), with "
+                f"{image_ridge:g} added to the images' and {caption_ridge:g} to the captions'; "
+                "raise the ridges"
+            ) from error
+        if len(correlations) == 0:
+            raise HeadError(
+                "images and captions of the training split do not correlate at all: the features "
+                "of a side never vary, or are tiny beside its ridge; check them, or scale them up"
+            )
+        weighted = scale[:, None] * left
+        of_small = self._vectors @ weighted
+        of_large = solve_triangular(lower, half.T @ weighted / correlations, lower=True, trans="T")
+        to_image, to_caption = (of_large, of_small) if self._swapped else (of_small, of_large)
+        largest = np.abs(to_image).argmax(axis=0)
+        sign = np.where(to_image[largest, np.arange(len(correlations))] < 0, -1.0, 1.0)
+        return Directions(to_image * sign, to_caption * sign, correlations)
+
+    def _other_side(self, ridge: float) -> tuple[Doubles, Doubles, Doubles]:
+        """Return L of L L' = C + ridge, then cross L^-T and its Gram matrix; the last is kept."""
+        if self._factorised is None or self._factorised[0] != ridge:
+            lower = np.linalg.cholesky(self._large + ridge * np.eye(len(self._large)))
+            half = solve_triangular(lower, self._cross.T, lower=True).T
+            self._factorised = (ridge, np.asarray(lower, np.float64), half, half @ half.T)
+        return self._factorised[1:]
+
+
+def _top_singular(
+    half: Doubles, gram: Doubles, scale: Doubles, dim: int
+) -> tuple[Doubles, Doubles]:
+    """Return left singular vectors and singular values of `scale` half, the largest first.
+
+    Of values down to 1e-9, or of the first `dim`. The values are the lengths of the projected
+    rows, as the roots of the Gram matrix's eigenvalues have but half the digits.
+    """
+    size = len(scale)
+    wanted = min(dim or size, size, half.shape[1])
+    if wanted == 0:
+        return np.zeros((size, 0)), np.zeros(0)
+    scaled = scale[:, None] * gram * scale
+    _, vectors = eigh(scaled, subset_by_index=(size - wanted, size - 1))
+    vectors = vectors[:, ::-1]
+    lengths = np.linalg.norm(half.T @ (scale[:, None] * vectors), axis=0)
+    order = np.argsort(-lengths, kind="stable")
+    kept = order[lengths[order] > _NOTHING]
+    return vectors[:, kept], lengths[kept]
