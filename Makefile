@@ -7,12 +7,13 @@ READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
 EXTRAS := .[dvc,dev,lite,open-clip,search,timm]
 
+# Installed packages come without bytecode: the first import writes it, for all that follow.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: repro papers test slow docs format clean
 
 repro: $(READY)
-	PATH="$(CURDIR)/$(BIN):$$PATH" dvc repro
-	@echo
-	@$(BIN)/pipeline report
+	@$(BIN)/pipeline repro
 
 # Every published system on the dataset of params.yaml, in one process.
 papers: $(READY)

@@ -16,6 +16,7 @@ COMMANDS = {
     "embed": "Embed a split with a trained head.",
     "ensemble": "Average the similarities of several experiments.",
     "run": "Make whatever is missing between a dataset and recall tables.",
+    "repro": "Run dvc.yaml's stages, with a line for each.",
     "evaluate": "Rank an embedding file and write its Recall@K.",
     "report": "Join the recall tables of all experiments.",
     "search": "Find the images or sentences nearest to a query.",

@@ -102,7 +102,7 @@ class Params(_Section):
     seed: int = 0
     max_epochs: int | None = None
     evaluate: dict[str, Any] = {}
-    size: Literal["paper", "small"] = "small"
+    size: Literal["paper", "small", "tiny"] = "small"
     experiments: dict[str, ExperimentEntry] = {}
     ensembles: dict[str, dict[str, float]] = {}
 

@@ -3,19 +3,20 @@
 from typing import Any
 
 from pipeline.heads.catalogue import CaptionFeatures, Experiment
-from pipeline.heads.experiments import TRAINED_VECTORS, resolve_experiment
+from pipeline.heads.experiments import TRAINED_VECTORS, Size, resolve_experiment
 from pipeline.heads.presets import PRESETS
 from pipeline.retrieval.ensemble import ENSEMBLES
 from stages.params import Params
 
 
-def experiment_of(params: Params, name: str) -> Experiment:
-    """Return an experiment: its preset, at the file's size, and what the file changes.
+def experiment_of(params: Params, name: str, size: Size | None = None) -> Experiment:
+    """Return an experiment: its preset, at a size, and what the file changes.
 
     Parameters
     ----------
     params : the file.
     name : of one of its experiments, or of a published system that it does not have.
+    size : of the preset; None: the file's.
 
     Raises
     ------
@@ -24,15 +25,16 @@ def experiment_of(params: Params, name: str) -> Experiment:
     HeadError
         Its preset, its head or a setting is unknown, or a setting is out of range.
     """
+    size = size or params.size
     if name not in params.experiments and name in PRESETS:
-        return resolve_experiment(name, size=params.size)
+        return resolve_experiment(name, size=size)
     entry = params.entry(name)
     features = params.caption_features.get(entry.captions)
     return resolve_experiment(
         name,
         preset=entry.preset,
         head=entry.head,
-        size=params.size,
+        size=size,
         images=entry.images,
         captions=CaptionFeatures(
             entry.captions,
@@ -50,10 +52,11 @@ def every_name(params: Params) -> list[str]:
     return list(dict.fromkeys([*params.experiments, *PRESETS, *params.ensembles, *ENSEMBLES]))
 
 
-def run_options(params: Params) -> dict[str, Any]:
-    """Return the options of `pipeline.experiments.run.run` that params.yaml sets."""
+def run_options(params: Params, size: Size) -> dict[str, Any]:
+    """Return the options of `pipeline.experiments.run.run` that params.yaml sets, at a size."""
     return {
-        "experiments": {name: experiment_of(params, name) for name in params.experiments},
+        "experiments": {name: experiment_of(params, name, size) for name in params.experiments},
+        "size": size,
         "ensembles": {
             name: params.ensemble(name) or ENSEMBLES.get(name, {}) for name in params.ensembles
         },

@@ -6,6 +6,7 @@ from typing import Literal
 
 import click
 
+from pipeline.experiments.layout import Layout
 from stages.console import CONSOLE, log_done, log_settings
 from stages.experiment import layout_of
 
@@ -19,9 +20,9 @@ from stages.experiment import layout_of
 )
 @click.option(
     "--size",
-    type=click.Choice(["small", "paper"]),
-    help="Of published systems that params.yaml does not have.  [default: that of params.yaml, or "
-    "small]",
+    type=click.Choice(["tiny", "small", "paper"]),
+    help="Of the experiments' networks and trainings.  [default: that of params.yaml for its own "
+    "dataset, or small]",
 )
 @click.option("--seed", type=click.IntRange(0), help="[default: that of params.yaml, or 0]")
 @click.option(
@@ -34,7 +35,7 @@ from stages.experiment import layout_of
 def run(
     names: tuple[str, ...],
     dataset: Path | None,
-    size: Literal["small", "paper"] | None,
+    size: Literal["tiny", "small", "paper"] | None,
     seed: int | None,
     max_epochs: int | None,
     leave_out_failed: bool,
@@ -57,7 +58,8 @@ def run(
 
     params = load_params()
     layout = layout_of(dataset, params.dataset)
-    size = size or params.size
+    of_file = params.dataset != "" and layout.name == Layout.of(params.dataset).name
+    size = size or (params.size if of_file else "small")
     seed = params.seed if seed is None else seed
     max_epochs = max_epochs or params.max_epochs
     log_settings(
@@ -72,13 +74,12 @@ def run(
     result = run_experiments(
         every_name(params) if names == ("all",) else names,
         layout.dataset,
-        size=size,
         seed=seed,
         max_epochs=max_epochs,
         leave_out_failed=leave_out_failed,
         dry_run=dry_run,
         monitor=CONSOLE,
-        **run_options(params),
+        **run_options(params, size),
     )
     log_done(
         f"{'to be made' if dry_run else 'made'}: {', '.join(result.made) or 'nothing'}; "

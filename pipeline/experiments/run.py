@@ -60,7 +60,7 @@ def run(
     ensembles : members with their weights by name, before those of `ENSEMBLES`.
     root : everything is made below it; see `Layout`.
     splits : by role ("train", "validation", "test"), where a dataset has other than usual names.
-    size : of the published systems: "small", for two cores, or "paper".
+    size : of the published systems: "tiny", "small" or "paper"; see `resolve_experiment`.
     seed, max_epochs : of training; see `pipeline.heads.fit.fit`.
     extract : options of `pipeline.images.extract.extract`.
     word_vectors : by name, options of `store_vectors`; None: those that the presets name.
