@@ -139,7 +139,7 @@ class _Watch:
         if line.startswith("ERROR:"):
             stage = f"stage {self._stage}" if self._stage else "dvc"
             self.failed = self.failed or f"{stage} failed ({printable(line[7:])})"
-        elif line.strip():
+        elif line.strip() and not line.startswith("Updating lock file"):
             self.last_lines.append(line)
             if self._stage and now - self._shown > _SECONDS_BETWEEN_LINES:
                 self._show(f"  {printable(line)[:100]}", now)
@@ -204,8 +204,8 @@ def _show_results(dataset: str) -> None:
     own = os.path.relpath(Path(sys.argv[0]))
     here = "pipeline" if shutil.which("pipeline") else own
     click.echo(
-        f"\ni→t: an image looks for its captions, of {rows[0]['num_images']} images; t→i: a caption "
-        "looks for its image. R@K in per cent.\n\n"
+        f"\ni→t: an image looks for its captions, of {rows[0]['num_images']} images; t→i: a "
+        "caption looks for its image. R@K in per cent.\n\n"
         f"The report, to be opened in a browser: {report}/html/index.html\nNext:\n"
         f'  {here} search "two red circles" --experiment {best}\n'
         f"  {here} serve --experiment {best}\n"
