@@ -8,8 +8,14 @@ that `import pipeline` is quick. docs/python.md shows them at work.
 >>> pipeline.read_features("features/mine").read(["a.jpg", "b.jpg"])
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+# Threads of torch and BLAS that wait for work sleep, where they would spin and take the cores from
+# each other and from other programs. Both are read when torch and numpy are loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 if TYPE_CHECKING:
     from pipeline.datasets.manifest import read_manifest as read_manifest

@@ -57,7 +57,7 @@ def repro(targets: tuple[str, ...]) -> None:
         kind: len(listed[stage["foreach"][2:-1]]) if "foreach" in stage else 1
         for kind, stage in stages.items()
     }
-    watch = _Watch({} if targets else counts)
+    watch = Watch({} if targets else counts)
     _LOG.parent.mkdir(exist_ok=True)
     with _LOG.open("w", encoding="utf-8") as log, _dvc(targets) as lines:
         for line in lines:
@@ -101,7 +101,7 @@ def _dvc(targets: tuple[str, ...]) -> Iterator[IO[str]]:
 
 
 @dataclass
-class _Watch:
+class Watch:
     """What has been seen of a run.
 
     Attributes
@@ -162,11 +162,11 @@ class _Watch:
     def _show(self, text: str, now: float) -> None:
         self._shown = now
         place = f"{self._seen:2d}/{sum(self.counts.values())}" if self.counts else f"{self._seen}"
-        left = self._left(now)
+        left = self.seconds_left(now)
         about = f", about {_clock(left)} left" if left else ""
         click.echo(f"[{place} {_clock(now - self._started)}{about}] {text}", err=True)
 
-    def _left(self, now: float) -> float:
+    def seconds_left(self, now: float) -> float:
         """Return about how many seconds are left; 0 while too little is known.
 
         A stage takes as long as those of its kind did, or as the average of all where none of its

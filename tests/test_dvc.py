@@ -101,8 +101,7 @@ def test_everything_that_is_made_lies_under_the_dataset() -> None:
         "vectors": [layout.vectors("${key}")],
         "text": [layout.text("${key}"), layout.encoder("${key}")],
         "train": [layout.head("${key}")],
-        "evaluate": [layout.embeddings("${key}"), layout.evaluation("${key}")],
-        "ensemble": [layout.ensemble("${key}"), layout.evaluation("${key}")],
+        "evaluate": [*layout.embedding_folders, layout.evaluations],
         "report": [layout.report],
     }
     for stage, expected in places.items():

@@ -239,9 +239,22 @@ def test_an_ensemble_of_two_experiments(experiment: Path, pipeline: Call) -> Non
     assert (ended.status, "`pipeline embed` writes one" in ended.stderr) == (1, True)
     for name in names:
         assert pipeline("train", "--experiment", name).status == 0
-        assert pipeline("embed", "--experiment", name).status == 0
-    ended = pipeline("ensemble", "--name", "both")
+    assert pipeline("embed").status == 0
+    one = Path(f"data/embeddings/scenes/{NAME}.h5").read_bytes()
+    assert pipeline("embed", "--experiment", NAME).status == 0
+    assert Path(f"data/embeddings/scenes/{NAME}.h5").read_bytes() == one
+    ended = pipeline("ensemble")
     assert (ended.status, "the mean of 2 cosines" in ended.stderr) == (0, True), ended.stderr
+    ended = pipeline("evaluate")
+    assert (ended.status, "| smaller " in ended.stdout) == (0, True), ended.stderr
+    tables = {path.parent.name for path in Path("data/evaluations/scenes").glob("*/recall.json")}
+    assert tables == {*names, "both"}
+    for command in (
+        ("embed", "--out", "x.h5"),
+        ("ensemble", "--out", "x.h5"),
+        ("evaluate", "x.h5"),
+    ):
+        assert pipeline(*command).status == 2
     made = Path("data/ensembles/scenes/both.h5")
     found = read_embeddings(made)
     assert (found.similarity, found.provenance["experiment"]) == ("dot", "both")
