@@ -48,8 +48,13 @@ def experiment_of(params: Params, name: str, size: Size | None = None) -> Experi
 
 
 def every_name(params: Params) -> list[str]:
-    """Return the experiments of params.yaml, then all published systems, then the ensembles."""
-    return list(dict.fromkeys([*params.experiments, *PRESETS, *params.ensembles, *ENSEMBLES]))
+    """Return the experiments of params.yaml, then all published systems, then the ensembles.
+
+    Presets on a library's model, "open-clip:<model>", are left out: its package or its weights may
+    not be here.
+    """
+    published = [name for name, preset in PRESETS.items() if ":" not in preset.images]
+    return list(dict.fromkeys([*params.experiments, *published, *params.ensembles, *ENSEMBLES]))
 
 
 def run_options(params: Params, size: Size) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pipeline.heads import HeadError
 from pipeline.heads.base import Head, HeadKind, settings_from
 from pipeline.heads.data.feature_spec import HeadInputs
 
-HEADS = ("cca", "ridge", "vse", "relational", "scan", "two-branch", "word2visualvec")
+HEADS = ("cca", "ridge", "vse", "relational", "scan", "two-branch", "word2visualvec", "zero-shot")
 """Every head by name. `two-branch` is `HEAD` of `pipeline.heads.models.two_branch`, and so on; a
 module is imported when its head is asked for."""
 

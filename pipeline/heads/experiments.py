@@ -35,7 +35,8 @@ class Changes:
 
 
 IMAGES = {"resnet152-grid": "efficientnet-lite0-grid"}
-"""Recipes in place of a preset's; every other one becomes `POOLED_IMAGES`."""
+"""Recipes in place of a preset's; every other one becomes `POOLED_IMAGES`, but for a library's
+model, "open-clip:<model>", which stays."""
 
 POOLED_IMAGES = "efficientnet-lite0-pool"
 
@@ -171,7 +172,8 @@ def resolve_experiment(
         changes = Changes(word_vectors=found.word_vectors)
         if size != "paper":
             changes = SMALL.get(preset, changes)
-            images = images or IMAGES.get(found.images, POOLED_IMAGES)
+            kept = found.images if ":" in found.images else POOLED_IMAGES
+            images = images or IMAGES.get(found.images, kept)
         head, images = found.head, images or found.images
         captions = captions or changes.captions or found.captions
         tiny = TINY.get(preset, {}) if size == "tiny" else {}

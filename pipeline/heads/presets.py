@@ -18,6 +18,7 @@ from pipeline.heads.models.scan import ScanSettings
 from pipeline.heads.models.two_branch import TwoBranchSettings
 from pipeline.heads.models.vse import VseSettings
 from pipeline.heads.models.word2visualvec import Word2VisualVecSettings
+from pipeline.heads.models.zero_shot import ZeroShotSettings
 
 Size = Literal["paper", "small"]
 
@@ -188,6 +189,16 @@ _OURS_GRU = Preset(
     leaves_open="measured with the features of the small size only",
     word_vectors=_GLOVE_300,
 )  # fmt: skip
+_CLIP = "open-clip:ViT-B-32.laion2b_s34b_b79k"
+_ZERO_SHOT = Preset(
+    "zero-shot",
+    ZeroShotSettings(),
+    _CLIP,
+    _captions(_CLIP),
+    source="Radford et al. 2021 (CLIP), section 3.1",
+    leaves_open="the weights: those of LAION-2B, since OpenAI did not say what theirs have seen; "
+    "captions are taken as they are, without a prompt before them",
+)
 
 PRESETS: dict[str, Preset] = {
     "qian2018-baseline": _QIAN_BASELINE,
@@ -272,6 +283,7 @@ PRESETS: dict[str, Preset] = {
     },
     "ours-cca": _OURS_CCA,
     "ours-gru": _OURS_GRU,
+    "zero-shot": _ZERO_SHOT,
 }  # fmt: skip
 """Every published system by name; `pipeline.heads.experiments.SMALL` has their small sizes."""
 

@@ -32,6 +32,9 @@ OF_COUNTS = FeatureSpec((30,), {"name": "c", "encoder": "bow", "dim": 30}, "2", 
 
 def inputs_of(images: str, encoder: str) -> HeadInputs:
     """Return specs of small features like those of a recipe and an encoder."""
+    if images.startswith("open-clip:"):
+        spec = FeatureSpec((8,), {"backbone": images, "model": encoder}, "0", "w", "5ha")
+        return HeadInputs(spec, spec)
     shape = (3, 3, 8) if images.endswith("-grid") else (8,)
     words = encoder.startswith("token-ids")
     return HeadInputs(
@@ -154,4 +157,4 @@ def test_fitting_one_head_needs_no_module_of_another() -> None:
     found = subprocess.run(command, cwd=PROJECT, check=True, capture_output=True, text=True)
     needed = found.stdout.split()
     assert len(needed) <= 13, needed
-    assert len(HEADS) == 7
+    assert len(HEADS) == 8

@@ -19,18 +19,26 @@ class FeatureSpec:
     recipe : what makes the features, as their shards have it.
     recipe_hash : names recipe and weights together.
     weights : name of the network's weights, word vectors or vocabulary.
+    weights_sha256 : of the same; empty in files of heads that did not have it.
     """
 
     shape: tuple[int, ...]
     recipe: Mapping[str, Any]
     recipe_hash: str
     weights: str
+    weights_sha256: str = ""
 
     @classmethod
     def of(cls, features: FeatureSet) -> "FeatureSpec":
         """Return the spec of a feature folder."""
         header = features.index.header
-        return cls(header.row_shape, header.recipe, header.recipe_hash, header.weights)
+        return cls(
+            header.row_shape,
+            header.recipe,
+            header.recipe_hash,
+            header.weights,
+            header.weights_sha256,
+        )
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "FeatureSpec":
