@@ -146,19 +146,29 @@ def fetch_weights(model: ClipModel) -> Path:
     repository, files = model.files()
     if (cached := cached_weights(model)) is not None:
         return cached
-    hub = importlib.import_module("huggingface_hub")
-    faults: list[str] = []
+    hub, errors = map(importlib.import_module, ("huggingface_hub", "huggingface_hub.errors"))
+    fault = "the repository has neither file"
     for file in files:
         try:
             return Path(hub.hf_hub_download(repository, file))
+        except errors.RemoteEntryNotFoundError:
+            continue
         # The hub's client raises errors of several libraries.
         except Exception as error:
-            faults.append(f"{file}: {str(error).partition(chr(10))[0]}")
+            fault = str(error).partition("\n")[0]
+            break
     raise OSError(
         f"the weights of {model.name} are not in the cache of huggingface_hub and cannot be "
-        f"downloaded ({'; '.join(faults)}); where there is a network, fetch {files[0]} or "
-        f"{files[-1]} of {_HUB}/{repository} and give its path as the weights, or copy the folder "
-        f"models--{repository.replace('/', '--')} of a cache that has them into "
+        f"downloaded ({fault}); where there is a network, fetch {' or '.join(files)} of "
+        f"{_HUB}/{repository} and give its path as the weights, or {cache_remedy(repository)}"
+    )
+
+
+def cache_remedy(repository: str) -> str:
+    """Return what to copy where, for a repository of the hub that cannot be reached."""
+    hub = importlib.import_module("huggingface_hub")
+    return (
+        f"copy the folder models--{repository.replace('/', '--')} of a cache that has it into "
         f"{hub.constants.HF_HUB_CACHE}"
     )
 

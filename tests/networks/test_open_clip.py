@@ -91,7 +91,7 @@ def test_without_a_network_it_says_what_to_fetch(
     for part in (
         "open_clip_model.safetensors or open_clip_pytorch_model.bin",
         "https://huggingface.co/laion/CLIP-ViT-B-32-laion2B-s34B-b79K",
-        f"models--laion--CLIP-ViT-B-32-laion2B-s34B-b79K of a cache that has them into {tmp_path}",
+        f"models--laion--CLIP-ViT-B-32-laion2B-s34B-b79K of a cache that has it into {tmp_path}",
         "random:SEED",
     ):
         assert part in message

@@ -12,7 +12,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.devices import one_core_each
-from pipeline.networks.open_clip import ClipModel, ModelError, find_clip_model, quiet_logging
+from pipeline.networks.open_clip import (
+    ClipModel,
+    ModelError,
+    cache_remedy,
+    find_clip_model,
+    quiet_logging,
+)
 from pipeline.networks.open_clip import open_clip as library
 from pipeline.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport
@@ -167,12 +173,12 @@ def _tokenizer(model: ClipModel) -> Any:
         with quiet_logging():
             return library().get_tokenizer(model.model)
     except (ImportError, OSError, ValueError) as error:
-        source = model.config["text_cfg"].get("hf_tokenizer_name")
+        source = str(model.config["text_cfg"].get("hf_tokenizer_name"))
         raise ModelError(
             f"the tokenizer of {model.architecture} cannot be had "
-            f"({str(error).partition(chr(10))[0]}); it is that of {source!r} on the hub and needs "
-            "the package transformers, and a network or the repository's tokenizer files in the "
-            "cache of huggingface_hub"
+            f"({str(error).partition(chr(10))[0]}); it needs the package transformers and the "
+            f"tokenizer files of {source} on the hub: where there is no network, "
+            f"{cache_remedy(source)}"
         ) from error
 
 

@@ -59,7 +59,6 @@ def test_sides_of_two_spaces_are_refused(changes: dict[str, Any], message: str) 
     with pytest.raises(HeadError, match=message):
         make_head("zero-shot", {}, HeadInputs(IMAGES, replace(CAPTIONS, **changes)))
     if "weights_sha256" in changes:
-        unknown = {"weights_sha256": ""}
-        both = HeadInputs(replace(IMAGES, **unknown), replace(CAPTIONS, **unknown))
+        both = HeadInputs(replace(IMAGES, weights_sha256=""), replace(CAPTIONS, weights_sha256=""))
         with pytest.raises(HeadError, match="of one model"):
             make_head("zero-shot", {}, both)
