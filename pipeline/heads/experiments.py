@@ -47,8 +47,15 @@ TRAINED_VECTORS: dict[str, Mapping[str, Any]] = {
 
 _GLOVE = "glove-6b-50d"
 _MEAN = CaptionFeatures("mean-glove-6b-50d", "mean")
-_FISHER = CaptionFeatures("fv-hglmm-pca1000", "fv-hglmm", {"sample": 20_000, "pca": 1000})
-_TOKEN_IDS = CaptionFeatures("token-ids", "token-ids")
+
+
+def _fisher(mixtures: str) -> CaptionFeatures:
+    name = f"fv-{mixtures}"
+    return CaptionFeatures(f"{name}-pca1000", name, {"sample": 20_000, "pca": 1000})
+
+
+_FISHER = _fisher("hglmm")
+_WORDS = CaptionFeatures("token-ids-words", "token-ids-words")
 _YAN_CAPTIONS = CaptionFeatures("token-ids-yan", "token-ids-yan")
 _W2V_MEAN = CaptionFeatures("mean-w2vv", "mean-w2vv", {"vectors": "word2vec-100d"})
 _W2V_ALL = CaptionFeatures("w2vv-multiscale", "bow+mean-w2vv+token-ids-w2vv")
@@ -79,9 +86,12 @@ SMALL: dict[str, Changes] = {
     "qian2018-baseline-weight": Changes({"image_scaling": "centred"}, _MEAN),
     "qian2018-gru": Changes(_QIAN),
     "qian2018-gru-glove": Changes(_QIAN, word_vectors=_GLOVE),
+    "qian2018-gru-glove-fixed": Changes(_QIAN, word_vectors=_GLOVE),
+    "qian2018-gru-glove-printed-rate": Changes(_QIAN, word_vectors=_GLOVE),
     "qian2018-lstm-glove": Changes(_QIAN, word_vectors=_GLOVE),
     "qian2018-gru-glove-bidirectional": Changes(_QIAN, word_vectors=_GLOVE),
     "qian2018-gru-glove-stacked": Changes(_QIAN, word_vectors=_GLOVE),
+    "qian2018-gru-glove-stacked-bidirectional": Changes(_QIAN, word_vectors=_GLOVE),
     "wang2016-linear-one-directional": Changes(_WANG, _FISHER),
     "wang2016-linear-bidirectional": Changes(_WANG, _FISHER),
     "wang2016-linear-bidirectional-structure": Changes(_WANG, _FISHER),
@@ -93,19 +103,27 @@ SMALL: dict[str, Changes] = {
         {"hidden": 1024, "dim": 256, "epochs": 15}
     ),
     "wang2016-cca": Changes({"dim": 128}, _FISHER),
+    "wang2016-cca-mean": Changes({"dim": 128}, _MEAN),
+    **{
+        f"wang2016-cca-{mixtures}": Changes({"dim": 128}, _fisher(mixtures))
+        for mixtures in ("gmm", "lmm", "gmm-hglmm")
+    },
     "wang2016-cca-gong": Changes({}, _FISHER),
     "dong2018-w2vv-bow": Changes(_W2VV),
     "dong2018-w2vv-word2vec": Changes(_W2VV, _W2V_MEAN),
+    "dong2018-w2vv-word2vec-2-layers": Changes(_W2VV, _W2V_MEAN),
+    "dong2018-w2vv-word2vec-4-layers": Changes(_W2VV, _W2V_MEAN),
     "dong2018-w2vv-gru": Changes(_W2VV_GRU, word_vectors=_GLOVE),
     "dong2018-w2vv-multiscale": Changes(_W2VV_GRU, _W2V_ALL, _GLOVE),
-    "kiros2014-lstm": Changes(_KIROS, _TOKEN_IDS, _GLOVE),
+    "kiros2014-lstm": Changes(_KIROS, word_vectors=_GLOVE),
     # The sum of the words' vectors is a linear map of their counts.
     "kiros2014-linear": Changes(_BAG, CaptionFeatures("bow", "bow")),
-    "kiros2014-devise": Changes({**_BAG, "dim": 50, "word_dim": 50}, _TOKEN_IDS, _GLOVE),
-    "kiros2014-gru": Changes(_VSEPP, _TOKEN_IDS),
+    "kiros2014-devise": Changes({**_KIROS, "dim": 50}, _WORDS, _GLOVE),
+    "kiros2014-gru": Changes(_VSEPP),
     "vendrov2016-order": Changes({**_GRU, "epochs": 25}),
     "vendrov2016-symmetric": Changes({**_GRU, "epochs": 25}),
     "yan2019-transformer-basic": Changes(_YAN, _YAN_CAPTIONS, _GLOVE),
+    "yan2019-transformer-basic-max": Changes(_YAN, _YAN_CAPTIONS, _GLOVE),
     "yan2019-transformer-pooling": Changes(_YAN, _YAN_CAPTIONS, _GLOVE),
     "yan2019-transformer-cross-attention": Changes(_YAN, _YAN_CAPTIONS, _GLOVE),
     "vsepp": Changes({**_VSEPP, "mean_hinge_epochs": 2}),

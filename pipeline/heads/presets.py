@@ -59,26 +59,41 @@ _GOOGLENEWS, _FLICKR = "word2vec-googlenews-300d", "word2vec-flickr-500d"
 _FASTTEXT = "fasttext-wikipedia-300d"
 
 _TOKEN_IDS = _captions("token-ids")
+# Their caption files came tokenised, with spaces; Treebank words, punctuation kept, are as those.
+_KIROS_TOKEN_IDS = _captions("token-ids-kiros", tokenizer="vsepp")
 
+_QIAN_OPEN = (
+    "which GloVe of 300 dimensions: 6B, whose text is of the Wikipedia that the paper speaks of; a "
+    "ridge of 1e-4"
+)
 _QIAN_BASELINE = Preset(
     "ridge",
     RidgeSettings(),
     "vgg19-fc7-10crop",
     _captions("mean-glove-6b-300d", "mean", vectors=_GLOVE_300),
     source="Qian & Lamberti 2018, sections 4.1 and 5",
-    leaves_open="which GloVe of 300 dimensions: 6B, whose text is of the Wikipedia that the paper "
-    "speaks of; a ridge of 1e-4",
+    leaves_open=f"{_QIAN_OPEN}; five captions an image are queries, there one",
+)
+_QIAN_GRU_OPEN = (
+    "patience of 10 epochs; images of unit length, as those of the order-embeddings that they "
+    "started from; every training word, no punctuation, an end mark; five captions an image are "
+    "queries, there one"
 )
 _QIAN_GRU = Preset(
     "vse",
-    VseSettings(),
+    VseSettings(image_scaling="unit"),
     "vgg19-fc7-10crop",
-    _TOKEN_IDS,
+    _captions("token-ids-qian"),
     source="Qian & Lamberti 2018, sections 4.2 and 5",
-    leaves_open="the rate is 0.001, that of the order-embeddings that they started from, since a "
-    "few thousand images teach next to nothing at the paper's 0.05; patience of 10 epochs",
+    leaves_open="the rate is 0.001, that of the order-embeddings, since a few thousand images "
+    f"teach next to nothing at the paper's 0.05; {_QIAN_GRU_OPEN}",
 )
 _QIAN_GLOVE = replace(_QIAN_GRU, word_vectors=_GLOVE_300)
+
+
+def _qian(**settings: Any) -> Preset:
+    return replace(_QIAN_GLOVE, settings=replace(_QIAN_GRU.settings, **settings))
+
 
 _WANG = Preset(
     "two-branch",
@@ -102,6 +117,17 @@ _WANG_CCA = Preset(
     leaves_open="ridges: the validation split chooses; all coordinates that correlate are kept",
 )
 
+
+def _klein(mixtures: str) -> Preset:
+    """Return CCA on another Fisher vector, cut to the same number of components."""
+    name = f"fv-{mixtures}"
+    captions = _captions(f"{name}-pca6000", name, vectors=_GOOGLENEWS, pca=6000)
+    return replace(_WANG_CCA, captions=captions, source="Klein et al. 2015, in the terms of Wang's")
+
+
+_WANG_MEAN = _captions("mean-word2vec-300d", "mean", vectors=_GOOGLENEWS)
+
+
 _W2VV = Preset(
     "word2visualvec",
     Word2VisualVecSettings(),
@@ -110,6 +136,17 @@ _W2VV = Preset(
     source="Dong, Li & Snoek 2018, sections III and IV-A, and the published program",
     leaves_open="batch size, dropout, clipping and the schedule are the program's",
 )
+_W2VV_WORD2VEC = replace(
+    _W2VV, captions=_captions("mean-w2vv-flickr-500d", "mean-w2vv", vectors=_FLICKR)
+)
+
+
+def _w2vv_of(layers: int) -> Preset:
+    return replace(
+        _W2VV_WORD2VEC,
+        settings=Word2VisualVecSettings(layers=layers),
+        source='Dong, Li & Snoek 2018, section IV-B, "How deep?"',
+    )
 
 
 def _linear(preset: Preset) -> Preset:
@@ -119,17 +156,26 @@ def _linear(preset: Preset) -> Preset:
 _KIROS = Preset(
     "vse",
     VseSettings(
-        cell="lstm", dim=300, train_words=False, similarity="cosine", l2_normalise="both",
+        cell="peephole_lstm", dim=300, train_words=False, similarity="cosine", l2_normalise="both",
         loss="sampled_contrast", margin=0.2, optimiser="sgd", learning_rate=1.0, lr_decay=0.9,
         batch_size=40,
     ),
     "vgg19-kiros-fc7",
-    _captions("token-ids-kiros"),
-    source="Kiros, Salakhutdinov & Zemel 2014, sections 2.2 and 3.1; batches of Flickr8K",
-    leaves_open="decay 0.9 an epoch, 10 contrastive terms, 50 epochs; whether words are trained: "
-    "not; torch's initial weights, and no peephole connections",
+    _KIROS_TOKEN_IDS,
+    source="Kiros, Salakhutdinov & Zemel 2014, sections 2.1, 2.2 and 3.1; batches of Flickr8K",
+    leaves_open="decay 0.9 an epoch; 10 contrastive terms, of the batch and not of the training "
+    "set; 50 epochs; an end mark after the words, as in their later program; words without a "
+    "vector are random",
     word_vectors=_GOOGLENEWS,
 )  # fmt: skip
+_KIROS_SUM = replace(
+    _KIROS,
+    settings=replace(_KIROS.settings, cell="none"),
+    captions=_captions("token-ids-words-googlenews-300d", "token-ids-words", vectors=_GOOGLENEWS),
+    source="Kiros, Salakhutdinov & Zemel 2014, section 3.1: their baseline DeViSE",
+    leaves_open="the sum of the words' vectors, there the mean, which has the same direction; "
+    "words, rate, terms and epochs as in kiros2014-lstm, whose objective theirs matches",
+)
 _VENDROV = Preset(
     "vse",
     VseSettings(
@@ -137,8 +183,9 @@ _VENDROV = Preset(
         clip=2.0, clip_each=True, epochs=100,
     ),
     "vgg19-order-fc7-10crop",
-    _TOKEN_IDS,
+    _KIROS_TOKEN_IDS,
     source="Vendrov et al. 2016, section 4, and the published program",
+    leaves_open="words of the training captions alone, there those of validation, too",
 )  # fmt: skip
 _VSEPP = Preset(
     "vse",
@@ -149,7 +196,8 @@ _VSEPP = Preset(
     "resnet152-vsepp-pool",
     _TOKEN_IDS,
     source="Faghri et al. 2018 (VSE++), section 4, and the published program",
-    leaves_open="the image network is not fine-tuned, and images are not cropped at random",
+    leaves_open="the image network is not fine-tuned, and images are not cropped at random; words "
+    "of the training captions alone, there those of validation, too",
 )  # fmt: skip
 _YAN = Preset(
     "relational",
@@ -157,8 +205,8 @@ _YAN = Preset(
     "resnet152-grid",
     _captions("token-ids-yan-fasttext-300d", "token-ids-yan", vectors=_FASTTEXT),
     source="Yan 2019, sections 2.2 to 2.5, 3.3 and 3.4",
-    leaves_open="8 attention heads; 4 pools; no dropout; the weights of the best epoch by "
-    "validation, there those of the last",
+    leaves_open="8 attention heads; 4 pools; no dropout; mean pooling of nodes; the weights of the "
+    "best epoch by validation, there those of the last",
     word_vectors=_FASTTEXT,
 )
 _SCAN = Preset(
@@ -202,14 +250,21 @@ _ZERO_SHOT = Preset(
 
 PRESETS: dict[str, Preset] = {
     "qian2018-baseline": _QIAN_BASELINE,
-    "qian2018-baseline-weight": replace(_QIAN_BASELINE, average_captions=True),
+    "qian2018-baseline-weight": replace(
+        _QIAN_BASELINE,
+        average_captions=True,
+        leaves_open=f"{_QIAN_OPEN}; the regression is fitted to mean captions, too",
+    ),
     "qian2018-gru": _QIAN_GRU,
     "qian2018-gru-glove": _QIAN_GLOVE,
-    "qian2018-lstm-glove": replace(_QIAN_GLOVE, settings=VseSettings(cell="lstm")),
-    "qian2018-gru-glove-bidirectional": replace(
-        _QIAN_GLOVE, settings=VseSettings(bidirectional=True)
+    "qian2018-gru-glove-fixed": _qian(train_words=False),
+    "qian2018-gru-glove-printed-rate": replace(
+        _qian(learning_rate=0.05), leaves_open=_QIAN_GRU_OPEN
     ),
-    "qian2018-gru-glove-stacked": replace(_QIAN_GLOVE, settings=VseSettings(layers=2)),
+    "qian2018-lstm-glove": _qian(cell="lstm"),
+    "qian2018-gru-glove-bidirectional": _qian(bidirectional=True),
+    "qian2018-gru-glove-stacked": _qian(layers=2),
+    "qian2018-gru-glove-stacked-bidirectional": _qian(layers=2, bidirectional=True),
     "wang2016-linear-one-directional": _linear(_WANG_ONE_WAY),
     "wang2016-linear-bidirectional": _linear(_WANG_NO_STRUCTURE),
     "wang2016-linear-bidirectional-structure": _linear(_WANG),
@@ -219,10 +274,12 @@ PRESETS: dict[str, Preset] = {
     "wang2016-nonlinear-bidirectional-structure-mean": replace(
         _WANG,
         settings=TwoBranchSettings(hidden=1024, dim=256),
-        captions=_captions("mean-word2vec-300d", "mean", vectors=_GOOGLENEWS),
+        captions=_WANG_MEAN,
     ),
     "wang2016-nonlinear-bidirectional-structure-tfidf": replace(_WANG, captions=_captions("tfidf")),
     "wang2016-cca": _WANG_CCA,
+    "wang2016-cca-mean": replace(_WANG_CCA, captions=_WANG_MEAN),
+    **{f"wang2016-cca-{mixtures}": _klein(mixtures) for mixtures in ("gmm", "lmm", "gmm-hglmm")},
     "wang2016-cca-gong": replace(
         _WANG_CCA,
         settings=CcaSettings(
@@ -232,9 +289,9 @@ PRESETS: dict[str, Preset] = {
         source="Wang, Li & Lazebnik 2016, table 1, after Gong et al. 2014",
     ),
     "dong2018-w2vv-bow": _W2VV,
-    "dong2018-w2vv-word2vec": replace(
-        _W2VV, captions=_captions("mean-w2vv-flickr-500d", "mean-w2vv", vectors=_FLICKR)
-    ),
+    "dong2018-w2vv-word2vec": _W2VV_WORD2VEC,
+    "dong2018-w2vv-word2vec-2-layers": _w2vv_of(2),
+    "dong2018-w2vv-word2vec-4-layers": _w2vv_of(4),
     "dong2018-w2vv-gru": replace(_W2VV, captions=_captions("token-ids-w2vv"), word_vectors=_FLICKR),
     "dong2018-w2vv-multiscale": replace(
         _W2VV,
@@ -245,16 +302,12 @@ PRESETS: dict[str, Preset] = {
     ),
     "kiros2014-lstm": _KIROS,
     "kiros2014-linear": replace(
-        _KIROS,
-        settings=replace(_KIROS.settings, cell="none", train_words=True),
+        _KIROS_SUM,
+        settings=replace(_KIROS_SUM.settings, train_words=True),
         source="Kiros, Salakhutdinov & Zemel 2014, section 3.2: the sum of the words' vectors",
+        leaves_open="whether words are trained: they are, since otherwise it is kiros2014-devise",
     ),
-    "kiros2014-devise": replace(
-        _KIROS,
-        settings=replace(_KIROS.settings, cell="none"),
-        source="Kiros, Salakhutdinov & Zemel 2014, section 3.1: their baseline DeViSE",
-        leaves_open="the sum of the words' vectors, there the mean, which has the same direction",
-    ),
+    "kiros2014-devise": _KIROS_SUM,
     "kiros2014-gru": replace(
         _KIROS,
         settings=VseSettings(
@@ -263,7 +316,7 @@ PRESETS: dict[str, Preset] = {
         ),
         word_vectors=None,
         source="the program that Kiros et al. published later, visual-semantic-embedding",
-        leaves_open="",
+        leaves_open=_VENDROV.leaves_open,
     ),
     "vendrov2016-order": _VENDROV,
     "vendrov2016-symmetric": replace(
@@ -271,12 +324,22 @@ PRESETS: dict[str, Preset] = {
         settings=replace(_VENDROV.settings, similarity="cosine", absolute=False, margin=0.2),
     ),
     "yan2019-transformer-basic": _YAN,
+    "yan2019-transformer-basic-max": replace(
+        _YAN,
+        settings=RelationalSettings(pooling="max"),
+        source="Yan 2019, sections 2.2 and 2.3: max pooling of nodes",
+    ),
     "yan2019-transformer-pooling": replace(_YAN, settings=RelationalSettings(loss="pooling")),
     "yan2019-transformer-cross-attention": replace(
         _YAN, settings=RelationalSettings(loss="cross-attention")
     ),
     "vsepp": _VSEPP,
-    "vse0": replace(_VSEPP, settings=replace(_VSEPP.settings, loss="sum_of_hinges")),
+    "vse0": replace(
+        _VSEPP,
+        settings=replace(_VSEPP.settings, loss="sum_of_hinges"),
+        leaves_open=f"{_VSEPP.leaves_open}; the program's VSE0 does not normalise images, as "
+        "kiros2014-gru; here the loss is all that differs from vsepp",
+    ),
     **{
         name: replace(_SCAN, settings=ScanSettings(similarity=name))
         for name in ("scan-t2i-avg", "scan-t2i-lse", "scan-i2t-avg", "scan-i2t-lse")

@@ -163,6 +163,8 @@ ENCODERS: dict[str, EncoderSpec] = {
         EncoderSpec("fv-gmm-hglmm", "fisher", mixtures=("gmm", "hglmm")),
         EncoderSpec("token-ids", "token-ids", "vsepp", "vsepp", layout="vsepp"),
         EncoderSpec("token-ids-kiros", "token-ids", "kiros", "all", layout="kiros"),
+        EncoderSpec("token-ids-qian", "token-ids", vocabulary="all", layout="kiros"),
+        EncoderSpec("token-ids-words", "token-ids", "vsepp", "all", layout="words"),
         EncoderSpec("token-ids-w2vv", "token-ids", "w2vv", "w2vv", layout="w2vv", max_length=32),
         EncoderSpec("token-ids-yan", "token-ids", vocabulary="all", layout="yan", max_length=48),
     )
@@ -179,8 +181,11 @@ tfidf, tfidf-coco
 fv-gmm, fv-lmm, fv-hglmm, fv-gmm-hglmm
     Fisher vectors of Klein et al. 2015, which Wang et al. 2016 takes too. The tokenizer `klein` is
     for cased word vectors; `treebank`, in lower case, fits GloVe 6B.
-token-ids, token-ids-kiros, token-ids-w2vv, token-ids-yan
-    Token ids as VSE++, Kiros et al. 2014, Word2VisualVec and Yan 2019 have them.
+token-ids, token-ids-kiros, token-ids-qian, token-ids-w2vv, token-ids-yan
+    Token ids as VSE++, Kiros et al. 2014 and order-embeddings, Qian & Lamberti 2018, Word2VisualVec
+    and Yan 2019 have them.
+token-ids-words
+    Those of the words that have a vector and nothing else, for sums of words (Kiros et al. 2014).
 """
 
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -67,6 +68,12 @@ def test_every_change_of_size_is_of_a_preset() -> None:
     assert vectors <= {None, *TRAINED_VECTORS}, "others are not in any package"
 
 
+def test_caption_features_of_one_name_are_one() -> None:
+    """Their folder goes by the name, whatever experiment and size asks for them."""
+    made = [resolve_experiment(name, size=size).captions for size in SIZES for name in PRESETS]
+    assert len({c.name for c in made}) == len({json.dumps(asdict(c)) for c in made})
+
+
 def test_the_default_experiments_are_the_presets_at_the_small_size() -> None:
     for name, entry in PARAMS["experiments"].items():
         made = resolve_experiment(name, size=PARAMS["size"])
@@ -96,9 +103,54 @@ def test_presets_are_what_their_papers_say() -> None:
     }
     mean = PRESETS["wang2016-nonlinear-bidirectional-structure-mean"]
     assert mean.settings == TwoBranchSettings(hidden=1024, dim=256)
-    assert PRESETS["qian2018-gru-glove"].settings == VseSettings()
+    qian = {name: preset for name, preset in PRESETS.items() if name.startswith("qian2018-gru")}
+    unit = VseSettings(image_scaling="unit")
+    assert {name.removeprefix("qian2018-gru"): p.settings for name, p in qian.items()} == {
+        "": unit,
+        "-glove": unit,
+        "-glove-fixed": replace(unit, train_words=False),
+        "-glove-printed-rate": replace(unit, learning_rate=0.05),
+        "-glove-bidirectional": replace(unit, bidirectional=True),
+        "-glove-stacked": replace(unit, layers=2),
+        "-glove-stacked-bidirectional": replace(unit, layers=2, bidirectional=True),
+    }
     yan = PRESETS["yan2019-transformer-pooling"].settings
     assert (yan.learning_rate, yan.lr_milestones, yan.epochs) == (2e-5, (9, 15), 20)
+    basic, largest = (PRESETS[f"yan2019-transformer-basic{end}"].settings for end in ("", "-max"))
+    assert largest == replace(basic, pooling="max")
+    kiros = PRESETS["kiros2014-lstm"].settings
+    assert (kiros.cell, kiros.dim, kiros.learning_rate) == ("peephole_lstm", 300, 1.0)
+    assert (kiros.margin, kiros.batch_size, kiros.train_words) == (0.2, 40, False)
+    depths = {n: getattr(p.settings, "layers", 0) for n, p in PRESETS.items() if "word2vec" in n}
+    assert depths == {
+        "dong2018-w2vv-word2vec": 3,
+        "dong2018-w2vv-word2vec-2-layers": 2,
+        "dong2018-w2vv-word2vec-4-layers": 4,
+    }
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_compared_systems_differ_in_nothing_else(size: Size) -> None:
+    """A claim of a paper is about what its two systems do not share."""
+
+    def made(name: str) -> dict[str, Any]:
+        found = resolve_experiment(name, size=size)
+        settings = asdict(settings_from(head_kind(found.head).settings, found.settings, found.head))
+        return {"images": found.images, "captions": found.captions.name,
+                "vectors": found.word_vectors, **settings}  # fmt: skip
+
+    for one, other, apart in (
+        ("vsepp", "vse0", {"loss", "mean_hinge_epochs"}),
+        ("kiros2014-lstm", "kiros2014-devise", {"cell", "captions", "dim"}),
+        ("qian2018-gru", "qian2018-gru-glove", {"vectors"}),
+        ("qian2018-gru-glove", "qian2018-lstm-glove", {"cell"}),
+        ("vendrov2016-order", "vendrov2016-symmetric", {"similarity", "absolute", "margin"}),
+        ("yan2019-transformer-basic", "yan2019-transformer-basic-max", {"pooling"}),
+        ("wang2016-cca", "wang2016-cca-gmm-hglmm", {"captions"}),
+        ("dong2018-w2vv-word2vec", "dong2018-w2vv-word2vec-4-layers", {"layers"}),
+    ):
+        a, b = made(one), made(other)
+        assert {key for key in a if a[key] != b[key]} <= apart, (one, other)
 
 
 def test_an_experiment_changes_its_preset() -> None:

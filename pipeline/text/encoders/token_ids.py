@@ -67,6 +67,7 @@ TOKEN_LAYOUTS: dict[str, TokenLayout] = {
         TokenLayout("kiros", start=False, end=True, padding="back", unknown="number"),
         TokenLayout("w2vv", start=False, end=False, padding="front", unknown="number"),
         TokenLayout("yan", start=False, end=False, padding="front", unknown="dropped"),
+        TokenLayout("words", start=False, end=False, padding="back", unknown="dropped"),
     )
 }
 """The layouts of the papers, all with our ids for the marks.
@@ -82,6 +83,9 @@ yan
     Yan 2019, 48 words, those without a fastText vector dropped: the vocabulary should have only
     words with one. Deviation: there padding is in front by a random number, which a head that
     trains can do with these rows.
+words
+    Nothing but the words that have a vector, for heads that sum them: a mark would be a word of
+    every caption.
 """
 
 

@@ -7,8 +7,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.heads import HeadError
-from pipeline.heads.layers.peephole import PeepholeLSTM
-from pipeline.heads.layers.rnn import RANDOM_WORD, SentenceTower, WordSum, packed, word_table
+from pipeline.heads.layers.rnn import (
+    RANDOM_WORD,
+    PeepholeLSTM,
+    SentenceTower,
+    WordSum,
+    packed,
+    word_table,
+)
 from pipeline.text.encoders.token_ids import PADDING, UNKNOWN
 
 IDS, WORD, DIM = 12, 5, 6

@@ -38,6 +38,7 @@ def test_numbers() -> None:
         ("kiros", [[4, 1, 5, 3, 0, 0], [4, 4, 4, 4, 4, 3], [3, 0, 0, 0, 0, 0]]),
         ("w2vv", [[0, 0, 0, 4, 1, 5], [4, 4, 4, 4, 4, 6], [0, 0, 0, 0, 0, 0]]),
         ("yan", [[0, 0, 0, 0, 4, 5], [4, 4, 4, 4, 4, 6], [0, 0, 0, 0, 0, 0]]),
+        ("words", [[4, 5, 0, 0, 0, 0], [4, 4, 4, 4, 4, 6], [0, 0, 0, 0, 0, 0]]),
     ],
 )
 def test_layouts_by_hand(layout: str, rows: list[list[int]]) -> None:
@@ -137,7 +138,7 @@ def test_recipe_names_everything() -> None:
         replace(encoder, max_length=6),
         *(replace(encoder, layout=layout) for layout in TOKEN_LAYOUTS.values()),
     ]
-    assert len({canonical_json(other.recipe()) for other in others}) == 5
+    assert len({canonical_json(other.recipe()) for other in others}) == 1 + len(TOKEN_LAYOUTS)
 
 
 def test_no_place_for_a_word() -> None:
