@@ -3,9 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor, nn
 
+from pipeline.images.engine.fuse import Tracing
 from pipeline.networks.state_dicts import Weights
+from pipeline.recipes.layers import Layout, layout_of
 
 
 @dataclass(frozen=True)
@@ -21,11 +24,15 @@ class Backbone:
     layer_names : what other files call a layer, to what the network calls it.
     heads : beginnings of the names of layers that are not built: files may have them in any
         shape or not at all.
-    rewritable : whether the fast engine may fuse its layers.
+    layout : of an output of this shape, of one image. Raises `RecipeError`.
+    tracing : how the fast engine traces the network.
+    tested : whether a test here compares the network that the fast engine makes with this one.
+        Otherwise they are compared when the weights are loaded.
     pretrained : returns the recipe's own weights where a library fetches them, a complete state
         dict in float32. Raises `WeightsError` where they cannot be had.
     load : of a library that reads its weights itself: returns those of a source, as `load_weights`
         takes it, from the name of the recipe's own and the source.
+    cached : whether `pretrained` has nothing to download.
     """
 
     build: Callable[[], nn.Module]
@@ -33,6 +40,24 @@ class Backbone:
     residual_norms: str = ""
     layer_names: Mapping[str, str] = field(default_factory=dict)
     heads: tuple[str, ...] = ()
-    rewritable: bool = True
+    layout: Callable[[tuple[int, ...]], Layout] = layout_of
+    tracing: Tracing = field(default_factory=Tracing)
+    tested: bool = True
     pretrained: Callable[[], dict[str, Tensor]] | None = None
     load: Callable[[str, str], Weights] | None = None
+    cached: Callable[[], bool] = lambda: False
+
+    def outline(self) -> nn.Module:
+        """Return the network without memory for its weights."""
+        with torch.device("meta"):
+            return self.build()
+
+    def filled(self, state: dict[str, Tensor]) -> nn.Module:
+        """Return the network with weights, a complete state dict that is not copied."""
+        net = self.outline()
+        net.load_state_dict(state, assign=True)
+        if any(constant.is_meta for constant in net.buffers()):
+            # Some compute constants while they are built, which are in no state dict.
+            net = self.build()
+            net.load_state_dict(state, assign=True)
+        return net

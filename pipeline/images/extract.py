@@ -226,6 +226,8 @@ def _find_rows(
 def _log_memory(network: RecipeNetwork, parallelism: Parallelism, monitor: Monitor) -> None:
     sharing = "; the ten crops share their work" if network.shares_crops else ""
     held, more = (size / _GB for size in (resident_memory(), expected_memory(network, parallelism)))
+    if network.remark:
+        monitor.log(network.remark)
     monitor.log(
         f"batches of {parallelism.batch_size} images, {parallelism.threads} at once, "
         f"{parallelism.readers} readers; memory: {held:.1f} GB now, at most {more:.1f} GB "

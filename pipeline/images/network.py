@@ -14,14 +14,18 @@ from torch.nn import functional as F
 from pipeline.devices import usable_device
 from pipeline.images.backbones import backbone_named
 from pipeline.images.engine import ENGINES
-from pipeline.images.engine.fuse import Layers, PlainLayers, rewrite
+from pipeline.images.engine.fuse import Layers, PlainLayers, Tracing, rewrite
 from pipeline.images.engine.onednn import OneDnnLayers
 from pipeline.images.engine.ten_crops import SharedTenCrops, share_ten_crops
+from pipeline.images.layouts import pooled
 from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import crop_offsets
 from pipeline.recipes import Crop, Recipe, RecipeError
+from pipeline.recipes.layers import GRID_AXES, ROW_AXES, TOKEN_AXES
 
-_AXES = {2: "row, channel", 4: "row, cell_y, cell_x, channel"}
+_AXES = {2: ROW_AXES, 3: TOKEN_AXES, 4: GRID_AXES}
+# Relative difference between two float32 networks that compute the same; 1e-6 is usual.
+_ROUNDING = 1e-4
 _DTYPES = {
     "float32": torch.float32,
     "tf32": torch.float32,
@@ -38,6 +42,7 @@ class RecipeNetwork:
     recipe, device : as given.
     window : what is to be cut from every canvas before it comes here: the recipe's crop, or
         nothing where the ten crops share their work.
+    remark : why the fast engine runs the network as it was written, or "".
     """
 
     def __init__(
@@ -70,14 +75,13 @@ class RecipeNetwork:
         self.device = device_for(device, recipe)
         self.window = recipe.crop
         self._dtype = _DTYPES[recipe.precision]
-        backbone = backbone_named(recipe.backbone)
-        with torch.device("meta"):
-            net = backbone.build()
-        net.load_state_dict(state, assign=True)
+        self._backbone = backbone = backbone_named(recipe.backbone)
+        net = backbone.filled(state)
         tapped = TappedNetwork(net.eval().requires_grad_(False), backbone, recipe)
         fast = engine == "fast"
         self._format = torch.channels_last if fast else torch.contiguous_format
-        trunk = self._fast(tapped) if fast and backbone.rewritable else tapped
+        self.remark = ""
+        trunk = self._fast(tapped) if fast else tapped
         self._trunk = trunk.to(self.device, self._dtype).to(memory_format=self._format)
         normalise = recipe.normalise
         self._mean = torch.tensor(normalise.mean, device=self.device).view(1, 3, 1, 1)
@@ -134,25 +138,13 @@ class RecipeNetwork:
     def _rows(self, windows: Tensor) -> Tensor:
         images = len(windows)
         x = self._trunk(self.normalised(windows.flatten(0, 1)).to(self._dtype)).float()
-        if x.ndim == 4:
-            x = x.permute(0, 2, 3, 1)
-        if self.recipe.pool == "mean over cells":
-            x = self._mean_over_cells(x)
+        x = pooled(x, self.recipe, self._backbone)
         x = x.unflatten(0, (images, -1))
         x = x.mean(dim=1) if self.recipe.combine_crops == "mean" else x.squeeze(1)
         if self.recipe.norm == "l2":
             x = F.normalize(x, dim=-1)
         self._require_as_said(x)
         return x.contiguous()
-
-    def _mean_over_cells(self, maps: Tensor) -> Tensor:
-        if maps.ndim != 4:
-            raise RecipeError(
-                f"{self.recipe.name}: the layer {self.recipe.tap!r} gives "
-                f"{tuple(maps.shape[1:])}, which has no cells to take the mean over; say pool "
-                "'none', or read another layer"
-            )
-        return maps.mean(dim=(1, 2))
 
     def _require_as_said(self, rows: Tensor) -> None:
         """Refuse rows that are not what the recipe, and so the shards, say of them."""
@@ -177,7 +169,36 @@ class RecipeNetwork:
             if shared is not None:
                 tapped.net.features = shared
                 self.window = Crop("none", resize.size)
-        return rewrite(tapped, layers, (SharedTenCrops,))
+        tracing = self._backbone.tracing.with_leaf(SharedTenCrops)
+        if not self._backbone.tested and (remark := self._difference(tapped, tracing)):
+            self.remark = (
+                f"{self.recipe.backbone} is computed as it was written, without the fast engine's "
+                f"fused layers: {remark}"
+            )
+            return tapped
+        return rewrite(tapped, layers, tracing)
+
+    def _difference(self, tapped: TappedNetwork, tracing: Tracing) -> str:
+        """Return what keeps a network from being rewritten, found on one random batch, or ""."""
+        single = OneDnnLayers.usable(torch.float32)
+        layers: Layers = OneDnnLayers(torch.float32) if single else PlainLayers()
+        rewritten = rewrite(tapped, layers, tracing)
+        if rewritten is tapped:
+            return "it cannot be traced"
+        size, generator = self.recipe.crop.size, torch.Generator().manual_seed(0)
+        x = torch.randn(2, 3, size, size, generator=generator)
+        x = x.contiguous(memory_format=self._format)
+        with torch.inference_mode():
+            expected = tapped(x)
+            try:
+                found = rewritten.float()(x)
+            # As in tracing, a model from elsewhere may fail in any way.
+            except Exception as error:
+                return f"once traced it fails ({type(error).__name__})"
+        difference = float((found - expected).norm() / expected.norm())
+        if difference <= _ROUNDING:
+            return ""
+        return f"with them its rows differ by {difference:.1e} (relative), more than by rounding"
 
 
 def device_for(name: str, recipe: Recipe) -> torch.device:

@@ -38,7 +38,7 @@ def open_clip_backbone(name: str) -> Backbone:
     def build() -> nn.Module:
         return _ImageTower(build_clip(model))
 
-    return Backbone(build, methods={"embedding": "forward"}, rewritable=False, load=_load)
+    return Backbone(build, methods={"embedding": "forward"}, tested=False, load=_load)
 
 
 def _load(name: str, source: str) -> Weights:

@@ -43,8 +43,7 @@ def read_state_dict(path: Path, backbone: Backbone, name: str) -> dict[str, Tens
     WeightsError
         The file cannot be read or does not fit; the first keys that differ are named.
     """
-    with torch.device("meta"):
-        expected = backbone.build().state_dict()
+    expected = backbone.outline().state_dict()
     state = {}
     for key, value in _read_tensors(path).items():
         own = key if key in expected else _own_name(key, backbone)

@@ -1,6 +1,5 @@
 """The tap of a recipe: the layer that is named is the layer that is read."""
 
-import difflib
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +8,7 @@ from torch.nn import functional as F
 
 from pipeline.images.backbone import Backbone
 from pipeline.recipes import Recipe, RecipeError
+from pipeline.recipes.layers import unknown_layer, unused_layer
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "none": nn.Identity(),
@@ -67,7 +67,7 @@ class TappedNetwork(nn.Module):
         if self._method is None:
             names = [name for name, _ in net.named_modules() if name]
             if recipe.tap not in names:
-                raise RecipeError(_unknown(recipe, [*backbone.methods, *names]))
+                raise unknown_layer(recipe.backbone, recipe.tap, [*backbone.methods, *names])
             layer = net.get_submodule(recipe.tap)
             if isinstance(layer, nn.ModuleList | nn.ModuleDict):
                 first = next(iter(dict(layer.named_children())), "0")
@@ -78,7 +78,7 @@ class TappedNetwork(nn.Module):
             net.set_submodule(recipe.tap, _LastLayer(layer))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the tap's (n, channels, h, w) maps or (n, channels) rows of (n, 3, h, w) crops."""
+        """Return the tap's (n, ...) output of (n, 3, h, w) crops, as the network lays it out."""
         return self._activation(self._read(x))
 
     def _read(self, x: Tensor) -> Tensor:
@@ -89,17 +89,4 @@ class TappedNetwork(nn.Module):
             self.net(x)
         except _Reached as reached:
             return reached.output
-        raise RecipeError(
-            f"{self._backbone} has a layer {self._tap!r}, but its images do not pass through it; "
-            "name a layer that they pass through"
-        )
-
-
-def _unknown(recipe: Recipe, names: list[str]) -> str:
-    near = difflib.get_close_matches(recipe.tap, names, n=5, cutoff=0.4)
-    hint = (
-        f"did you mean {' or '.join(near)}?"
-        if near
-        else f"it has {', '.join(name for name in names if '.' not in name)} and layers within"
-    )
-    return f"{recipe.backbone} has no layer {recipe.tap!r} to read; {hint}"
+        raise unused_layer(self._backbone, self._tap)

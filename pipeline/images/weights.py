@@ -61,9 +61,9 @@ def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
 
 
 def are_here(recipe: Recipe) -> bool:
-    """Tell whether a recipe's own weights are on this machine; those of a library count as not."""
+    """Tell whether a recipe's own weights are on this machine."""
     if provider_of(recipe.backbone) is not None:
-        return False
+        return backbone_named(recipe.backbone).cached()
     try:
         return published_file(recipe).is_file()
     except WeightsError:
@@ -149,7 +149,7 @@ def _random_weights(backbone: str, source: str) -> Weights:
     if not digits.isdecimal():
         raise WeightsError(f"{source!r}: the seed must be a whole number, as in random:0")
     found = backbone_named(backbone)
-    with torch.device("meta"):
-        net = found.build()
-    state = seeded_state(net, int(digits), found.residual_norms)
+    state = seeded_state(found.outline(), int(digits), found.residual_norms)
+    if any(constant.is_meta for constant in state.values()):
+        state = seeded_state(found.build(), int(digits), found.residual_norms)
     return Weights(source, state_sha256(state), state)

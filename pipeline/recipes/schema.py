@@ -9,6 +9,8 @@ from pipeline.errors import PipelineError
 PRECISIONS = ("float32", "tf32", "bf16", "fp16")
 STORAGES = ("float32", "float16")
 
+Pool = Literal["none", "mean over cells", "class token", "distillation token", "register tokens"]
+
 PILLOW_RGB = "pillow, exif orientation applied, 16-bit / 257, convert('RGB')"
 """The decoding rule of every recipe of the catalogue; see `pipeline.images.decode`."""
 
@@ -110,11 +112,13 @@ class Recipe:
         the network; see `pipeline.images.tap`.
     activation : applied to what the tap gives. It fixes the range of the values; a tap that ends
         in it gives the same with it and without.
-    pool : "none" (the grid is kept) or "mean over cells"; of one crop's output.
+    pool : of one crop's output: "none" (the grid is kept), "mean over cells", or the tokens of
+        that name that a transformer puts before those of the patches, which "none" leaves out.
     combine_crops : "none", or "mean" of the crops' outputs, after `activation` and `pool`.
     norm : of the finished row, after `combine_crops`: "none", or "l2" to length 1.
-    shape : of one row. axes : names of all axes of the stored array: "row, channel" or
-        "row, cell_y, cell_x, channel". A network whose rows are others is refused.
+    shape : of one row. axes : names of all axes of the stored array: "row, channel",
+        "row, cell_y, cell_x, channel" or "row, token, channel". A network whose rows are others is
+        refused.
     precision : arithmetic of the network, of `PRECISIONS`.
     storage : dtype of the stored row, of `STORAGES`.
     source : the paper or program whose features these are; it changes no feature.
@@ -128,7 +132,7 @@ class Recipe:
     normalise: Normalise
     tap: str
     activation: Literal["relu", "relu6", "none"]
-    pool: Literal["none", "mean over cells"]
+    pool: Pool
     combine_crops: Literal["none", "mean"]
     shape: tuple[int, ...]
     axes: str

@@ -1,4 +1,4 @@
-"""Any model of timm as a recipe: its own preprocessing, its pooled row before the classifier.
+"""Any model of timm as a recipe: "timm:<model>", "timm:<model>-grid", "timm:<model>@<layer>".
 
 timm is an extra and is imported only when one of its models is named.
 """
@@ -6,19 +6,31 @@ timm is an extra and is imported only when one of its models is named.
 import difflib
 import importlib
 import math
+import re
 from typing import Any
 
-from pipeline.recipes.schema import Crop, Normalise, Recipe, RecipeError, Resize
+from pipeline.recipes.layers import TOKENS, layout_of, unknown_layer, unused_layer
+from pipeline.recipes.schema import Crop, Normalise, Pool, Recipe, RecipeError, Resize
+
+METHODS = {"pre_logits": "forward", "forward_features": "forward_features"}
+"""Taps that are no layer, to the methods that give them of a model without its classifier."""
 
 _PREFIX = "timm:"
+_NAME = re.compile(r"timm:(?P<model>[^-@]+)(-(?P<part>[^@]*))?(@(?P<layer>.*))?")
+# What a name asks for, to the recipe's `pool`.
+_PARTS: dict[str, Pool] = {"pool": "mean over cells", "grid": "none", **TOKENS}
 
 
 def timm_recipe(name: str) -> Recipe:
-    """Return the recipe of a model of timm, prepared as timm evaluates it.
+    """Return the recipe of a model of timm, prepared as timm evaluates it at its test size.
 
     Parameters
     ----------
-    name : "timm:<model>" or "timm:<model>.<tag>", as `timm.list_models()` spells it.
+    name : "timm:<model>[.<tag>][-<part>][@<layer>]", model and tag as `timm.list_pretrained()`
+        spells them. Without a layer: timm's own pooled row before the classifier; with the part
+        "grid" what `forward_features` gives, without its prefix tokens; with "class",
+        "distillation" or "registers" those tokens of it. With a layer: what that layer gives, as
+        a grid or a row; with the part "pool" the mean of its cells.
 
     Returns
     -------
@@ -29,43 +41,71 @@ def timm_recipe(name: str) -> Recipe:
     Raises
     ------
     RecipeError
-        timm is not installed, has no such model, or prepares its images in a way that a recipe
-        cannot say.
+        timm is not installed, has no such model, tag or layer, or prepares its images in a way
+        that a recipe cannot say; or what is asked for is not there.
     """
-    net = create_timm_model(name)
-    described = net.pretrained_cfg
-    tag = described.get("tag")
-    full_name = f"{_PREFIX}{described['architecture']}" + (f".{tag}" if tag else "")
-    config = _timm().data.resolve_data_config({}, model=net)
-    channels, height, width = config["input_size"]
-    mode, interpolation = config["crop_mode"], config["interpolation"]
-    side = math.floor(height / config["crop_pct"])
-    if (
-        channels != 3
-        or height != width
-        or side < height
-        or mode not in ("center", "squash")
-        or interpolation not in ("bilinear", "bicubic")
-    ):
+    said = _NAME.fullmatch(name)
+    if said is None or said["part"] not in (None, *_PARTS) or said["layer"] == "":
         raise RecipeError(
-            f"{full_name} prepares its images in a way that no recipe can say ({config}); known "
-            "are square RGB input, centre crop or squash, bilinear or bicubic"
+            f"{name!r} is not understood; say timm:<model>, or timm:<model>-<part> with a part of "
+            f"{', '.join(_PARTS)}, and perhaps @<layer> after it"
         )
+    with _torch().device("meta"):
+        net = create_timm_model(_PREFIX + said["model"])
+    cfg = net.pretrained_cfg
+    backbone = _PREFIX + cfg["architecture"] + (f".{cfg['tag']}" if cfg.get("tag") else "")
+    config = _evaluation(net, backbone)
+    part, layer, size = said["part"], said["layer"], config["input_size"][1]
+    pooled = layer is None and part in (None, "pool")
+    tap = layer or ("pre_logits" if pooled else "forward_features")
+    pool: Pool = "none" if pooled else _PARTS[part or "grid"]
+    usual = pooled or (layer is not None and part in (None, "grid"))
+    output = _output(net, backbone, tap, size)
+    try:
+        layout = layout_of(output, prefix_tokens(net), is_channels_last(net))
+        shape, axes = layout.row(pool)
+        if part == "grid" and not layout.cells:
+            raise RecipeError("it gives a row, which has no cells")
+    except RecipeError as fault:
+        raise RecipeError(f"{name} reads {tap!r} of {backbone}: {fault}") from fault
     return Recipe(
-        name=full_name,
-        backbone=full_name,
-        weights=full_name,
-        resize=Resize("squash" if mode == "squash" else "shorter-side", side, interpolation),
-        crop=Crop("centre", height),
+        name=backbone + ("" if usual else f"-{part}") + (f"@{layer}" if layer else ""),
+        backbone=backbone,
+        weights=backbone,
+        resize=Resize(
+            "squash" if config["crop_mode"] == "squash" else "shorter-side",
+            math.floor(size / config["crop_pct"]),
+            config["interpolation"],
+        ),
+        crop=Crop("centre", size),
         normalise=Normalise(255.0, tuple(config["mean"]), tuple(config["std"])),
-        tap="pre_logits",
+        tap=tap,
         activation="none",
-        pool="none",
+        pool=pool,
         combine_crops="none",
-        shape=(getattr(net, "head_hidden_size", None) or net.num_features,),
-        axes="row, channel",
+        shape=shape,
+        axes=axes,
         source="timm's evaluation",
     )
+
+
+def is_channels_last(net: Any) -> bool:
+    """Tell whether the maps of a model of timm have their channels last."""
+    return getattr(net, "output_fmt", "") == "NHWC"
+
+
+def prefix_tokens(net: Any) -> dict[str, int]:
+    """Return name and number of the tokens that a model of timm puts before those of the patches.
+
+    Models that do not say how many have a class token, if any.
+    """
+    own = {name.rpartition(".")[2].rstrip("0123456789_") for name, _ in net.named_parameters()}
+    named = {"class": int("cls_token" in own), "distillation": int("dist_token" in own)}
+    count = getattr(net, "num_prefix_tokens", sum(named.values()))
+    if count == 0:
+        return {}
+    named["registers"] = count - sum(named.values())
+    return {name: number for name, number in named.items() if number > 0}
 
 
 def create_timm_model(name: str, pretrained: bool = False) -> Any:
@@ -73,27 +113,81 @@ def create_timm_model(name: str, pretrained: bool = False) -> Any:
 
     Parameters
     ----------
-    name : see `timm_recipe`.
+    name : "timm:<model>" or "timm:<model>.<tag>".
     pretrained : whether it gets its weights, from the cache of huggingface_hub or downloaded.
 
     Raises
     ------
     RecipeError
-        timm is not installed, has no such model, or cannot build it.
+        timm is not installed, has no such model or tag, or cannot build it.
     OSError, RuntimeError, ValueError
         The pretrained weights cannot be had.
     """
-    timm, model = _timm(), name.removeprefix(_PREFIX)
+    timm, full = _timm(), name.removeprefix(_PREFIX)
+    model, _, tag = full.partition(".")
     if not timm.is_model(model):
-        near = difflib.get_close_matches(model.partition(".")[0], timm.list_models(), n=3)
+        near = difflib.get_close_matches(model, timm.list_models(), n=3)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise RecipeError(f"timm {timm.__version__} has no model {model!r}{hint}")
     try:
-        return timm.create_model(model, pretrained=pretrained, num_classes=0).eval()
+        return timm.create_model(full, pretrained=pretrained, num_classes=0).eval()
     except RuntimeError as error:
         if pretrained:
             raise
-        raise RecipeError(f"timm cannot build {model!r}: {error}") from error
+        tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{model}.*")]
+        near = difflib.get_close_matches(tag, tags, n=3, cutoff=0.3) or tags[:5]
+        hint = f"; did you mean {' or '.join(near)}?" if tag and tag not in tags and near else ""
+        raise RecipeError(f"timm cannot build {full!r}: {error}{hint}") from error
+
+
+def _evaluation(net: Any, backbone: str) -> dict[str, Any]:
+    """Return how timm prepares the images that it evaluates a model with."""
+    config: dict[str, Any] = _timm().data.resolve_data_config({}, model=net, use_test_size=True)
+    channels, height, width = config["input_size"]
+    faults = [
+        said
+        for said, known in (
+            (f"{channels} channels", channels == 3),
+            (f"{height} x {width} pixels", height == width),
+            (f"a crop of {config['crop_pct']} times the canvas", config["crop_pct"] <= 1),
+            (f"crop mode {config['crop_mode']!r}", config["crop_mode"] in ("center", "squash")),
+            (
+                f"{config['interpolation']} interpolation",
+                config["interpolation"] in ("bilinear", "bicubic"),
+            ),
+        )
+        if not known
+    ]
+    if faults:
+        raise RecipeError(
+            f"{backbone} wants {', '.join(faults)}, which no recipe can say; known are square RGB "
+            "input, a centre crop of the picture or of the squashed picture, bilinear or bicubic"
+        )
+    return config
+
+
+def _output(net: Any, backbone: str, tap: str, size: int) -> tuple[int, ...]:
+    """Return the shape of what a tap gives for one image; nothing is computed."""
+    images = next(net.parameters()).new_zeros((1, 3, size, size))
+    if tap in METHODS:
+        output = getattr(net, METHODS[tap])(images)
+    else:
+        layers = {layer: module for layer, module in net.named_modules() if layer}
+        if tap not in layers:
+            raise unknown_layer(backbone, tap, layers)
+        seen: list[Any] = []
+        layers[tap].register_forward_hook(lambda *call: seen.append(call[2]))
+        net(images)
+        if not seen:
+            raise unused_layer(backbone, tap)
+        output = seen[0]
+    if not hasattr(output, "shape"):
+        gives = f"a {type(output).__name__}"
+    elif output.shape[0] != 1:
+        gives = f"{output.shape[0]} outputs of {tuple(output.shape[1:])} for an image"
+    else:
+        return tuple(output.shape[1:])
+    raise RecipeError(f"{tap!r} of {backbone} gives {gives}, not one output; read another layer")
 
 
 def _timm() -> Any:
@@ -104,3 +198,7 @@ def _timm() -> Any:
             f"recipes of timm need the package timm ({error}); "
             "pip install 'caption-feature-pipeline[timm]'"
         ) from error
+
+
+def _torch() -> Any:
+    return importlib.import_module("torch")

@@ -1,15 +1,20 @@
 """The fast engine against the reference: folding, fusing, and the sharing of ten crops."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from pipeline.images import network
+from pipeline.images.backbones import BACKBONES
 from pipeline.images.engine.fuse import (
     Convolution,
     Layers,
     PlainConvolution,
     PlainLayers,
+    Tracing,
     rewrite,
 )
 from pipeline.images.engine.onednn import OneDnnLayers
@@ -162,6 +167,79 @@ def test_a_rewriting_keeps_the_order_of_what_is_overwritten(kind: str) -> None:
 def test_what_cannot_be_traced_runs_as_it_is() -> None:
     net = Undecided()
     assert rewrite(net, PlainLayers()) is net
+
+
+class NormThenActivation(nn.BatchNorm2d):
+    """A library's own module of two layers."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return tanh(norm(x)); a tracer that looks in here stumbles."""
+        assert x.shape[0] > 0
+        return torch.tanh(super().forward(x))
+
+
+@torch.inference_mode()
+def test_parts_take_the_place_of_a_leaf() -> None:
+    def parts(module: nn.Module) -> tuple[nn.Module, ...]:
+        if not isinstance(module, NormThenActivation):
+            return ()
+        norm = nn.BatchNorm2d(5).eval()
+        norm.load_state_dict(module.state_dict())
+        return norm, nn.Tanh()
+
+    net = seeded(nn.Sequential(nn.Conv2d(3, 5, 3), NormThenActivation(5), nn.Conv2d(5, 2, 1)))
+    x = torch.randn(2, 3, 9, 9, generator=torch.Generator().manual_seed(0))
+    rewritten = rewrite(net, PlainLayers(), Tracing((NormThenActivation,), parts=parts))
+    assert not any(isinstance(module, nn.BatchNorm2d) for module in rewritten.modules())
+    torch.testing.assert_close(rewritten.float()(x), net(x), rtol=1e-5, atol=1e-6)
+    whole = rewrite(net, PlainLayers(), Tracing((NormThenActivation,)))
+    torch.testing.assert_close(whole.float()(x), net(x), rtol=1e-5, atol=1e-6)
+
+
+class Lite(nn.Module):
+    """A network that no test knows, with or without steps that depend on its input."""
+
+    def __init__(self, undecided: bool) -> None:
+        super().__init__()
+        self.conv, self.undecided = nn.Conv2d(3, 4, 3), Undecided() if undecided else nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return maps."""
+        found: Tensor = self.undecided(self.conv(x))
+        return found
+
+
+@pytest.mark.parametrize("cause", ["cannot be traced", "rows differ by 1", ""])
+def test_a_network_that_no_test_knows_is_compared_first(
+    cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build() -> nn.Module:
+        return Lite(cause == "cannot be traced")
+
+    backbone = replace(BACKBONES["vgg16"], build=build, tested=False)
+    monkeypatch.setitem(BACKBONES, "vgg16", backbone)
+    if cause == "rows differ by 1":
+        monkeypatch.setattr(network, "rewrite", lambda net, *given: _Doubled(net))
+    recipe = replace(
+        resolve_recipe("vgg16-squash-fc7"), tap="undecided", activation="none", shape=(222, 222, 4),
+        axes="row, cell_y, cell_x, channel",
+    )  # fmt: skip
+    state = load_weights(recipe, "random:0").state
+    canvas = torch.from_numpy(np.array(photo(3, 224, 224))[None, None])
+    fast = RecipeNetwork(recipe, state)
+    assert (cause in fast.remark) if cause else fast.remark == ""
+    reference = RecipeNetwork(recipe, state, engine="reference")
+    assert reference.remark == ""
+    torch.testing.assert_close(fast(canvas), reference(canvas), rtol=1e-4, atol=1e-5)
+
+
+class _Doubled(nn.Module):
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * self.net(x)
 
 
 def stack(poolings: int, seed: int = 0) -> nn.Sequential:

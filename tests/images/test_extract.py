@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from pipeline.images import rows
 from pipeline.images.extract import extract
 from pipeline.recipes import RecipeError
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.tools.merge import merge
+from pipeline.shards.tools.verify import verify
 from stages import extract as command
 from tests.images.odd_files import photo
 from tests.project import Recorder
@@ -78,11 +81,7 @@ def test_wrong_names_are_refused_before_any_work(dataset: Path, tmp_path: Path) 
         extract(dataset, tmp_path / "out", recipe=LITE, workers=1, scheduler="tcp://x:1")
 
 
-def test_an_interrupted_job_says_how_to_go_on(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    extract(dataset, whole, recipe=LITE, batch_size=2)
+def interrupt_third_batch(patch: pytest.MonkeyPatch) -> None:
     compute, calls = rows._compute, []
 
     def interrupted(*given: object) -> object:
@@ -91,14 +90,38 @@ def test_an_interrupted_job_says_how_to_go_on(
             raise KeyboardInterrupt
         return compute(*given)  # type: ignore[arg-type]
 
+    patch.setattr(rows, "_compute", interrupted)
+
+
+KINDS = {
+    "efficientnet-lite1-pool-flip": (1280,),
+    "timm:test_resnet-grid": (5, 5, 96),
+    "timm:test_vit-class@blocks.2": (64,),
+}
+
+
+@pytest.mark.parametrize("recipe", KINDS)
+def test_an_interrupted_job_goes_on_and_its_shards_are_like_any(
+    recipe: str, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if recipe.startswith("timm:"):
+        pytest.importorskip("timm", reason="needs the extra [timm]")
+    job = partial(extract, dataset, recipe=recipe, batch_size=2, weights="random:0")
+    whole, out, first = (tmp_path / name for name in ("whole", "out", "first"))
+    index = job(whole)
+    assert index.header.row_shape == KINDS[recipe]
     monitor = Recorder()
     with monkeypatch.context() as patch:
-        patch.setattr(rows, "_compute", interrupted)
+        interrupt_third_batch(patch)
         with pytest.raises(KeyboardInterrupt):
-            extract(dataset, out, recipe=LITE, batch_size=2, threads=1, monitor=monitor)
+            job(out, threads=1, monitor=monitor)
     assert "interrupted: 4 of 9 rows are kept" in monitor.lines[-1]
     assert "the same command goes on from there" in monitor.lines[-1]
     monitor.lines.clear()
-    extract(dataset, out, recipe=LITE, batch_size=2, monitor=monitor)
+    job(out, monitor=monitor)
     assert any("4 rows are done" in line for line in monitor.lines)
     assert content(out) == content(whole)
+    assert verify(out, images_of=dataset).faults == []
+    job(first, limit=2)
+    merge([first, out], tmp_path / "merged")
+    assert content(tmp_path / "merged") == content(whole)

@@ -444,20 +444,67 @@ def test_colours_become_numbers(
     assert float(values.std(dim=(2, 3)).max()) < 1e-5
 
 
-@pytest.mark.parametrize("model", ["resnet18", "convnext_atto", "mobilenetv3_small_050"])
+TIMM = ("test_resnet", "test_efficientnet", "test_convnext", "test_vit")
+
+
+@pytest.mark.parametrize("model", TIMM)
 @torch.inference_mode()
 def test_models_of_timm(model: str, photos: list[Image.Image], tmp_path: Path) -> None:
     timm = pytest.importorskip("timm", reason="needs the extra [timm]")
-    recipe = resolve_recipe(f"timm:{model}")
-    assert recipe.name.startswith(f"timm:{model}.")
-    assert resolve_recipe(recipe.name) == recipe
+    row, grid = resolve_recipe(f"timm:{model}"), resolve_recipe(f"timm:{model}-grid")
+    assert row.name.startswith(f"timm:{model}.")
+    assert [resolve_recipe(recipe.name) for recipe in (row, grid)] == [row, grid]
     net = timm.create_model(model, pretrained=False).eval()
+    net.load_state_dict(seeded_state(net, 0, ""))
     torch.save(net.state_dict(), tmp_path / "whole.pth")
-    state = load_weights(recipe, str(tmp_path / "whole.pth")).state
-    prepare = timm.data.create_transform(**timm.data.resolve_data_config({}, model=net))
-    maps = net.forward_features(torch.stack([prepare(image) for image in photos]))
-    expected = net.forward_head(maps, pre_logits=True)
-    assert expected.shape[1:] == recipe.shape
-    assert relative(both(recipe, state, photos), expected) < 1e-6
-    seeded = load_weights(recipe, "random:0").state
-    assert torch.isfinite(both(recipe, seeded, photos)).all()
+    state = load_weights(row, str(tmp_path / "whole.pth")).state
+    config = timm.data.resolve_model_data_config(net, use_test_size=True)
+    images = torch.stack([timm.data.create_transform(**config)(image) for image in photos[:2]])
+    expected = net.forward_head(net.forward_features(images), pre_logits=True)
+    assert relative(both(row, state, photos[:2]), expected) < 1e-6
+    maps = net.forward_features(images)
+    if maps.ndim == 3:
+        (maps,) = net.forward_intermediates(images, indices=1, norm=True, intermediates_only=True)
+    assert relative(both(grid, state, photos[:2]), maps.permute(0, 2, 3, 1)) < 1e-6
+    seeded = load_weights(row, "random:0")
+    assert torch.isfinite(both(row, seeded.state, photos[:1])).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("test_vit-class", (64,)),
+        ("test_vit3-registers", (96,)),
+        ("mambaout_femto@stages.0", (72, 72, 48)),
+        ("test_vit@blocks.3", (10, 10, 64)),
+        ("test_vit-pool@blocks.3", (64,)),
+        ("test_vit-class@blocks.3", (64,)),
+        ("test_resnet-pool@layer3.0.bn1", (48,)),
+    ],
+)
+@torch.inference_mode()
+def test_layers_and_tokens_of_timm(
+    name: str, shape: tuple[int, ...], photos: list[Image.Image]
+) -> None:
+    timm = pytest.importorskip("timm", reason="needs the extra [timm]")
+    recipe = resolve_recipe(f"timm:{name}")
+    assert (resolve_recipe(recipe.name), recipe.shape) == (recipe, shape)
+    state = load_weights(recipe, "random:0").state
+    net = timm.create_model(recipe.backbone[5:], num_classes=0).eval()
+    net.load_state_dict(state)
+    seen: list[Tensor] = []
+    layer = name.partition("@")[2]
+    hooked = net.get_submodule(layer) if layer else net.norm
+    hooked.register_forward_hook(lambda module, inputs, output: seen.append(output.clone()))
+    config = timm.data.resolve_model_data_config(net, use_test_size=True)
+    net(torch.stack([timm.data.create_transform(**config)(image) for image in photos[:2]]))
+    output = seen[0]
+    if output.ndim == 4:
+        output = output.permute(0, 2, 3, 1) if "resnet" in name else output
+    elif recipe.pool.endswith(("token", "tokens")):
+        output = output[:, 0]
+    else:
+        output = output[:, 1:].unflatten(1, (10, 10))
+    if recipe.pool == "mean over cells":
+        output = output.mean(dim=(1, 2))
+    assert relative(both(recipe, state, photos[:2]), output) < 1e-6

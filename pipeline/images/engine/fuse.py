@@ -7,8 +7,8 @@ does not know stays as it is.
 """
 
 import operator
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -130,16 +130,35 @@ class PlainLayers:
         return nn.Sequential(linear, nn.ReLU(inplace=True)) if relu else linear
 
 
-def rewrite(
-    network: nn.Module, layers: Layers, leaves: tuple[type[nn.Module], ...] = ()
-) -> nn.Module:
+@dataclass(frozen=True)
+class Tracing:
+    """How a network is traced that has other modules than torch's.
+
+    Attributes
+    ----------
+    leaves : modules that are not looked into.
+    functions : functions that are called, not looked into.
+    parts : returns the modules that a leaf is, one after the other, none for one that is no more
+        than itself.
+    """
+
+    leaves: tuple[type[nn.Module], ...] = ()
+    functions: tuple[Callable[..., Any], ...] = ()
+    parts: Callable[[nn.Module], Sequence[nn.Module]] = lambda module: ()
+
+    def with_leaf(self, leaf: type[nn.Module]) -> "Tracing":
+        """Return the same with one leaf more."""
+        return replace(self, leaves=(*self.leaves, leaf))
+
+
+def rewrite(network: nn.Module, layers: Layers, tracing: Tracing = Tracing()) -> nn.Module:
     """Return a network that computes the same with fewer passes over memory.
 
     Parameters
     ----------
     network : in evaluation mode, with float32 weights; it is not changed.
     layers : what takes the place of its convolutions and fully connected layers.
-    leaves : modules that are not looked into.
+    tracing : how it is traced.
 
     Returns
     -------
@@ -147,13 +166,14 @@ def rewrite(
         It agrees with `network` up to rounding. A network that cannot be traced, such as one
         whose steps depend on its input, comes back as it is.
     """
-    tracer = _Tracer(leaves)
+    tracer = _Tracer(tracing)
     try:
         graph = tracer.trace(network)
     # A model from elsewhere may fail to trace in any way; it then runs as it was written.
     except Exception:
         return network
     rewritten = fx.GraphModule(tracer.root, graph)
+    _take_apart(rewritten, tracing)
     _Rewriting(rewritten, layers).run()
     rewritten.delete_all_unused_submodules()
     rewritten.recompile()
@@ -161,9 +181,9 @@ def rewrite(
 
 
 class _Tracer(fx.Tracer):
-    def __init__(self, leaves: tuple[type[nn.Module], ...]) -> None:
-        super().__init__()
-        self._leaves = leaves
+    def __init__(self, tracing: Tracing) -> None:
+        super().__init__(autowrap_functions=tracing.functions)
+        self._leaves = tracing.leaves
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return isinstance(m, self._leaves) or super().is_leaf_module(m, module_qualified_name)
@@ -176,6 +196,21 @@ class _Tracer(fx.Tracer):
             if isinstance(mod, nn.Sequential):
                 return ""
             raise
+
+
+def _take_apart(module: fx.GraphModule, tracing: Tracing) -> None:
+    """Put the parts of every leaf that has some in its place."""
+    for number, node in enumerate(list(module.graph.nodes)):
+        if node.op != "call_module" or len(node.args) != 1 or node.kwargs:
+            continue
+        last = node.args[0]
+        for step, part in enumerate(tracing.parts(module.get_submodule(str(node.target)))):
+            module.add_submodule(f"part_{number}_{step}", part)
+            with module.graph.inserting_before(node):
+                last = module.graph.call_module(f"part_{number}_{step}", (last,))
+        if last is not node.args[0]:
+            node.replace_all_uses_with(last)
+            module.graph.erase_node(node)
 
 
 class _Rewriting:
@@ -193,14 +228,14 @@ class _Rewriting:
                 self._replace_convolution(node, convolution, f"folded_{number}")
                 continue
             linear = self._called(node)
-            if isinstance(linear, nn.Linear) and len(node.args) == 1:
+            if type(linear) is nn.Linear and len(node.args) == 1:
                 self._replace_linear(node, linear, f"folded_{number}")
 
     def _replace_convolution(self, node: fx.Node, convolution: Convolution, name: str) -> None:
         chain = [node]
         x = self._without_padding(node, convolution)
         norm = self._called(self._only_user(node))
-        if isinstance(norm, nn.BatchNorm2d) and norm.running_mean is not None:
+        if type(norm) is nn.BatchNorm2d and norm.running_mean is not None:
             convolution.fold(norm)
             chain += node.users
         arguments = [x]

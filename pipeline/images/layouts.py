@@ -1,0 +1,40 @@
+"""What a layer gives, as a recipe's rows: channels last, tokens as a grid or by name."""
+
+from torch import Tensor
+
+from pipeline.images.backbone import Backbone
+from pipeline.recipes import Recipe, RecipeError
+
+
+def pooled(output: Tensor, recipe: Recipe, backbone: Backbone) -> Tensor:
+    """Carry out a recipe's `pool`.
+
+    Parameters
+    ----------
+    output : (n, ...) of the recipe's tap; see `pipeline.recipes.layers.Layout`.
+    recipe, backbone : what is asked for, and how the network lays it out.
+
+    Returns
+    -------
+    (n, channels), (n, cell_y, cell_x, channels) or (n, tokens, channels)
+
+    Raises
+    ------
+    RecipeError
+        The output has another layout than `pool` wants.
+    """
+    try:
+        layout = backbone.layout(tuple(output.shape[1:]))
+        shape, _ = layout.row(recipe.pool)
+    except RecipeError as fault:
+        raise RecipeError(
+            f"{recipe.name}: pool {recipe.pool!r} of the layer {recipe.tap!r}, which gives "
+            f"{tuple(output.shape[1:])}: {fault}; say another pool, or read another layer"
+        ) from fault
+    if recipe.pool not in ("none", "mean over cells"):
+        return output[:, layout.tokens(recipe.pool)].reshape(-1, *shape)
+    if layout.kind == "tokens":
+        output = output[:, sum(layout.prefix.values()) :].unflatten(1, layout.cells)
+    elif layout.kind == "maps":
+        output = output.permute(0, 2, 3, 1)
+    return output.mean(dim=(1, 2)) if recipe.pool == "mean over cells" else output
