@@ -31,7 +31,7 @@ from pipeline.images.network import RecipeNetwork
 from pipeline.images.rows import Parallelism, default_parallelism, picture_rows
 from pipeline.images.weights import load_weights
 from pipeline.networks.open_clip import find_clip_model
-from pipeline.networks.open_clip_weights import load_clip_weights
+from pipeline.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.progress import Stopwatch
 from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.plan import Span
@@ -125,16 +125,18 @@ def compare(what: str, programs: dict[str, Callable[[], Batches]], rounds: int) 
 def compare_model(name: str, paths: Sequence[Path], texts: Sequence[str], rounds: int) -> None:
     """Compare both sides of one model."""
     model = find_clip_model(f"open-clip:{name}")
-    net, _, prepare = open_clip.create_model_and_transforms(name)
-    net.eval().load_state_dict(load_clip_weights(model, WEIGHTS, net).state, strict=False)
+    net = build_clip(model)
+    # As the model's weights want them; open_clip's own default where it has no weights.
+    size = model.config["vision_cfg"]["image_size"]
+    prepare = open_clip.image_transform(size, is_train=False, **model.preprocessing())
+    net.load_state_dict(load_clip_weights(model, WEIGHTS, net).state, strict=False)
     recipe: Recipe = resolve_recipe(model.name)
     network = RecipeNetwork(recipe, load_weights(recipe, WEIGHTS).state)
     parallelism = default_parallelism(recipe, "cpu")
-    size = parallelism.batch_size
     compare(
         f"{name}, images",
         {
-            "library": lambda: library_images(net, prepare, paths, size),
+            "library": lambda: library_images(net, prepare, paths, parallelism.batch_size),
             "ours": lambda: our_images(network, paths, parallelism),
         },
         rounds,

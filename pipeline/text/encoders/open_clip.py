@@ -118,7 +118,7 @@ class OpenClip:
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Count which captions are longer than the context; there are no unknown words."""
+        """Count tokens, marks included, and captions longer than the context; all words are known."""
         whole = [_pieces(self._tokenizer, text) for text in texts]
         held = [pieces[: self.context_length] for pieces in whole]
         cut = [at for at, pieces in enumerate(whole) if len(pieces) > self.context_length]

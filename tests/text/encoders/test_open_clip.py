@@ -1,5 +1,6 @@
 """The text towers of open_clip against the library itself, seeded weights."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -95,3 +96,40 @@ def test_what_cannot_be_had_is_refused(tmp_path: Path) -> None:
         assert not (tmp_path / "out.encoder").exists()
     with pytest.raises(EncoderError, match="takes no tokenizer"):
         plan_encoder("open-clip:tiny-vit", tokenizer="klein")
+
+
+def test_tokenizers_of_the_hub_are_the_librarys(tmp_path: Path) -> None:
+    """As SigLIP's, which is a file of the hub; here a made one in a folder."""
+    tokenizers = pytest.importorskip("tokenizers")
+    transformers = pytest.importorskip("transformers")
+    words = ["<pad>", "<end>", "<unknown>", "a", "dog", "runs", "in", "the", "park"]
+    inner = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: at for at, word in enumerate(words)}, "<unknown>")
+    )
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    inner.post_processor = tokenizers.processors.TemplateProcessing(
+        single="$A <end>", special_tokens=[("<end>", 1)]
+    )
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token="<pad>", eos_token="<end>", unk_token="<unknown>"
+    ).save_pretrained(tmp_path / "tokenizer")
+    text = {
+        "context_length": 6, "vocab_size": 9, "width": 16, "heads": 2, "layers": 1,
+        "no_causal_mask": True, "pool_type": "last",
+        "hf_tokenizer_name": str(tmp_path / "tokenizer"),
+        "tokenizer_kwargs": {"clean": "canonicalize"},
+    }  # fmt: skip
+    config = {**TINY["tiny-sigmoid"], "text_cfg": text}
+    (tmp_path / "tiny-hub.json").write_text(json.dumps(config))
+    open_clip.add_model_config(tmp_path / "tiny-hub.json")
+    model = find_clip_model("open-clip:tiny-hub")
+    encoder = OpenClip(model, "random:0")
+    net = build_clip(model)
+    net.load_state_dict(load_clip_weights(model, "random:0", net).state, strict=False)
+    captions = ["A dog runs.", "a dog runs in the", "a dog runs in the park", ""]
+    with torch.inference_mode():
+        tokens = open_clip.get_tokenizer("tiny-hub")(captions)
+        expected = net.encode_text(tokens, normalize=True).numpy()
+    np.testing.assert_allclose(encoder.encode(captions), expected, atol=2e-6)
+    report = encoder.reports(captions)[encoder.name]
+    assert (report.cut, report.tokens) == ((2,), 4 + 6 + 6 + 1)
