@@ -141,14 +141,17 @@ SMALL: dict[str, Changes] = {
 
 TINY: dict[str, Mapping[str, Any]] = {
     "wang2016-nonlinear-bidirectional-structure": {
-        "hidden": 512, "dim": 128, "batch_size": 500, "lr_decay_every": 10, "epochs": 18,
+        "hidden": 512, "dim": 128, "batch_size": 500, "lr_decay_every": 10, "epochs": 16,
     },
-    "dong2018-w2vv-multiscale": {"hidden_size": 64, "learning_rate": 0.002, "epochs": 18},
+    "dong2018-w2vv-multiscale": {
+        "hidden": 256, "hidden_size": 64, "learning_rate": 0.002, "epochs": 18,
+    },
     "kiros2014-linear": {"learning_rate": 0.002, "epochs": 12},
     "yan2019-transformer-pooling": {
-        "learning_rate": 0.002, "mean_hinge_epochs": 3, "lr_milestones": (8, 10), "epochs": 12,
+        "dim": 32, "caption_layers": 1, "learning_rate": 0.002, "mean_hinge_epochs": 3,
+        "lr_milestones": (7, 9), "epochs": 11,
     },
-    "ours-gru": {"dim": 128, "learning_rate": 0.004, "epochs": 12},
+    "ours-gru": {"dim": 128, "learning_rate": 0.004, "epochs": 11},
 }  # fmt: skip
 """Name of a preset -> settings over those of `SMALL`."""
 

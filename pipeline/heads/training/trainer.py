@@ -30,6 +30,10 @@ from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.heads.training.task import TrainingTask
 
 
+# On two cores, networks up to this size train as fast with one thread as with two.
+_WEIGHTS_A_THREAD = 3_000_000
+
+
 class NetworkHead:
     """A trained head. Its embeddings of some rows do not depend on what it embedded before.
 
@@ -134,9 +138,10 @@ def train_network(
     kept = None
     if options.work:
         kept = Checkpoints(options.work, _fingerprint(pairs, validation, options, identity), device)
-    with _generators_of_our_own(device), _deterministic(device):
+    with _generators_of_our_own(device), _deterministic(device), _threads() as share_among:
         _seed(options.seed, device)
         net = task.build(options.words).to(device)
+        share_among(net)
         optimiser = task.optimiser(net)
         initial_rates = [group["lr"] for group in optimiser.param_groups]
         _seed(options.seed, device)
@@ -224,6 +229,26 @@ def _seed(seed: int, device: torch.device) -> None:
     if device.type == "cuda":
         with torch.cuda.device(device):
             torch.cuda.manual_seed(seed)
+
+
+@contextmanager
+def _threads() -> Iterator[Callable[[nn.Module], None]]:
+    """Give a function that has as many threads work on a network's steps as are worth it.
+
+    Small matrices gain nothing from a second thread, and lose much where another program takes a
+    core. Sums depend on the number, which so depends on the network and the machine alone.
+    """
+    before = torch.get_num_threads()
+
+    def share_among(net: nn.Module) -> None:
+        tables = {id(m.weight) for m in net.modules() if isinstance(m, nn.Embedding)}
+        weights = sum(p.numel() for p in net.parameters() if id(p) not in tables)
+        torch.set_num_threads(min(before, 1 + weights // _WEIGHTS_A_THREAD))
+
+    try:
+        yield share_among
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager
