@@ -1,8 +1,8 @@
 """The networks that recipes name: torchvision's, CaffeNet, EfficientNet-Lite, and libraries'."""
 
 from collections.abc import Callable
+from importlib import import_module
 
-import torchvision
 from efficientnet_lite_pytorch import EfficientNet
 from torch import nn
 
@@ -31,10 +31,22 @@ def backbone_named(name: str) -> Backbone:
     return BACKBONES[name] if provider is None else _PROVIDED[provider](name)
 
 
+def _torchvision(name: str, **options: bool) -> Callable[[], nn.Module]:
+    """Return what builds a network of torchvision, without weights."""
+
+    def build() -> nn.Module:
+        # Here, since torchvision imports torch's compiler, which takes longer than torch itself.
+        models = import_module("torchvision.models")
+        net: nn.Module = getattr(models, name)(weights=None, **options)
+        return net
+
+    return build
+
+
 def _googlenet() -> nn.Module:
     # torchvision's published weights expect (x / 255 - 0.5) / 0.5; its own builder converts
     # from the ImageNet normalisation inside the network, which the recipe makes unnecessary.
-    net = torchvision.models.googlenet(weights=None, aux_logits=False, init_weights=False)
+    net = _torchvision("googlenet", aux_logits=False, init_weights=False)()
     net.fc = nn.Identity()
     return net
 
@@ -64,10 +76,10 @@ def _efficientnet_lite(name: str) -> Backbone:
 
 _LITES = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")
 BACKBONES: dict[str, Backbone] = {
-    "resnet152": Backbone(torchvision.models.resnet152, residual_norms=".bn3"),
-    "vgg19": Backbone(torchvision.models.vgg19, layer_names=_vgg_layer_names((2, 2, 4, 4, 4))),
-    "vgg16": Backbone(torchvision.models.vgg16, layer_names=_vgg_layer_names((2, 2, 3, 3, 3))),
-    "alexnet": Backbone(torchvision.models.alexnet),
+    "resnet152": Backbone(_torchvision("resnet152"), residual_norms=".bn3"),
+    "vgg19": Backbone(_torchvision("vgg19"), layer_names=_vgg_layer_names((2, 2, 4, 4, 4))),
+    "vgg16": Backbone(_torchvision("vgg16"), layer_names=_vgg_layer_names((2, 2, 3, 3, 3))),
+    "alexnet": Backbone(_torchvision("alexnet")),
     "caffenet": Backbone(CaffeNet),
     "googlenet": Backbone(_googlenet, heads=("fc.", "aux1.", "aux2.")),
     **{name: _efficientnet_lite(name) for name in _LITES},

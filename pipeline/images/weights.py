@@ -6,7 +6,6 @@ import urllib.error
 from pathlib import Path
 
 import torch
-import torchvision
 
 from pipeline.hashing import sha256_of_file
 from pipeline.images.backbones import backbone_named
@@ -105,7 +104,9 @@ def _address(weights: str) -> str:
     kind, name = weights.split(":", 1)
     if kind == "caffe":
         return (_CAFFENET if name.endswith(".caffemodel") else _CONVERTED) + name
-    return torchvision.models.get_weight(name).url
+    # Here, as in `pipeline.images.backbones`.
+    url: str = import_module("torchvision.models").get_weight(name).url
+    return url
 
 
 def _fetched(recipe: Recipe) -> Path:
