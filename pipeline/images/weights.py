@@ -3,6 +3,7 @@
 import importlib
 import os
 import urllib.error
+from importlib import import_module
 from pathlib import Path
 
 import torch

@@ -29,7 +29,6 @@ from pipeline.heads.data.pairs import Features, Pairs, Rows
 from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.heads.training.task import TrainingTask
 
-
 # On two cores, networks up to this size train as fast with one thread as with two.
 _WEIGHTS_A_THREAD = 3_000_000
 
