@@ -29,6 +29,12 @@ _REASONS_SHOWN = 5
     help="imagenet, PATH of a .pth, .pt, .safetensors or .caffemodel file, or random:SEED.",
 )
 @click.option(
+    "--trained-on",
+    metavar="NAME[, NAME...]",
+    help="Datasets that the weights were trained on, for the record.  [default: as is known of the "
+    "recipe's own]",
+)
+@click.option(
     "--rows-per-shard", type=click.IntRange(1), help="[default: what fits in 1 GiB, at most 65536]"
 )
 @click.option(

@@ -49,6 +49,7 @@ def _described(recipe: Recipe, source: str | None) -> dict[str, object]:
 
     values = recipe.to_json()
     described = {**values, "imagenet_weights": recipe.weights, "source": recipe.source}
+    described["trained_on"] = recipe.trained_on
     if source is None and are_here(recipe):
         source = "imagenet"
     if source is None:

@@ -100,6 +100,12 @@ def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--device", default="cpu", show_default=True, help="Where --pca multiplies, such as cuda."
 )
 @click.option(
+    "--trained-on",
+    metavar="NAME[, NAME...]",
+    help="Datasets that the model or the word vectors were trained on, for the record.  [default: "
+    "as a model's card or tag says]",
+)
+@click.option(
     "--rows-per-shard", type=click.IntRange(1), help="[default: what fits in 1 GiB, at most 65536]"
 )
 @cluster_options
@@ -112,6 +118,7 @@ def text(
     fitted: Path | None,
     codebooks: Path | None,
     device: str,
+    trained_on: str | None,
     rows_per_shard: int | None,
     workers: int | None,
     scheduler: str | None,
@@ -139,7 +146,8 @@ def text(
     fitted = fitted or encoder_folder(out)
     log_settings(
         "text", encoder=encoder, dataset=dataset, out=out, split=split, fit_split=fit_split,
-        fitted=fitted, codebooks=codebooks, device=device, workers=workers, scheduler=scheduler,
+        fitted=fitted, codebooks=codebooks, device=device, trained_on=trained_on, workers=workers,
+        scheduler=scheduler,
         **options,
     )  # fmt: skip
     index = encode(
@@ -151,6 +159,7 @@ def text(
         fitted=fitted,
         codebooks=codebooks,
         device=device,
+        trained_on=trained_on,
         rows_per_shard=rows_per_shard,
         workers=workers,
         scheduler=scheduler,

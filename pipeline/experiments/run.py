@@ -10,9 +10,16 @@ from pipeline.experiments.steps import Plan, Step
 from pipeline.heads.catalogue import Experiment
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, resolve_experiment
 from pipeline.progress import QUIET, Monitor
+from pipeline.report.results import columns_of
 from pipeline.retrieval.ensemble import ENSEMBLES
-from pipeline.retrieval.recall import Table
-from pipeline.retrieval.tables import RECALL_FILE, read_recall
+from pipeline.retrieval.tables import (
+    PROVENANCE_FILE,
+    RECALL_FILE,
+    SEEN,
+    Row,
+    read_provenance,
+    read_recall,
+)
 
 
 @dataclass(frozen=True)
@@ -21,11 +28,12 @@ class RunResult:
 
     Attributes
     ----------
-    tables : by experiment, in the asked order, its recall table; {} of a dry run.
+    tables : by experiment, in the asked order, its recall table, with the column `SEEN` where an
+        encoder has seen the dataset; {} of a dry run.
     made : the steps that were done or, of a dry run, that would be.
     """
 
-    tables: Mapping[str, Table]
+    tables: Mapping[str, Row]
     made: tuple[str, ...]
 
 
@@ -109,8 +117,14 @@ def run(
             monitor.log(f"[{number}/{len(steps)}] {step}: up to date")
         if fault:
             made.append(str(step))
-    tables = {name: read_recall(plan.layout.evaluation(name) / RECALL_FILE) for name in names}
+    tables = {name: _row(plan.layout.evaluation(name)) for name in names}
     return RunResult(tables, tuple(made))
+
+
+def _row(evaluation: Path) -> Row:
+    columns = columns_of(read_provenance(evaluation / PROVENANCE_FILE))
+    seen = {SEEN: columns[SEEN]} if SEEN in columns else {}
+    return {**seen, **read_recall(evaluation / RECALL_FILE)}
 
 
 def _announce(steps: Sequence[Step], monitor: Monitor) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from pipeline.progress import QUIET, Monitor, Progress, Stopwatch, no_progress
 from pipeline.retrieval.embeddings import Embeddings, write_embeddings
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.summary import write_summary
+from pipeline.text.families import seen_of
 
 
 def embed(
@@ -123,6 +124,7 @@ def embed(
         "dataset": manifest.name,
         "split": split,
         **made_from(dataset, image_set.index, caption_set.index),
+        **pretraining_of(trained, image_set, caption_set, manifest.name),
     }
     embeddings = embed_split(trained, kept, image_set, caption_set, source, embed_pairs)
     write_embeddings(out, embeddings)
@@ -136,6 +138,36 @@ def embed(
         seconds = time.monotonic() - started
         write_summary(Path(summary), "embed", out, metadata, rows, seconds, watch, place.name())
     return embeddings
+
+
+def pretraining_of(
+    trained: TrainedHead, images: FeatureSet, captions: FeatureSet, dataset: str
+) -> dict[str, Any]:
+    """Return what is known of the training of the encoders before a head, for its embeddings.
+
+    Parameters
+    ----------
+    trained : the head; its word vectors count too.
+    images, captions : features that it embeds.
+    dataset : name of the dataset that they are of.
+
+    Returns
+    -------
+    dict
+        `pretraining`: by "images", "captions" and "word vectors" the names of datasets that were
+        learnt from; `has_seen`: those among them that share pictures or captions with the dataset.
+        Sides without any are left out, and so is a key without sides.
+    """
+    said = {
+        "images": images.index.header.trained_on,
+        "captions": captions.index.header.trained_on,
+        "word vectors": (trained.word_vectors or {}).get("trained_on", ()),
+    }
+    both = {
+        "pretraining": {side: list(names) for side, names in said.items() if names},
+        "has_seen": {s: seen for s, names in said.items() if (seen := seen_of(dataset, names))},
+    }
+    return {key: sides for key, sides in both.items() if sides}
 
 
 def embed_split(

@@ -34,7 +34,8 @@ class TrainedHead:
     dataset, train_split, validation_split : what it was fitted on and chosen by.
     inputs : the features of both sides, with their whole recipes.
     made_from : SHA-256 of the manifest and of the rows; see `pipeline.heads.data.pairs.made_from`.
-    word_vectors : name and SHA-256 of the vectors that its words started from, if any.
+    word_vectors : name and SHA-256 of the vectors that its words started from, if any, and what
+        they were trained on, where they say it.
     history : one entry an epoch.
     created_by : software and versions.
     head : the fitted head itself.
@@ -52,7 +53,7 @@ class TrainedHead:
     validation_split: str
     inputs: HeadInputs
     made_from: Mapping[str, str]
-    word_vectors: Mapping[str, str] | None
+    word_vectors: Mapping[str, Any] | None
     history: History
     created_by: str
     head: Head

@@ -34,6 +34,7 @@ def extract(
     split: str | None = None,
     limit: int | None = None,
     weights: str | Path = "imagenet",
+    trained_on: str | None = None,
     precision: str = "float32",
     storage: str = "float32",
     compress: bool = False,
@@ -67,6 +68,8 @@ def extract(
     split : only the images of this split; None takes all.
     limit : only the first images, this many; None takes all.
     weights : "imagenet" for the recipe's own, "random:SEED", or the path of a file.
+    trained_on : datasets that the weights were trained on, for the shards' header; names separated
+        by commas. None: as the recipe says of its own weights. It changes no feature.
     precision : arithmetic of the network, of `pipeline.recipes.PRECISIONS`.
     storage : type of the stored rows, of `pipeline.recipes.STORAGES`.
     compress : gzip in small chunks: smaller, slower to read.
@@ -122,7 +125,7 @@ def extract(
         batch_size or usual.batch_size, threads or usual.threads, readers or usual.readers
     )
     loaded = load_weights(resolved, weights)
-    header = feature_header(resolved, loaded, manifest.name)
+    header = feature_header(resolved, loaded, manifest.name, trained_on)
     inputs = [engine, _file_stamps(list(path_of.values()))]
     build = ShardBuild(out, header, list(path_of), rows_per_shard, compress, inputs, add)
     started, watch = time.monotonic(), Stopwatch()

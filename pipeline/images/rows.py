@@ -24,7 +24,7 @@ from pipeline.images.weights import Weights
 from pipeline.progress import FORWARD, WRITE, Progress, Stopwatch, no_progress
 from pipeline.recipes import Recipe
 from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.format import MISSING, OK, FeatureHeader, RowBlock
+from pipeline.shards.format import MISSING, OK, FeatureHeader, RowBlock, names_in
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
 
@@ -65,14 +65,18 @@ def default_parallelism(recipe: Recipe, device: str) -> Parallelism:
     )
 
 
-def feature_header(recipe: Recipe, weights: Weights, dataset: str) -> FeatureHeader:
+def feature_header(
+    recipe: Recipe, weights: Weights, dataset: str, trained_on: str | None = None
+) -> FeatureHeader:
     """Return the header of the shards of these image features.
 
     Parameters
     ----------
     recipe, weights : the header carries the one, and the identity of the other.
     dataset : name of the dataset that their images belong to.
+    trained_on : of the weights, names separated by commas; None: as the recipe says of its own.
     """
+    own = recipe.trained_on if weights.name == recipe.weights else ()
     return FeatureHeader(
         recipe=recipe.to_json(),
         weights=weights.name,
@@ -82,6 +86,7 @@ def feature_header(recipe: Recipe, weights: Weights, dataset: str) -> FeatureHea
         row_shape=recipe.shape,
         dtype=recipe.storage,
         created_by=created_by("torch", "torchvision", "pillow", "numpy", "h5py"),
+        trained_on=own if trained_on is None else names_in(trained_on),
     )
 
 

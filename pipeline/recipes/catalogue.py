@@ -33,6 +33,8 @@ _WHOLE, _CENTRE, _TEN = Crop("none", 224), Crop("centre", 224), Crop("ten", 224)
 _CENTRE_DOWN, _TEN_DOWN = Crop("centre", 224, "floor"), Crop("ten", 224, "floor")
 _TEN_UP = Crop("ten", 224, "ceil")
 
+# All weights of this list: the training images of ILSVRC 2012.
+_ILSVRC = ("ImageNet-1k",)
 _RESNET_V1 = "torchvision:ResNet152_Weights.IMAGENET1K_V1"
 _RESNET_V2 = "torchvision:ResNet152_Weights.IMAGENET1K_V2"
 _LITES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
@@ -127,7 +129,7 @@ _VGGS = (
     _vgg("vgg19-squash-fc7", "neuraltalk, with VGG-19", _SQUASH_224_CUBIC, _WHOLE),
     _vgg("vgg16-squash-fc7", "neuraltalk", _SQUASH_224_CUBIC, _WHOLE),
 )
-RECIPES: dict[str, Recipe] = {r.name: r for r in (
+RECIPES: dict[str, Recipe] = {r.name: replace(r, trained_on=_ILSVRC) for r in (
     *_RESNETS,
     _resnet("resnet152-vsepp-pool", "VSE++, whole image", _SHORT_256, _CENTRE),
     *map(_v2, _RESNETS),

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from pipeline.networks.open_clip import find_clip_model
+from pipeline.networks.pretraining import datasets_in_tag
 from pipeline.recipes.schema import Crop, Normalise, Recipe, RecipeError, Resize
 
 
@@ -50,4 +51,5 @@ def open_clip_recipe(name: str) -> Recipe:
         axes="row, channel",
         norm="l2",
         source="open_clip's evaluation",
+        trained_on=datasets_in_tag(model.tag),
     )

@@ -122,6 +122,8 @@ class Recipe:
     precision : arithmetic of the network, of `PRECISIONS`.
     storage : dtype of the stored row, of `STORAGES`.
     source : the paper or program whose features these are; it changes no feature.
+    trained_on : names of the datasets that its own weights were trained on, () where it is not
+        known; it changes no feature.
     """
 
     name: str
@@ -141,6 +143,7 @@ class Recipe:
     precision: str = "float32"
     storage: str = "float32"
     source: str = ""
+    trained_on: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what is not carried out, and fields that contradict each other.
@@ -175,7 +178,7 @@ class Recipe:
     def to_json(self) -> dict[str, Any]:
         """Return all that changes a feature as JSON values, less the weights in use."""
         values = asdict(self)
-        del values["weights"], values["source"]
+        del values["weights"], values["source"], values["trained_on"]
         return values
 
     @property

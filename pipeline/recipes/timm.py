@@ -9,6 +9,7 @@ import math
 import re
 from typing import Any
 
+from pipeline.networks.pretraining import datasets_in_tag
 from pipeline.recipes.layers import TOKENS, layout_of, unknown_layer, unused_layer
 from pipeline.recipes.schema import Crop, Normalise, Pool, Recipe, RecipeError, Resize
 
@@ -86,6 +87,7 @@ def timm_recipe(name: str) -> Recipe:
         shape=shape,
         axes=axes,
         source="timm's evaluation",
+        trained_on=datasets_in_tag(cfg.get("tag") or ""),
     )
 
 

@@ -30,7 +30,7 @@ from pipeline.report.results import Dataset, Folders, Result, collect_results, f
 from pipeline.report.retrievals import SEED, TOP, QueryResult
 from pipeline.report.sections import breakdown_of, comparable, own_figures, section_of
 from pipeline.report.verdict import Verdict
-from pipeline.retrieval.tables import HEADINGS
+from pipeline.retrieval.tables import HEADINGS, SEEN_LEGEND
 
 FILES_FILE = "report.json"
 """Lists the report's files, so that a later one into the same folder removes what it replaces."""
@@ -243,6 +243,7 @@ def _templates() -> Environment:
     templates.globals |= {
         "columns": COLUMNS,
         "headings": HEADINGS,
+        "seen_legend": SEEN_LEGEND,
         "top": TOP,
         "seed": SEED,
         "words_shown": WORDS_SHOWN,

@@ -15,6 +15,7 @@ from pipeline.retrieval.geometry import Closeness
 from pipeline.retrieval.tables import (
     PROVENANCE_FILE,
     RECALL_FILE,
+    SEEN,
     read_provenance,
     read_recall,
 )
@@ -95,6 +96,11 @@ class Result:
     def columns(self) -> dict[str, str]:
         """See `columns_of`."""
         return columns_of(self.metadata)
+
+    @property
+    def seen(self) -> str:
+        """What its encoders have seen of the dataset's pictures or captions; "" where nothing."""
+        return self.columns.get(SEEN, "")
 
     @property
     def lineage(self) -> dict[str, str]:
@@ -181,6 +187,7 @@ def columns_of(metadata: Metadata) -> dict[str, str]:
         "image weights": _said(members, "inputs", "images", "weights"),
         "caption features": _said(members, "inputs", "captions", "recipe", "name"),
         "caption weights": _said(members, "inputs", "captions", "weights"),
+        SEEN: _sides(members, "has_seen"),
     }
     return {name: text for name, text in columns.items() if text}
 
@@ -199,6 +206,7 @@ def lineage_of(metadata: Metadata) -> dict[str, str]:
         "caption features": columns.get("caption features", ""),
         "their hash": _said(members, "inputs", "captions", "recipe_hash"),
         "head": _said(members, "head"),
+        "encoders trained on": _sides(members, "pretraining"),
         "trained on": _said(members, "trained_on"),
         "chosen on": _said(members, "chosen_on"),
         "seed": _said(members, "seed"),
@@ -246,6 +254,19 @@ def _protocol_name(metadata: Metadata) -> str:
     return name if number == 5 else f"{name}, {number or 'all'} captions an image"
 
 
+def _sides(members: Iterable[Mapping[str, Any]], key: str) -> str:
+    """Return names of datasets by the side whose encoder knows them: `captions: NAME, NAME; ...`.
+
+    See `pipeline.heads.embed.pretraining_of` for the keys.
+    """
+    sides: dict[str, list[str]] = {}
+    for member in members:
+        found = member.get(key)
+        for side, names in found.items() if isinstance(found, Mapping) else ():
+            sides.setdefault(str(side), []).extend(map(str, names))
+    return "; ".join(f"{side}: {_joined(names, ', ')}" for side, names in sides.items())
+
+
 def _said(members: Iterable[Mapping[str, Any]], *keys: str) -> str:
     """Return the different texts that members have at nested keys, joined."""
     return _joined(_text(member, *keys) for member in members)
@@ -258,8 +279,8 @@ def _text(value: Any, *keys: str) -> str:
     return str(value) if isinstance(value, str | int | float) else ""
 
 
-def _joined(texts: Iterable[str]) -> str:
-    return " + ".join(dict.fromkeys(text for text in texts if text))
+def _joined(texts: Iterable[str], between: str = " + ") -> str:
+    return between.join(dict.fromkeys(text for text in texts if text))
 
 
 def _embeddings_file(

@@ -22,7 +22,7 @@ from pipeline.report.results import Result, dataset_of
 from pipeline.report.retrievals import LengthBin, WordRow, by_length, by_word
 from pipeline.report.verdict import Verdict, verdict_of
 from pipeline.retrieval.recall import DIRECTIONS
-from pipeline.retrieval.tables import COUNTS, HEADINGS
+from pipeline.retrieval.tables import COUNTS, HEADINGS, SEEN_SIGN
 
 _RUN = re.compile(r"(.+)-seed[0-9]+")
 
@@ -62,6 +62,16 @@ class Section:
     best: Mapping[str, float]
     verdict: Verdict
 
+    def sign_of(self, name: str) -> str:
+        """Return what stands behind an experiment's name: a sign if its encoders saw the data."""
+        (signed,) = (_signed(result) for result in self.results if result.name == name)
+        return signed.removeprefix(name)
+
+    @property
+    def seen(self) -> dict[str, str]:
+        """By experiment, what its encoders have seen of the dataset."""
+        return {result.name: result.seen for result in self.shown if result.seen}
+
     @property
     def shown(self) -> tuple[Result, ...]:
         """The first run of each experiment."""
@@ -98,6 +108,7 @@ def section_of(
     named = {result.name: result for result in results}
     runs = {name: tuple(named[run] for run in of) for name, of in folded(named).items()}
     shown = [of[0] for of in runs.values()]
+    fair = [result for result in shown if not result.seen] or shown
     first = results[0]
     gallery = (
         f"{first.recall['num_images']:g} images, {first.recall['num_captions']:g} captions, "
@@ -114,7 +125,7 @@ def section_of(
         {r.name: compare(system_of(r.name), dataset, r.recall, r.columns) for r in results},
         rankings({result.name: result.recall for result in shown}, dataset),
         {
-            column: (min if "rank" in column else max)(float(r.recall[column]) for r in shown)
+            column: (min if "rank" in column else max)(float(r.recall[column]) for r in fair)
             for column in COLUMNS
         },
         verdict_of(shown),
@@ -184,7 +195,7 @@ def _joint_figures(
     number: int, results: Sequence[Result], breakdowns: Mapping[str, Breakdown]
 ) -> Iterator[Figure]:
     by_rsum = sorted(results, key=lambda result: -float(result.recall["rsum"]))
-    bars = [Bar(r.name, float(r.recall["rsum"]), *(r.rsum_interval or ())) for r in by_rsum]
+    bars = [Bar(_signed(r), float(r.recall["rsum"]), *(r.rsum_interval or ())) for r in by_rsum]
     yield rsum_figure(f"rsum-{number}", bars)
     lengths = {r.name: breakdowns[r.name].lengths for r in by_rsum if r.name in breakdowns}
     if lengths:
@@ -200,6 +211,10 @@ def _joint_figures(
     measured = [(name, before, after) for name, before, after in close if after]
     if measured:
         yield distances_figure(f"distances-{number}", measured)
+
+
+def _signed(result: Result) -> str:
+    return f"{result.name} {SEEN_SIGN}" if result.seen else result.name
 
 
 def _r_k(results: Sequence[Result]) -> str:

@@ -12,6 +12,9 @@ from pipeline.retrieval.bootstrap import margin_interval
 class Verdict:
     """The front of a table: its first and second row by `rsum`.
 
+    Rows whose encoders have seen the dataset do not compete with others; where there are no
+    others, they compete among themselves.
+
     Attributes
     ----------
     winner : the row with the greatest `rsum`; of equal ones the first of the table.
@@ -20,6 +23,8 @@ class Verdict:
     interval : of the margin, 95 %, by a paired bootstrap over the test images; None where the
         two do not have the same images in the same order, or an embedding file is not there.
     one_image : what `rsum` loses when one image and all of its sentences are no longer found.
+    competing : how many rows compete.
+    set_apart : the rows that do not, by `rsum`.
     """
 
     winner: Result
@@ -27,6 +32,8 @@ class Verdict:
     margin: float
     interval: tuple[float, float] | None
     one_image: float
+    competing: int
+    set_apart: tuple[Result, ...]
 
     @property
     def found(self) -> QueryResult | None:
@@ -42,14 +49,19 @@ class Verdict:
 
 def verdict_of(results: Sequence[Result]) -> Verdict:
     """Compare the two best of some experiments, at least one, whose figures compare."""
-    winner, *others = sorted(results, key=lambda result: -float(result.recall["rsum"]))
+    by_rsum = sorted(results, key=lambda result: -float(result.recall["rsum"]))
+    fair = [result for result in by_rsum if not result.seen]
+    set_apart = tuple(result for result in by_rsum if result.seen) if fair else ()
+    winner, *others = fair or by_rsum
+    rows = 1 + len(others)
     # 100 per cent in three R@K of two directions, over all images.
     one_image = 600.0 / float(winner.recall["num_images"])
     if not others:
-        return Verdict(winner, None, 0.0, None, one_image)
+        return Verdict(winner, None, 0.0, None, one_image, rows, set_apart)
     second = others[0]
     margin = float(winner.recall["rsum"]) - float(second.recall["rsum"])
-    return Verdict(winner, second, margin, _interval(winner, second), one_image)
+    interval = _interval(winner, second)
+    return Verdict(winner, second, margin, interval, one_image, rows, set_apart)
 
 
 def _interval(winner: Result, second: Result) -> tuple[float, float] | None:

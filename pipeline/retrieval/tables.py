@@ -46,6 +46,13 @@ HEADINGS = {f"{d}_{m}": f"{_ARROWS[d]} {_SHORT[m]}" for d in DIRECTIONS for m in
     "num_folds": "folds",
 }
 """What a column is called where people read it; others go by their own name."""
+SEEN, SEEN_SIGN = "has seen", "†"
+"""The column that says what, sharing data with the dataset, an encoder was trained on; and the sign
+of such rows."""
+SEEN_LEGEND = (
+    f"{SEEN_SIGN}: an encoder of this row was trained on pictures or captions of this dataset; its "
+    "figures do not compare with those of rows without the sign."
+)
 _LEGEND = (
     "i→t: an image looks for its captions; t→i: a caption looks for its image. R@K in per cent; "
     "medr, meanr: median and mean rank, from 1."
@@ -144,6 +151,8 @@ def markdown_table(experiments: Mapping[str, Row]) -> str:
     rest = [column for column in _columns(rows) if column not in hidden]
     tables = [_aligned(rows, ["experiment", *columns]) for columns in (METRICS, rest)]
     legend = f"{_LEGEND} {_INTERVAL_LEGEND}" if any("rsum_low" in row for row in rows) else _LEGEND
+    if any(row.get(SEEN) for row in rows):
+        legend = f"{legend}\n\n{SEEN_LEGEND}"
     return f"{tables[0]}\n{legend}\n\n{tables[1]}"
 
 
@@ -216,6 +225,8 @@ def _csv(rows: Sequence[Row], columns: Sequence[str]) -> str:
 
 def _cell(column: str, row: Row) -> str:
     value = row.get(column, "")
+    if column == "experiment" and row.get(SEEN):
+        return f"{_escaped(str(value))} {SEEN_SIGN}"
     if isinstance(value, str):
         return _escaped(value) or "–"
     if column == "rsum" and "rsum_low" in row:

@@ -46,6 +46,8 @@ class FeatureHeader:
     dataset : name of the dataset that the rows belong to.
     row_shape, dtype : of one row; dtype is "float32" or "float16".
     created_by : software and versions.
+    trained_on : names of the datasets that the network or the word vectors were trained on, as far
+        as is known. It changes no feature and is not compared.
     """
 
     recipe: dict[str, Any]
@@ -56,6 +58,7 @@ class FeatureHeader:
     row_shape: tuple[int, ...]
     dtype: str
     created_by: str
+    trained_on: tuple[str, ...] = ()
 
     @property
     def recipe_hash(self) -> str:
@@ -69,6 +72,7 @@ class FeatureHeader:
 
     def attributes(self) -> dict[str, Any]:
         """Return the HDF5 attributes that every shard carries, less the shard's own numbers."""
+        known = {"trained_on": canonical_json(list(self.trained_on))} if self.trained_on else {}
         return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -79,6 +83,7 @@ class FeatureHeader:
             "axes": self.axes,
             "dataset": self.dataset,
             "created_by": self.created_by,
+            **known,
         }
 
     def metadata(self) -> dict[str, Any]:
@@ -89,7 +94,7 @@ class FeatureHeader:
         """Return in which field other features first differ from these; None if they do not.
 
         The software's versions are not compared: features of another version of torch are
-        still features of this recipe.
+        still features of this recipe. Neither is what is known of a network's training.
 
         Parameters
         ----------
@@ -97,6 +102,7 @@ class FeatureHeader:
         """
         wanted = self.metadata()
         del wanted["created_by"]
+        wanted.pop("trained_on", None)
         # Last, as it says least: it differs whenever the recipe or the weights do.
         wanted["recipe_hash"] = wanted.pop("recipe_hash")
         for name, value in wanted.items():
@@ -106,6 +112,25 @@ class FeatureHeader:
                 return f"holds features of another recipe: {_fields(found.get(name), self.recipe)}"
             return f"has {name} {found.get(name)!r}, not {value!r}"
         return None
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Return the names of a text that are separated by commas."""
+    return tuple(name for part in text.split(",") if (name := part.strip()))
+
+
+def trained_on_of(attributes: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a shard's attributes say of `trained_on`, () where they say nothing.
+
+    Raises
+    ------
+    ValueError
+        It is no JSON list of names.
+    """
+    names = json.loads(attributes.get("trained_on", "[]"))
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"trained_on is {names!r}, not a list of names")
+    return tuple(names)
 
 
 def _fields(found: Any, wanted: dict[str, Any]) -> str:

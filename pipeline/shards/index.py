@@ -14,7 +14,14 @@ from typing import Any
 from pipeline.files import write_json
 from pipeline.hashing import canonical_json, sha256_of_json
 from pipeline.progress import QUIET, Monitor
-from pipeline.shards.format import FORMAT, FORMAT_VERSION, FeatureHeader, ShardEntry, ShardError
+from pipeline.shards.format import (
+    FORMAT,
+    FORMAT_VERSION,
+    FeatureHeader,
+    ShardEntry,
+    ShardError,
+    trained_on_of,
+)
 from pipeline.shards.plan import PlanError, ShardPlan, default_rows_per_shard, plan_of
 from pipeline.shards.sandbox import require_unbroken
 from pipeline.shards.shard_file import ShardFile
@@ -95,6 +102,7 @@ class FeatureIndex:
         values = {
             **header.attributes(),
             "recipe": header.recipe,
+            **({"trained_on": list(header.trained_on)} if header.trained_on else {}),
             "row_shape": list(header.row_shape),
             "dtype": header.dtype,
             "rows": self.rows,
@@ -153,7 +161,9 @@ def read_index(folder: str | Path) -> FeatureIndex:
         _require_types(values)
         names = ("recipe", "weights", "weights_sha256", "axes", "dataset", "dtype", "created_by")
         header = FeatureHeader(
-            row_shape=tuple(values["row_shape"]), **{name: values[name] for name in names}
+            row_shape=tuple(values["row_shape"]),
+            trained_on=tuple(values.get("trained_on", ())),
+            **{name: values[name] for name in names},
         )
         if header.recipe_hash != values["recipe_hash"]:
             raise ValueError("its recipe is not the one that its recipe_hash names")
@@ -180,6 +190,7 @@ def _require_types(values: dict[str, Any]) -> None:
     require(lambda value: value in ("float32", "float16"), "float32 or float16", values, "dtype")
     require(_is_count, "a number from 1", values, "rows_per_shard")
     require(_is_shape, "a list of numbers from 1", values, "row_shape")
+    require(_is_texts, "a list of names", {"trained_on": [], **values}, "trained_on")
     require(_is_filled_list, "a list of shards", values, "shards")
     for entry in values["shards"]:
         require(_is_file, "the name of a shard", entry, "file")
@@ -191,6 +202,10 @@ def _require_types(values: dict[str, Any]) -> None:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
 
 
 def _is_filled_list(value: Any) -> bool:
@@ -292,13 +307,20 @@ def _header(first: ShardFile) -> FeatureHeader:
     about = first.attributes
     try:
         recipe = json.loads(about["recipe"])
+        trained_on = trained_on_of(about)
         names = ("weights", "weights_sha256", "axes", "dataset", "created_by")
         values = {name: str(about[name]) for name in names}
     except (ValueError, KeyError) as error:
         raise ShardError(f"{first.path}: its attributes are damaged ({error})") from error
     if not isinstance(recipe, dict):
         raise ShardError(f"{first.path}: its recipe is no JSON object")
-    return FeatureHeader(recipe, row_shape=first.row_shape, dtype=first.dtype.name, **values)
+    return FeatureHeader(
+        recipe,
+        row_shape=first.row_shape,
+        dtype=first.dtype.name,
+        trained_on=trained_on,
+        **values,
+    )
 
 
 def _plan(

@@ -31,6 +31,7 @@ def encode(
     fitted: str | Path | None = None,
     codebooks: str | Path | None = None,
     device: str = "cpu",
+    trained_on: str | None = None,
     rows_per_shard: int | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
@@ -56,6 +57,8 @@ def encode(
     fitted : folder of the fitted files; None: `encoder_folder(out)`.
     codebooks : folder of codebooks to share: taken from there, or put there once fitted.
     device : where the products of principal components are taken: "cpu", or a device of torch.
+    trained_on : datasets that a model or the word vectors were trained on, for the shards' header;
+        names separated by commas. None: as the model's card or tag says. It changes no feature.
     rows_per_shard : None: as `out` has it, or what makes shards of up to 1 GiB.
     workers, scheduler, resources : where the work is done; see `place_of_work`.
     summary : JSON file to write counts, rates and seconds to.
@@ -93,7 +96,7 @@ def encode(
         monitor,
     )
     made = fit_encoder(plan, folder, fitting, captions)
-    header = caption_header(made, manifest.name)
+    header = caption_header(made, manifest.name, trained_on)
     watch = Stopwatch()
     with ShardBuild(out, header, list(caption_of), rows_per_shard, inputs=captions) as build:
         texts = [caption_of[caption_id] for caption_id in build.ids]

@@ -222,6 +222,10 @@ class _ReadsVectors:
         return self._encoder.weights
 
     @property
+    def trained_on(self) -> tuple[str, ...]:
+        return self._encoder.trained_on
+
+    @property
     def memory(self) -> int:
         return self._encoder.memory
 

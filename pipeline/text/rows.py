@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 from pipeline.files import created_by
 from pipeline.progress import FORWARD, WRITE, Progress, Stopwatch, no_progress
 from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.format import FeatureHeader, RowBlock
+from pipeline.shards.format import FeatureHeader, RowBlock, names_in
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
 from pipeline.text.encoders.base import CaptionEncoder
@@ -18,13 +18,16 @@ from pipeline.text.encoders.base import CaptionEncoder
 _BYTES_AT_ONCE = 1 << 24
 
 
-def caption_header(encoder: CaptionEncoder, dataset: str) -> FeatureHeader:
+def caption_header(
+    encoder: CaptionEncoder, dataset: str, trained_on: str | None = None
+) -> FeatureHeader:
     """Return the header of the shards of these caption features.
 
     Parameters
     ----------
     encoder : the header carries its recipe and the identity of its weights.
     dataset : name of the dataset.
+    trained_on : names separated by commas; None: as the encoder says.
     """
     weights, weights_sha256 = encoder.weights
     return FeatureHeader(
@@ -36,6 +39,7 @@ def caption_header(encoder: CaptionEncoder, dataset: str) -> FeatureHeader:
         row_shape=(encoder.dim,),
         dtype="float32",
         created_by=created_by("numpy", "h5py", "nltk"),
+        trained_on=encoder.trained_on if trained_on is None else names_in(trained_on),
     )
 
 

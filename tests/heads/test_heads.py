@@ -15,7 +15,7 @@ from pipeline.heads.base import FitOptions, Head, History
 from pipeline.heads.catalogue import HEADS, head_kind, make_head
 from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.data.pairs import ArrayRows, AveragedRows
-from pipeline.heads.embed import embed_split
+from pipeline.heads.embed import embed_split, pretraining_of
 from pipeline.heads.models.two_branch import TwoBranchSettings, task
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.retrieval.recall import recall_table
@@ -287,3 +287,21 @@ def test_every_kind_has_settings_with_ranges() -> None:
     for name in HEADS:
         for field in head_kind(name).settings.__dataclass_fields__.values():
             assert {"at_least", "choices"} & set(field.metadata), f"{name}: {field.name}"
+
+
+def test_what_encoders_have_seen_goes_along_with_the_embeddings(tmp_path: Path) -> None:
+    build(tmp_path / "images", 3, trained_on=("ImageNet-1k",))
+    build(tmp_path / "captions", 3, trained_on=("eli5", "flickr30k-captions"))
+    build(tmp_path / "own", 3)
+    images, captions, own = (FeatureSet(tmp_path / n) for n in ("images", "captions", "own"))
+    head, history = fitted("ridge")
+    trained = trained_head(head, history, "ridge", {})
+    found = pretraining_of(trained, images, captions, "flickr8k")
+    assert found == {
+        "pretraining": {"images": ["ImageNet-1k"], "captions": ["eli5", "flickr30k-captions"]},
+        "has_seen": {"captions": ["flickr30k-captions"]},
+    }
+    assert "has_seen" not in pretraining_of(trained, images, captions, "scenes")
+    assert pretraining_of(trained, own, own, "flickr8k") == {}
+    started = replace(trained, word_vectors={"name": "m", "sha256": "", "trained_on": ["COCO"]})
+    assert pretraining_of(started, own, own, "coco")["has_seen"] == {"word vectors": ["COCO"]}

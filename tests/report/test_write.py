@@ -347,6 +347,37 @@ def test_the_front_says_who_won_and_shows_why(folders: Folders, tmp_path: Path) 
     assert sum(tag == "img" for tag, _ in page.tags) + front.count("no picture") == 5 + 6
 
 
+def test_rows_whose_encoders_have_seen_the_dataset_are_set_apart(
+    folders: Folders, tmp_path: Path
+) -> None:
+    e = read_embeddings(folders.embeddings[0] / "file of pla.h5")
+    row_of = {image_id: row for row, image_id in enumerate(e.image_ids)}
+    found = e.image_embeddings[[row_of[image_id] for image_id in e.caption_image_ids]]
+    seen = {"captions": ["flickr30k", "snli"]}
+    perfect = replace(e, caption_embeddings=found, provenance={**e.provenance, "has_seen": seen})
+    _evaluated(folders, "best", perfect)
+    verdict = verdict_of(_results(folders, "plain", "best"))
+    assert (verdict.winner.name, verdict.second, verdict.competing) == ("plain", None, 1)
+    assert [result.name for result in verdict.set_apart] == ["best"]
+    assert verdict_of(_results(folders, "best")).winner.name == "best"
+    write_report(folders, tmp_path, html=tmp_path / "html")
+    assert "| best † " in (tmp_path / "recall.md").read_text(encoding="utf-8")
+    rows = json.loads((tmp_path / "recall.json").read_text(encoding="utf-8"))
+    assert {row["experiment"]: row.get("has seen") for row in rows}["best"] == (
+        "captions: flickr30k, snli"
+    )
+    raw = (tmp_path / "html/index.html").read_text(encoding="utf-8")
+    front = " ".join(_Page(raw).shown.split())
+    assert "plain is the only system" in front
+    assert "Set apart, since their encoders have seen this dataset: best † (rsum " in front
+    assert "best: captions: flickr30k, snli." in front
+    table = raw[raw.index('aria-label="Recall of') :]
+    row = table[table.index(">best</a> †") :]
+    assert "number best" not in row[: row.index("</tr>")]
+    own = " ".join(_page(tmp_path / "html/experiments/best.html").shown.split())
+    assert "Its encoders have seen this dataset (captions: flickr30k, snli)" in own
+
+
 def test_the_front_without_a_second_an_interval_or_examples(
     folders: Folders, tmp_path: Path
 ) -> None:

@@ -10,6 +10,10 @@ import pytest
 from pipeline.retrieval.tables import (
     COUNTS,
     METRICS,
+    SEEN,
+    SEEN_LEGEND,
+    SEEN_SIGN,
+    Row,
     TableError,
     markdown_table,
     read_recall,
@@ -128,3 +132,12 @@ def test_joint_refusals_name_the_experiment() -> None:
         markdown_table({"one": RECALL | {"seconds": 1.5}})
     with pytest.raises(TableError, match=r"'one'.*'experiment'"):
         markdown_table({"one": RECALL | {"experiment": "two"}})
+
+
+def test_rows_whose_encoders_have_seen_the_dataset_bear_a_sign() -> None:
+    rows: dict[str, Row] = {"clean": RECALL, "a_b": {**RECALL, SEEN: "captions: snli"}}
+    table = markdown_table(rows)
+    assert table.count(f"| a\\_b {SEEN_SIGN} ") == 2
+    assert SEEN_LEGEND in table
+    assert "captions: snli" in table
+    assert SEEN_SIGN not in markdown_table({"clean": RECALL})

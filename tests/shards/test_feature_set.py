@@ -16,9 +16,12 @@ import pytest
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FailedRows, FeatureSet, MissingRows
 from pipeline.shards.format import DamagedShard, OtherShard, ShardError
-from pipeline.shards.index import read_index
+from pipeline.shards.index import read_index, rebuild_index
 from pipeline.shards.plan import ShardPlan, default_rows_per_shard
 from pipeline.shards.shard_file import ShardFile
+from pipeline.shards.tools.describe import describe
+from pipeline.shards.tools.merge import merge
+from pipeline.shards.tools.verify import verify
 from tests.shards.factories import ROWS_PER_SHARD, block, build, feature, header, ids
 
 ROWS = 23
@@ -300,3 +303,34 @@ def test_a_line_of_the_index_of_wrong_types_or_place_is_refused(
     path.write_text(json.dumps(metadata))
     with pytest.raises(ShardError, match=r"index\.json is damaged or of another kind"):
         FeatureSet(folder)
+
+
+def test_what_weights_were_trained_on_goes_along_and_is_in_no_hash(tmp_path: Path) -> None:
+    plain, said = tmp_path / "plain", tmp_path / "said"
+    build(plain, 25)
+    index = build(said, 25, trained_on=("ImageNet-1k", "COCO, captions"))
+    assert index.header.recipe_hash == FeatureSet(plain).recipe_hash
+    assert FeatureSet(said).index.header.trained_on == ("ImageNet-1k", "COCO, captions")
+    assert "trained_on" not in json.loads((plain / "index.json").read_text())
+    assert "COCO, captions" in "\n".join(describe(said))
+    whole = (said / "index.json").read_bytes()
+    (said / "index.json").unlink()
+    rebuild_index(said, ROWS_PER_SHARD)
+    assert (said / "index.json").read_bytes() == whole
+    merged = merge([plain, said], tmp_path / "both", rows_per_shard=ROWS_PER_SHARD)
+    assert merged.header.trained_on == index.header.trained_on
+
+
+def test_another_word_on_the_training_changes_the_index_alone(tmp_path: Path) -> None:
+    build(tmp_path, 25)
+    shards = {path: path.read_bytes() for path in tmp_path.glob("*.h5")}
+    assert build(tmp_path, 25, trained_on=("COCO",)).header.trained_on == ("COCO",)
+    assert {path: path.read_bytes() for path in tmp_path.glob("*.h5")} == shards
+    assert FeatureSet(tmp_path).index.header.trained_on == ("COCO",)
+    assert verify(tmp_path).faults == []
+    for wrong in ("COCO", [1], None):
+        values = json.loads((tmp_path / "index.json").read_text())
+        (tmp_path / "wrong").mkdir(exist_ok=True)
+        (tmp_path / "wrong/index.json").write_text(json.dumps({**values, "trained_on": wrong}))
+        with pytest.raises(ShardError, match="trained_on is"):
+            read_index(tmp_path / "wrong")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,12 +22,12 @@ class KnownWords:
     Attributes
     ----------
     rows : (vocab_size, d) float32, NaN for marks and for words without a vector.
-    origin : name and SHA-256 of the vectors.
+    origin : name and SHA-256 of the vectors, and what they were trained on where they say it.
     missing : words of the vocabulary without a vector, in its order.
     """
 
     rows: Features
-    origin: Mapping[str, str]
+    origin: Mapping[str, Any]
     missing: tuple[str, ...]
 
 
@@ -70,4 +71,6 @@ def known_words(captions: FeatureSpec, encoder: Path, source: str) -> KnownWords
     of = [vectors.index[vocabulary.words[place]] for place in known]
     rows[np.array(known, np.int64) + FIRST_WORD] = vectors.matrix[np.array(of, np.int64)]
     missing = tuple(word for word in vocabulary.words if word not in vectors.index)
-    return KnownWords(rows, {"name": vectors.name, "sha256": vectors.sha256}, missing)
+    known_of = {"trained_on": list(vectors.trained_on)} if vectors.trained_on else {}
+    origin = {"name": vectors.name, "sha256": vectors.sha256, **known_of}
+    return KnownWords(rows, origin, missing)

@@ -44,6 +44,7 @@ def write_features(
     errors: Sequence[str] | None = None,
     weights: str = "unknown",
     weights_sha256: str = UNKNOWN_SHA256,
+    trained_on: Sequence[str] = (),
     dataset: str = "",
     axes: str | None = None,
     rows_per_shard: int | None = None,
@@ -66,6 +67,7 @@ def write_features(
     status : (n,) 0 where a row has features; 1 unreadable, 2 missing, 3 refused. None: all 0.
     errors : (n,) why a row failed, "" where it did not. None: the name of its status.
     weights, weights_sha256 : name and SHA-256 (64 hex digits) of the network's weights.
+    trained_on : names of the datasets that the weights were trained on.
     dataset : name of the dataset that the ids belong to.
     axes : names of the axes, separated by commas. None: by their number.
     rows_per_shard : None: what fits in 1 GiB, at most 65,536.
@@ -112,6 +114,7 @@ def write_features(
         row_shape=tuple(source.shape[1:]),
         dtype="float16" if source.dtype == np.float16 else "float32",
         created_by=created_by("numpy", "h5py"),
+        trained_on=tuple(trained_on),
     )
 
     def rows(start: int, stop: int) -> RowBlock:

@@ -168,7 +168,7 @@ def read_job(ref: JobRef) -> ShardJob:
     """
     values = ref.read()
     header = values["header"]
-    header["row_shape"] = tuple(header["row_shape"])
+    header |= {name: tuple(header[name]) for name in ("row_shape", "trained_on")}
     return ShardJob(
         work=ref.path.parent,
         header=FeatureHeader(**header),

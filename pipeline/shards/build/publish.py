@@ -1,7 +1,7 @@
 """Publishing: finished shards move to the output, and then the index says that they are there."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.shards.format import DamagedShard, FeatureHeader, OtherShard, ShardEntry
@@ -86,8 +86,9 @@ def publish(
     shards : all, in row order.
     before : the output's index, if it has one.
     """
+    # What is said of a network's training is the one thing that may differ.
     index = index_of(
-        before.header if before else header,
+        replace(before.header, trained_on=header.trained_on) if before else header,
         rows_per_shard,
         [(shard.entry, shard.created_by) for shard in shards],
     )

@@ -97,6 +97,7 @@ def card_text(
         f"| recipe hash | {header.recipe_hash} |",
         f"| weights | {_escaped(header.weights)} |",
         f"| SHA-256 of the weights | {_escaped(header.weights_sha256)} |",
+        f"| weights trained on | {_escaped(', '.join(header.trained_on) or 'not stated')} |",
         f"| software | {_escaped(header.created_by)} |",
         f"| rows | {index.rows} |",
         f"| failed rows | {index.failed_rows} |",

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline.hashing import canonical_json
 from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.format import OK, STATUS_NAMES, ShardError
+from pipeline.shards.format import OK, STATUS_NAMES, ShardError, trained_on_of
 from pipeline.shards.sandbox import require_unbroken
 from pipeline.shards.shard_file import ShardFile
 
@@ -22,6 +22,7 @@ class _Contents:
     """What folders and single shards have in common."""
 
     attributes: dict[str, Any]
+    trained_on: tuple[str, ...]
     row_shape: tuple[int, ...]
     dtype: str
     status: np.ndarray
@@ -68,6 +69,7 @@ def describe(path: str | Path) -> list[str]:
         f"recipe hash  {about['recipe_hash']}",
         f"weights      {about['weights']}",
         f"             sha256 {about['weights_sha256']}",
+        f"trained on   {', '.join(contents.trained_on) or 'not said'}",
         f"software     {about['created_by']}",
         "recipe",
         *_recipe_lines(about["recipe"]),
@@ -91,6 +93,7 @@ def _of_folder(folder: Path) -> _Contents:
     header = features.index.header
     return _Contents(
         header.attributes() | {"recipe": header.recipe},
+        header.trained_on,
         header.row_shape,
         header.dtype,
         features.status,
@@ -106,12 +109,17 @@ def _of_file(path: Path) -> _Contents:
         recipe = json.loads(shard.attributes["recipe"])
     except ValueError:
         recipe = {"not JSON": shard.attributes["recipe"]}
+    try:
+        trained_on = trained_on_of(shard.attributes)
+    except ValueError as error:
+        trained_on = (str(error),)
     failures = [
         (shard.ids[row], STATUS_NAMES.get(int(shard.status[row]), "?"), shard.errors[row])
         for row in np.flatnonzero(shard.status != OK)
     ]
     return _Contents(
         shard.attributes | {"recipe": recipe},
+        trained_on,
         shard.row_shape,
         shard.dtype.name,
         shard.status,

@@ -80,11 +80,13 @@ def merge(
 
     software = "; ".join(dict.fromkeys(features.index.header.created_by for features in opened))
     header = first.index.header
+    said = [name for features in opened for name in features.index.header.trained_on]
+    trained_on = tuple(dict.fromkeys(said))
     contents = [[entry.content_sha256 for entry in features.index.shards] for features in opened]
     with monitor.progress("merge", "row") as progress:
         return build_from_rows(
             out,
-            replace(header, created_by=software),
+            replace(header, created_by=software, trained_on=trained_on),
             ids,
             rows,
             rows_per_shard=rows_per_shard,

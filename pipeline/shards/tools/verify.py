@@ -209,6 +209,7 @@ def _index_faults(shard: ShardFile, index: FeatureIndex, number: int) -> Iterato
     name, header, entry = shard.path.name, index.header, index.shards[number]
     wanted = header.attributes() | {"shard": number}
     wanted["created_by"] = entry.created_by or header.created_by
+    wanted.pop("trained_on", None)  # the index may know better, see `publish`
     with suppress(PlanError):  # the index's own fault
         wanted["shards"] = index.plan().shards_then(number)
     for key, value in wanted.items():

@@ -109,6 +109,11 @@ class BagOfWords:
         return np.log((1 + self.vocabulary.captions) / (1 + captions)) + 1
 
     @property
+    def trained_on(self) -> tuple[str, ...]:
+        """None: it knows training captions alone."""
+        return ()
+
+    @property
     def memory(self) -> int:
         """Bytes of the weights of the words."""
         return 8 * self.dim

@@ -35,6 +35,10 @@ class CaptionEncoder(Protocol):
         """Name and SHA-256 of all that was loaded or fitted: vectors, vocabulary, codebook."""
 
     @property
+    def trained_on(self) -> tuple[str, ...]:
+        """Names of datasets that were learnt from elsewhere; () where none or not known."""
+
+    @property
     def memory(self) -> int:
         """Upper bound, in bytes, of what it holds beside the rows while it encodes."""
 

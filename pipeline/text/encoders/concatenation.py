@@ -59,6 +59,11 @@ class Concatenation:
         return "; ".join(names), sha256_of_json(list(hashes))
 
     @property
+    def trained_on(self) -> tuple[str, ...]:
+        """What the encoders were trained on, each name once."""
+        return tuple(dict.fromkeys(name for e in self.encoders for name in e.trained_on))
+
+    @property
     def memory(self) -> int:
         """Bytes that the encoders hold together."""
         return sum(encoder.memory for encoder in self.encoders)

@@ -77,6 +77,11 @@ class FisherVector:
         return f"{self.vectors.name}, {kinds}", self._sha256
 
     @property
+    def trained_on(self) -> tuple[str, ...]:
+        """What the word vectors were trained on."""
+        return self.vectors.trained_on
+
+    @property
     def memory(self) -> int:
         """Upper bound, in bytes, of the table of per-word gradients."""
         return 4 * len(self.vectors.words) * self.dim

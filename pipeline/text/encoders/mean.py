@@ -107,6 +107,11 @@ class Mean:
         return self.vectors.name, self.vectors.sha256
 
     @property
+    def trained_on(self) -> tuple[str, ...]:
+        """What the word vectors were trained on."""
+        return self.vectors.trained_on
+
+    @property
     def memory(self) -> int:
         """Bytes of the word vectors."""
         return self.vectors.matrix.nbytes

@@ -21,6 +21,7 @@ from pipeline.networks.open_clip import (
 )
 from pipeline.networks.open_clip import open_clip as library
 from pipeline.networks.open_clip_weights import build_clip, load_clip_weights
+from pipeline.networks.pretraining import datasets_in_tag
 from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport
 
 # Rows of every batch: products of other sizes are summed in another order, so that a caption's row
@@ -45,6 +46,7 @@ class OpenClip:
     context_length : tokens of a caption at most, marks included.
     dim : length of each row, that of the model's image rows.
     weights : name and SHA-256 of the weights of both towers.
+    trained_on : the datasets that the tag of published weights names.
     """
 
     def __init__(self, model: ClipModel, source: str) -> None:
@@ -72,6 +74,7 @@ class OpenClip:
                 delattr(net, other)
         self._net = net
         self.weights = loaded.name, loaded.sha256
+        self.trained_on = datasets_in_tag(model.tag) if loaded.name == model.name else ()
         self.context_length = int(self._tokenizer.context_length)
         self.dim = int(model.config["embed_dim"])
         self._threads = torch.get_num_threads()

@@ -53,6 +53,11 @@ class Pca:
         return f"{name}, PCA", sha256_of_json(both)
 
     @property
+    def trained_on(self) -> tuple[str, ...]:
+        """What the encoder was trained on."""
+        return self.encoder.trained_on
+
+    @property
     def memory(self) -> int:
         """Bytes of the encoder, the components and the rows that are multiplied at once."""
         at_once = 4 * _CHUNK * (2 * self.encoder.dim + self.dim)

@@ -146,6 +146,11 @@ class TokenIds:
         return self.vocabulary.name, self.vocabulary.sha256
 
     @property
+    def trained_on(self) -> tuple[str, ...]:
+        """None: it knows training captions alone."""
+        return ()
+
+    @property
     def memory(self) -> int:
         """None: the vocabulary is small."""
         return 0

@@ -109,7 +109,13 @@ def _encode_words(source: str, wanted: frozenset[str] | None) -> WordVectors:
     words = sorted(wanted)
     pieces = model.pieces(words)
     known = [w for w, held in zip(words, pieces, strict=True) if {*held} - {model.unknown}]
-    return WordVectors(model.name, tuple(known), model.encode_words(known), model.sha256)
+    return WordVectors(
+        model.name,
+        tuple(known),
+        model.encode_words(known),
+        model.sha256,
+        trained_on=model.trained_on,
+    )
 
 
 def _read_fasttext(

@@ -2,7 +2,8 @@
 
 Two tensors, `matrix` (words, dim) float32 and `words` (the canonical JSON list of the words as
 UTF-8 bytes), and one entry of metadata, `vectors`: canonical JSON with the format's version, the
-source's name and SHA-256 and metadata of how the vectors were made.
+source's name and SHA-256, what it was trained on if it says so, and metadata of how the vectors
+were made.
 """
 
 import json
@@ -51,12 +52,14 @@ def save_vectors(
             f"{path}: no word is left to store of {vectors.name!r}; check that the vectors are of "
             "the captions' language and case"
         )
+    known = {"trained_on": list(vectors.trained_on)} if vectors.trained_on else {}
     described = {
         "format": _FORMAT,
         "format_version": _VERSION,
         "source": vectors.name,
         "source_sha256": vectors.source_sha256,
         "facts": dict(metadata or {}),
+        **known,
     }
     words = np.frombuffer(canonical_json(list(vectors.words)).encode(), dtype=np.uint8)
     matrix = vectors.matrix.astype("<f4", copy=False)
@@ -75,6 +78,7 @@ def read_stored(path: Path, keep: frozenset[str] | None) -> WordVectors:
     try:
         described, words = describe_stored(path), _words(path)
         matrix, stored_from = _mapped(path), str(described["source_sha256"])
+        trained_on = tuple(map(str, described.get("trained_on", ())))
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise VectorsError(
             f"{path} is no whole file of stored word vectors ({error!r}); store the vectors again"
@@ -97,7 +101,9 @@ def read_stored(path: Path, keep: frozenset[str] | None) -> WordVectors:
     if not finite.all():
         bad = words[int(np.argmin(finite))]
         raise VectorsError(f"{path}: the vector of {bad!r} has NaN or infinite numbers")
-    return WordVectors(path.stem, tuple(words), matrix, sha256_of_file(path), stored_from)
+    return WordVectors(
+        path.stem, tuple(words), matrix, sha256_of_file(path), stored_from, trained_on
+    )
 
 
 def describe_stored(path: Path) -> dict[str, Any]:

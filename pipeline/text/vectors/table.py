@@ -38,6 +38,7 @@ class WordVectors:
         `{file name: SHA-256}` where the source has several files; of the canonical JSON of the
         settings and the corpus's SHA-256 where the vectors were trained just now.
     stored_from : the `source_sha256` that a stored file states; None for all other sources.
+    trained_on : names of the datasets that they were trained on, where the source says it.
     """
 
     name: str
@@ -45,6 +46,7 @@ class WordVectors:
     matrix: npt.NDArray[np.float32]
     sha256: str
     stored_from: str | None = None
+    trained_on: tuple[str, ...] = ()
 
     @property
     def source_sha256(self) -> str:

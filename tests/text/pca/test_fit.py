@@ -37,6 +37,7 @@ class Table:
     sha256: str = "0" * 64
     fails_at: str = ""
     name: str = "table"
+    trained_on: tuple[str, ...] = ()
 
     @property
     def dim(self) -> int:

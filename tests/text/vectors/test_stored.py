@@ -3,6 +3,7 @@
 import hashlib
 import json
 import mmap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +140,16 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
         save_file(tensors, path, stated)
         with pytest.raises(VectorsError, match=message):
             load_vectors(str(path))
+
+
+def test_what_the_vectors_were_trained_on_is_stored(tmp_path: Path) -> None:
+    said = replace(made(), trained_on=("snli", "eli5"))
+    stored = save_vectors(tmp_path / "said.safetensors", said)
+    assert stored.trained_on == ("snli", "eli5")
+    assert save_vectors(tmp_path / "again.safetensors", stored).trained_on == ("snli", "eli5")
+    assert "trained_on" not in describe_stored(_saved(tmp_path / "plain.safetensors"))
+
+
+def _saved(path: Path) -> Path:
+    save_vectors(path, made())
+    return path
