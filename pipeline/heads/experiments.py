@@ -55,6 +55,7 @@ def _fisher(mixtures: str) -> CaptionFeatures:
 
 
 _FISHER = _fisher("hglmm")
+_COUNTS = CaptionFeatures("bow-vsepp", "bow", {"tokenizer": "vsepp"})
 _WORDS = CaptionFeatures("token-ids-words", "token-ids-words")
 _YAN_CAPTIONS = CaptionFeatures("token-ids-yan", "token-ids-yan")
 _W2V_MEAN = CaptionFeatures("mean-w2vv", "mean-w2vv", {"vectors": "word2vec-100d"})
@@ -117,7 +118,7 @@ SMALL: dict[str, Changes] = {
     "dong2018-w2vv-multiscale": Changes(_W2VV_GRU, _W2V_ALL, _GLOVE),
     "kiros2014-lstm": Changes(_KIROS, word_vectors=_GLOVE),
     # The sum of the words' vectors is a linear map of their counts.
-    "kiros2014-linear": Changes(_BAG, CaptionFeatures("bow", "bow")),
+    "kiros2014-linear": Changes(_BAG, _COUNTS),
     "kiros2014-devise": Changes({**_KIROS, "dim": 50}, _WORDS, _GLOVE),
     "kiros2014-gru": Changes(_VSEPP),
     "vendrov2016-order": Changes({**_GRU, "epochs": 25}),
