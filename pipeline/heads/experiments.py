@@ -59,7 +59,9 @@ _COUNTS = CaptionFeatures("bow-vsepp", "bow", {"tokenizer": "vsepp"})
 _WORDS = CaptionFeatures("token-ids-words", "token-ids-words")
 _YAN_CAPTIONS = CaptionFeatures("token-ids-yan", "token-ids-yan")
 _W2V_MEAN = CaptionFeatures("mean-w2vv", "mean-w2vv", {"vectors": "word2vec-100d"})
-_W2V_ALL = CaptionFeatures("w2vv-multiscale", "bow+mean-w2vv+token-ids-w2vv")
+_W2V_ALL = CaptionFeatures(
+    "w2vv-multiscale", "bow+mean-w2vv+token-ids-w2vv", {"vectors": "word2vec-100d"}
+)
 
 _WANG = {"dim": 256, "epochs": 45, "lr_decay_every": 30}
 _W2VV = {"hidden": 512, "epochs": 12, "learning_rate": 0.0005}

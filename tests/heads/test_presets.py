@@ -139,6 +139,11 @@ def test_compared_systems_differ_in_nothing_else(size: Size) -> None:
         return {"images": found.images, "captions": found.captions.name,
                 "vectors": found.word_vectors, **settings}  # fmt: skip
 
+    of_all = resolve_experiment("dong2018-w2vv-multiscale", size=size)
+    mean = resolve_experiment("dong2018-w2vv-word2vec", size=size).captions
+    gru = resolve_experiment("dong2018-w2vv-gru", size=size)
+    assert of_all.captions.options["vectors"] == mean.options["vectors"]
+    assert of_all.word_vectors == gru.word_vectors
     for one, other, apart in (
         ("vsepp", "vse0", {"loss", "mean_hinge_epochs"}),
         ("kiros2014-lstm", "kiros2014-devise", {"cell", "captions", "dim"}),
