@@ -149,10 +149,10 @@ TINY: dict[str, Mapping[str, Any]] = {
     "dong2018-w2vv-multiscale": {
         "hidden": 256, "hidden_size": 64, "learning_rate": 0.002, "epochs": 18,
     },
-    "kiros2014-linear": {"learning_rate": 0.002, "epochs": 12},
+    "kiros2014-linear": {"learning_rate": 0.002, "epochs": 14},
     "yan2019-transformer-pooling": {
         "dim": 32, "caption_layers": 1, "learning_rate": 0.002, "mean_hinge_epochs": 3,
-        "lr_milestones": (7, 9), "epochs": 11,
+        "lr_milestones": (7, 9), "epochs": 14,
     },
     "ours-gru": {"dim": 128, "learning_rate": 0.004, "epochs": 11},
 }  # fmt: skip
