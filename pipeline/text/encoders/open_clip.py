@@ -121,7 +121,7 @@ class OpenClip:
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        """Count tokens with the marks, and captions longer than the context; all words are known."""
+        """Count tokens, marks among them, and captions longer than the context."""
         whole = [_pieces(self._tokenizer, text) for text in texts]
         held = [pieces[: self.context_length] for pieces in whole]
         cut = [at for at, pieces in enumerate(whole) if len(pieces) > self.context_length]
