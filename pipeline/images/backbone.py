@@ -32,7 +32,7 @@ class Backbone:
         dict in float32. Raises `WeightsError` where they cannot be had.
     load : of a library that reads its weights itself: returns those of a source, as `load_weights`
         takes it, from the name of the recipe's own and the source.
-    cached : whether `pretrained` has nothing to download.
+    cached : whether a recipe's own weights, of this name, need no download.
     """
 
     build: Callable[[], nn.Module]
@@ -45,7 +45,7 @@ class Backbone:
     tested: bool = True
     pretrained: Callable[[], dict[str, Tensor]] | None = None
     load: Callable[[str, str], Weights] | None = None
-    cached: Callable[[], bool] = lambda: False
+    cached: Callable[[str], bool] = lambda weights: False
 
     def outline(self) -> nn.Module:
         """Return the network without memory for its weights."""

@@ -5,7 +5,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from pipeline.images.backbone import Backbone
-from pipeline.networks.open_clip import find_clip_model
+from pipeline.images.timm import timm_tracing
+from pipeline.networks.open_clip import cached_weights, find_clip_model
 from pipeline.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.networks.state_dicts import Weights
 
@@ -38,7 +39,20 @@ def open_clip_backbone(name: str) -> Backbone:
     def build() -> nn.Module:
         return _ImageTower(build_clip(model))
 
-    return Backbone(build, methods={"embedding": "forward"}, tested=False, load=_load)
+    # Many of the towers are timm's.
+    return Backbone(
+        build,
+        methods={"embedding": "forward"},
+        tracing=timm_tracing(),
+        tested=False,
+        load=_load,
+        cached=_cached,
+    )
+
+
+def _cached(name: str) -> bool:
+    model = find_clip_model(name)
+    return bool(model.tag) and cached_weights(model) is not None
 
 
 def _load(name: str, source: str) -> Weights:

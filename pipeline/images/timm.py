@@ -36,14 +36,14 @@ def timm_backbone(name: str) -> Backbone:
         methods=METHODS,
         heads=tuple(f"{head}." for head in heads),
         layout=partial(layout_of, prefix=prefix_tokens(net), channels_last=is_channels_last(net)),
-        tracing=_tracing(),
+        tracing=timm_tracing(),
         tested=False,
         pretrained=partial(_pretrained, name, cfg),
-        cached=partial(_cached, cfg),
+        cached=lambda weights: _cached(cfg),
     )
 
 
-def _tracing() -> Tracing:
+def timm_tracing() -> Tracing:
     """Return how timm wants its networks traced."""
     layers = importlib.import_module("timm.layers")
     return Tracing(

@@ -63,7 +63,7 @@ def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
 def are_here(recipe: Recipe) -> bool:
     """Tell whether a recipe's own weights are on this machine."""
     if provider_of(recipe.backbone) is not None:
-        return backbone_named(recipe.backbone).cached()
+        return backbone_named(recipe.backbone).cached(recipe.weights)
     try:
         return published_file(recipe).is_file()
     except WeightsError:

@@ -48,5 +48,7 @@ def seeded_state(net: nn.Module, seed: int, residual_norms: str) -> dict[str, Te
     for key, value in net.named_parameters():
         if key not in state:
             is_scale = value.ndim == 1 and key.endswith("weight")
-            state[key] = normal(value.shape, 0.1, 1.0 if is_scale else 0.0)
+            # Queries and keys of 0.1 would saturate the softmax of wide networks.
+            scale = (2.0 / value.shape[1]) ** 0.5 if key.endswith("in_proj_weight") else 0.1
+            state[key] = normal(value.shape, scale, 1.0 if is_scale else 0.0)
     return state | {k: v.clone() for k, v in net.state_dict().items() if k not in state}

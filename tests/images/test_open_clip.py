@@ -3,6 +3,7 @@
 from functools import partial
 from pathlib import Path
 
+import huggingface_hub
 import numpy as np
 import open_clip
 import pytest
@@ -12,7 +13,7 @@ from PIL import Image
 from pipeline.images.extract import extract
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import cut_crops, resize_image
-from pipeline.images.weights import load_weights
+from pipeline.images.weights import are_here, load_weights
 from pipeline.networks.open_clip import find_clip_model
 from pipeline.networks.open_clip_weights import load_clip_weights
 from pipeline.recipes import Recipe, RecipeError, resolve_recipe
@@ -108,3 +109,14 @@ def test_shards_resume_verify_and_merge(tmp_path: Path) -> None:
     assert merged.content_sha256 == index.content_sha256
     rows = FeatureSet(tmp_path / "out").read([path.name for path in files])
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-6)
+
+
+def test_weights_in_the_cache_give_a_recipe_its_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = resolve_recipe("open-clip:ViT-B-32.laion2b_s34b_b79k")
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *file: None)
+    assert not are_here(recipe)
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *file: str(tmp_path))
+    assert are_here(recipe)
+    assert not are_here(resolve_recipe("open-clip:ViT-B-32"))
