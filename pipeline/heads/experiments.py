@@ -111,7 +111,7 @@ SMALL: dict[str, Changes] = {
         f"wang2016-cca-{mixtures}": Changes({"dim": 128}, _fisher(mixtures))
         for mixtures in ("gmm", "lmm", "gmm-hglmm")
     },
-    "wang2016-cca-gong": Changes({}, _FISHER),
+    "wang2016-cca-gong": Changes({"dim": 128}, _FISHER),
     "dong2018-w2vv-bow": Changes(_W2VV),
     "dong2018-w2vv-word2vec": Changes(_W2VV, _W2V_MEAN),
     "dong2018-w2vv-word2vec-2-layers": Changes(_W2VV, _W2V_MEAN),

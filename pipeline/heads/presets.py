@@ -284,9 +284,11 @@ PRESETS: dict[str, Preset] = {
         _WANG_CCA,
         settings=CcaSettings(
             regularisation="absolute", image_ridge=1e-4, caption_ridge=1e-4, scaling="eigenvalue",
-            power=4.0,
+            power=4.0, image_scaling="unit",
         ),
         source="Wang, Li & Lazebnik 2016, table 1, after Gong et al. 2014",
+        leaves_open="on what scale the ridge of 1e-4 is: on images of unit length, as the captions "
+        "nearly are; all coordinates that correlate are kept",
     ),
     "dong2018-w2vv-bow": _W2VV,
     "dong2018-w2vv-word2vec": _W2VV_WORD2VEC,

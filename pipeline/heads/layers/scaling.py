@@ -37,9 +37,11 @@ def mean_and_scale(rows: Rows) -> tuple[Doubles, float]:
 
 
 class UnitRows:
-    """Vectors of unit length, after each was changed in some way; zero vectors stay zero."""
+    """Vectors of unit length, perhaps after each was changed; zero vectors stay zero."""
 
-    def __init__(self, rows: Rows, change: Callable[[Features], Features | Doubles]) -> None:
+    def __init__(
+        self, rows: Rows, change: Callable[[Features], Features | Doubles] | None = None
+    ) -> None:
         """Take vectors, and what changes (n, d) float32 of them, each by itself."""
         self._rows, self._change = rows, change
         self.row_shape = rows.row_shape
@@ -49,7 +51,8 @@ class UnitRows:
 
     def take(self, rows: RowNumbers) -> Features:
         """Return (n, d) float32 of row numbers (n,); see `Rows.take`."""
-        changed = self._change(self._rows.take(rows)).astype(np.float64)
+        taken = self._rows.take(rows)
+        changed = (self._change(taken) if self._change else taken).astype(np.float64)
         norms = np.linalg.norm(changed, axis=1, keepdims=True)
         return np.asarray(changed / np.where(norms > 0, norms, 1), np.float32)
 

@@ -61,8 +61,9 @@ class CcaSettings:
     scaling : coordinates are scaled by a power of the "correlation" rho, or of the "eigenvalue"
         1 + rho of the generalised problem of both sides (Gong et al.).
     power : of the scaling; 0 scales nothing.
-    image_scaling : features as "given", or "rooted": the signed square root of each number, then
-        unit length; no CCA paper's, see `pipeline.heads.layers.scaling.signed_roots`.
+    image_scaling : features as "given", each made of "unit" length, which an absolute ridge asks
+        for, or "rooted": the signed square root of each number, then unit length; no CCA paper's,
+        see `pipeline.heads.layers.scaling.signed_roots`.
     """
 
     dim: int = setting(0)
@@ -71,7 +72,7 @@ class CcaSettings:
     caption_ridge: float = setting(0.0)
     scaling: str = choice("correlation", "eigenvalue")
     power: float = setting(1.0)
-    image_scaling: str = choice("given", "rooted")
+    image_scaling: str = choice("given", "unit", "rooted")
 
 
 class Projection(nn.Module):
@@ -188,7 +189,9 @@ class CcaHead:
         self._correlations = tensors["correlations"]
 
     def _prepared(self, images: Rows) -> Rows:
-        return UnitRows(images, signed_roots) if self.settings.image_scaling == "rooted" else images
+        if self.settings.image_scaling == "given":
+            return images
+        return UnitRows(images, signed_roots if self.settings.image_scaling == "rooted" else None)
 
     def _ridges(
         self, of_images: Sequence[float], of_captions: Sequence[float]

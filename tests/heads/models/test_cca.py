@@ -244,17 +244,18 @@ def test_a_restored_head_embeds_the_same() -> None:
     )
 
 
-def test_rooted_images_are_those_that_were_rooted_before() -> None:
+@pytest.mark.parametrize("scaling", ["unit", "rooted"])
+def test_scaled_images_are_those_that_were_scaled_before(scaling: str) -> None:
     images, captions, image_of_caption = made([2, 1, 3, 2, 1, 2, 2, 3, 1, 2])
     images[0] = 0.0
-    roots = np.sign(images) * np.sqrt(np.abs(images))
+    roots = np.sign(images) * np.sqrt(np.abs(images)) if scaling == "rooted" else images
     norms = np.linalg.norm(roots, axis=1, keepdims=True)
     unit = roots / np.where(norms > 0, norms, 1)
     given = {"image_ridge": 0.1, "caption_ridge": 0.1}
-    rooted, _ = fitted(pairs(images, captions, image_of_caption), image_scaling="rooted", **given)
+    scaled, _ = fitted(pairs(images, captions, image_of_caption), image_scaling=scaling, **given)
     plain, _ = fitted(pairs(unit, captions, image_of_caption), **given)
     np.testing.assert_allclose(
-        rooted.embed_images(ArrayRows(images.astype(np.float32))),
+        scaled.embed_images(ArrayRows(images.astype(np.float32))),
         plain.embed_images(ArrayRows(unit.astype(np.float32))),
         atol=1e-5,
     )
