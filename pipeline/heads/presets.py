@@ -164,8 +164,8 @@ _KIROS = Preset(
     _KIROS_TOKEN_IDS,
     source="Kiros, Salakhutdinov & Zemel 2014, sections 2.1, 2.2 and 3.1; batches of Flickr8K",
     leaves_open="decay 0.9 an epoch; 10 contrastive terms, of the batch and not of the training "
-    "set; 50 epochs; an end mark after the words, as in their later program; words without a "
-    "vector are random",
+    "set; 50 epochs; peepholes are diagonal, as in Graves 2013; an end mark after the words, as in "
+    "their later program; words without a vector are random",
     word_vectors=_GOOGLENEWS,
 )  # fmt: skip
 _KIROS_SUM = replace(

@@ -82,9 +82,10 @@ def packed(ids: Tensor) -> tuple[PackedSequence, Tensor]:
 class PeepholeLSTM(nn.Module):
     """The LSTM of Kiros et al. 2014, whose gates see the cell: one layer, one direction.
 
-    Kiros et al. 2014, eq. (1) to (5): the input and forget gates see the cell before the step, the
-    output gate sees it afterwards, each through a whole matrix, as printed (in Graves 2013, whom
-    they cite, it is a diagonal one). Weights and biases start uniform in plus or minus 0.08.
+    Eq. (1) to (5): the input and forget gates see the cell before the step, the output gate sees it
+    afterwards. Weights and biases start uniform in plus or minus 0.08. Deviation: a gate sees its
+    own number of the cell, as in Graves 2013, whose equations they are; the paper prints whole
+    matrices, with which its learning rate of 1 does not train.
     """
 
     bidirectional = False
@@ -94,8 +95,7 @@ class PeepholeLSTM(nn.Module):
         super().__init__()
         self.word = nn.Linear(inputs, 4 * hidden)
         self.state = nn.Linear(hidden, 4 * hidden, bias=False)
-        self.cell_before = nn.Linear(hidden, 2 * hidden, bias=False)
-        self.cell_after = nn.Linear(hidden, hidden, bias=False)
+        self.peepholes = nn.Parameter(torch.empty(3, hidden))
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -_PEEPHOLE_START, _PEEPHOLE_START)
 
@@ -108,18 +108,17 @@ class PeepholeLSTM(nn.Module):
         last : (1, captions, hidden), in the order of the batch before it was packed.
         """
         words = self.word(sequence.data).split(sequence.batch_sizes.tolist())
-        state = cell = words[0].new_zeros(len(words[0]), self.cell_after.out_features)
+        state = cell = words[0].new_zeros(len(words[0]), self.peepholes.shape[1])
+        to_input, to_forget, to_output = self.peepholes
         states, ended = [], []
         for word in words:
             # The longest captions come first, so that those that have ended are the last rows.
             ended.append(state[len(word) :])
             state, cell = state[: len(word)], cell[: len(word)]
-            gates = word + self.state(state)
-            take, keep, give, new = gates.chunk(4, dim=1)
-            seen_by_take, seen_by_keep = self.cell_before(cell).chunk(2, dim=1)
-            kept = torch.sigmoid(keep + seen_by_keep) * cell
-            cell = kept + torch.sigmoid(take + seen_by_take) * torch.tanh(new)
-            state = torch.sigmoid(give + self.cell_after(cell)) * torch.tanh(cell)
+            i, f, o, new = (word + self.state(state)).chunk(4, dim=1)
+            kept = torch.sigmoid(f + to_forget * cell) * cell
+            cell = kept + torch.sigmoid(i + to_input * cell) * torch.tanh(new)
+            state = torch.sigmoid(o + to_output * cell) * torch.tanh(cell)
             states.append(state)
         last = torch.cat([state, *reversed(ended)])
         if sequence.unsorted_indices is not None:

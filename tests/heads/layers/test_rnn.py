@@ -84,8 +84,7 @@ def peepholes(net: SentenceTower, words: list[Tensor]) -> Tensor:
     x_i, x_f, x_o, x_c = weights["word.weight"].chunk(4)
     b_i, b_f, b_o, b_c = weights["word.bias"].chunk(4)
     h_i, h_f, h_o, h_c = weights["state.weight"].chunk(4)
-    c_i, c_f = weights["cell_before.weight"].chunk(2)
-    c_o = weights["cell_after.weight"]
+    c_i, c_f, c_o = map(torch.diag, weights["peepholes"])
     m = c = torch.zeros(DIM)
     states = []
     for x in words:
@@ -104,7 +103,7 @@ def peepholes(net: SentenceTower, words: list[Tensor]) -> Tensor:
 def test_peephole_weights_start_as_in_the_paper() -> None:
     rnn = PeepholeLSTM(40, 50)
     drawn = torch.cat([p.detach().flatten() for p in rnn.parameters()])
-    assert len(drawn) == 4 * 40 * 50 + 4 * 50 + (4 + 2 + 1) * 50 * 50
+    assert len(drawn) == 4 * (40 + 1 + 50) * 50 + 3 * 50
     assert 0.0799 < drawn.abs().max() <= 0.08
     assert drawn.std() == pytest.approx(0.08 / 3**0.5, rel=0.02)
     assert abs(drawn.mean()) < 0.002
