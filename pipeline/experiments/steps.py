@@ -22,14 +22,17 @@ from pipeline.heads.embed import embed
 from pipeline.heads.fit import fit
 from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE
 from pipeline.images.extract import extract
+from pipeline.images.side_by_side import SideBySide, split_name
 from pipeline.progress import Monitor
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.embeddings import read_provenance
 from pipeline.retrieval.ensemble import ensemble
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.tables import PROVENANCE_FILE
+from pipeline.shards.feature_set import FeatureSet, read_set_index
 from pipeline.shards.format import ShardError
 from pipeline.shards.index import INDEX_FILE, read_index
+from pipeline.shards.side_by_side import is_view, write_view
 from pipeline.text.encode import encode
 from pipeline.text.vectors.settings import Training
 from pipeline.text.vectors.store import store_vectors
@@ -138,7 +141,7 @@ class Plan:
         self._add_evaluation(name, out)
 
     def _made_from(self, images: Path, captions: Path) -> dict[str, str]:
-        return made_from(self.layout.dataset, read_index(images), read_index(captions))
+        return made_from(self.layout.dataset, read_set_index(images), read_index(captions))
 
     def _add(self, step: Step) -> Path:
         return self.steps.setdefault(step.out, step).out
@@ -146,8 +149,10 @@ class Plan:
     def _add_features(self, name: str) -> Path:
         given = dict(self.extract)
         precision, storage = given.get("precision", "float32"), given.get("storage", "float32")
-        recipe = resolve_recipe(name, precision, storage)
         out, rows = self.layout.features(name), len(self.manifest.entries)
+        if (names := split_name(name)) is not None:
+            return self._add_side_by_side(name, names, out)
+        recipe = resolve_recipe(name, precision, storage)
 
         def make(monitor: Monitor) -> object:
             return extract(self.layout.dataset, out, recipe=name, monitor=monitor, **given)
@@ -155,6 +160,16 @@ class Plan:
         size = f"{rows} rows of {recipe.shape} {storage}, {rows * recipe.row_bytes / 1e6:.1f} MB"
         fault = _index_fault(out, rows, recipe.to_json())
         return self._add(Step("extract", name, out, (), size, fault, make, always=True))
+
+    def _add_side_by_side(self, name: str, names: SideBySide, out: Path) -> Path:
+        parts = [self._add_features(recipe) for recipe in names.recipes]
+
+        def make(monitor: Monitor) -> object:
+            return write_view(out, [FeatureSet(part) for part in parts], names.scaling)
+
+        fault = _index_fault(out, len(self.manifest.entries))
+        size = f"{len(parts)} sets side by side"
+        return self._add(Step("extract", name, out, tuple(parts), size, fault, make, always=True))
 
     def _add_text(self, experiment: Experiment) -> Path:
         captions, options = experiment.captions, dict(experiment.captions.options)
@@ -282,10 +297,10 @@ def _index_fault(
     """Return the check of a feature folder by its index alone."""
 
     def fault() -> str:
-        if not (folder / INDEX_FILE).is_file():
+        if not (folder / INDEX_FILE).is_file() and not is_view(folder):
             return MISSING
         try:
-            index = read_index(folder)
+            index = read_set_index(folder)
         except ShardError as error:
             return str(error)
         if recipe is not None and (unlike := _difference(index.header.recipe, recipe)):

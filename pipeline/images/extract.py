@@ -14,6 +14,7 @@ from pipeline.images.decode import source_crc32
 from pipeline.images.memory import expected_memory, resident_memory
 from pipeline.images.network import RecipeNetwork, device_for
 from pipeline.images.rows import Parallelism, default_parallelism, extract_features, feature_header
+from pipeline.images.side_by_side import extract_side_by_side, split_name
 from pipeline.images.weights import load_weights
 from pipeline.images.workers import ExtractionSettings, extract_on_workers
 from pipeline.progress import QUIET, Monitor, Progress, Stopwatch, no_progress
@@ -64,7 +65,9 @@ def extract(
     dataset : folder of a prepared dataset.
     out : folder of the shards; their rows are float32 or float16, (images, *shape of the recipe),
         and their row ids are image ids.
-    recipe : name of a recipe, of a backbone with a default recipe, or "timm:<model>".
+    recipe : name of a recipe, of a backbone with a default recipe, "timm:<model>" or
+        "open-clip:<model>.<tag>"; or several names joined by "+", which go into folders of their
+        own beside `out`, so that `out` needs no room: see `pipeline.shards.side_by_side`.
     split : only the images of this split; None takes all.
     limit : only the first images, this many; None takes all.
     weights : "imagenet" for the recipe's own, "random:SEED", or the path of a file.
@@ -112,6 +115,20 @@ def extract(
         readers=readers,
     )
     out, weights = Path(out), str(weights)
+    if (names := split_name(recipe)) is not None:
+        if summary is not None:
+            raise WrongUsage("--summary is of one recipe; extract each by itself for a summary")
+
+        def extract_one(name: str, folder: Path) -> FeatureIndex:
+            return extract(
+                dataset, folder, recipe=name, split=split, limit=limit, weights=weights,
+                trained_on=trained_on, precision=precision, storage=storage, compress=compress,
+                rows_per_shard=rows_per_shard, batch_size=batch_size, device=device, engine=engine,
+                threads=threads, readers=readers, retry_failed=retry_failed, add=add,
+                workers=workers, scheduler=scheduler, resources=resources, monitor=monitor,
+            )  # fmt: skip
+
+        return extract_side_by_side(names, out, extract_one, monitor)
     resolved = resolve_recipe(recipe, precision, storage)
     place = place_of_work(workers, scheduler, resources, gpu=device.partition(":")[0] == "cuda")
     if scheduler is None:  # whose workers may have what this machine has not

@@ -225,6 +225,11 @@ def open_network(trained: TrainedHead, weights: str | None = None) -> RecipeNetw
         The recipe needs a package that is not installed, or its weights cannot be had.
     """
     head, side = f"the head of {trained.experiment!r}", trained.inputs.images
+    if "parts" in side.recipe:
+        raise SearchError(
+            f"{head} was fitted on several recipes side by side, {side.name!r}, for which picture "
+            "files are not embedded; ask with the id of an image that is embedded already"
+        )
     if side.name not in RECIPES and provider_of(side.name) is None:
         raise SearchError(
             f"{head} was fitted on {side.name!r}, features that no recipe of `pipeline recipes` "

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.shards.format import OK, STATUS_NAMES, OtherShard, RowBlock, ShardError
-from pipeline.shards.index import read_index
+from pipeline.shards.format import OK, STATUS_NAMES, OtherShard, RowBlock, ShardEntry, ShardError
+from pipeline.shards.index import FeatureIndex, read_index
 from pipeline.shards.shard_file import ShardFile
+from pipeline.shards.side_by_side import SideBySideRows, is_view, read_view
 
 _BLOCK_BYTES = 1 << 24
 
@@ -40,8 +41,19 @@ def read_features(path: str | Path) -> "FeatureSet":
     return FeatureSet(path)
 
 
+def read_set_index(folder: str | Path) -> FeatureIndex:
+    """Return the index of a feature folder, also of one that puts others side by side.
+
+    Raises
+    ------
+    ShardError
+        See `read_index` and `read_view`.
+    """
+    return read_view(folder).index if is_view(folder) else read_index(folder)
+
+
 class FeatureSet:
-    """A finished folder of feature shards.
+    """A finished folder of feature shards, or of several such folders side by side.
 
     It may be shared by threads, used after a fork, and handed to spawned data loader workers:
     pickled, it is just its folder, which the worker opens again.
@@ -61,21 +73,18 @@ class FeatureSet:
         Raises
         ------
         ShardError
-            No index, a shard is missing or damaged or of another set, or an id repeats.
+            No index, a shard is missing or damaged or of another set, or an id repeats; or sets
+            side by side that are not as they were put there.
         """
         self.folder = Path(folder)
-        self.index = read_index(folder)
-        self._shards = []
-        for entry in self.index.shards:
-            path = self.folder / entry.file
-            if not path.is_file():
-                raise ShardError(f"{path} is named in the index but missing; copy it again")
-            shard = ShardFile(path)
-            if unlike := self.index.header.difference(shard.metadata()):
-                raise OtherShard(f"{path} is of another feature set than its index: it {unlike}")
-            if shard.rows != entry.rows:
-                raise OtherShard(f"{path} has {shard.rows} rows; its index says {entry.rows}")
-            self._shards.append(shard)
+        self._shards: Sequence[ShardFile | SideBySideRows]
+        if is_view(folder):
+            view = read_view(folder)
+            parts = [FeatureSet(part) for part in view.parts]
+            self.index, self._shards = view.index, [SideBySideRows(parts, view.scaling)]
+        else:
+            self.index = read_index(folder)
+            self._shards = [_open(self.folder, entry, self.index) for entry in self.index.shards]
         self.ids = [row_id for shard in self._shards for row_id in shard.ids]
         self.status = np.concatenate([shard.status for shard in self._shards])
         self.crc32 = np.concatenate([shard.crc32 for shard in self._shards])
@@ -199,3 +208,15 @@ class FeatureSet:
                 "out, or allow them as NaN"
             )
         return rows
+
+
+def _open(folder: Path, entry: ShardEntry, index: FeatureIndex) -> ShardFile:
+    path = folder / entry.file
+    if not path.is_file():
+        raise ShardError(f"{path} is named in the index but missing; copy it again")
+    shard = ShardFile(path)
+    if unlike := index.header.difference(shard.metadata()):
+        raise OtherShard(f"{path} is of another feature set than its index: it {unlike}")
+    if shard.rows != entry.rows:
+        raise OtherShard(f"{path} has {shard.rows} rows; its index says {entry.rows}")
+    return shard

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -12,6 +13,7 @@ from pipeline.datasets.manifest import ImageEntry, Manifest
 from pipeline.errors import WrongUsage
 from pipeline.images import rows
 from pipeline.images.extract import extract
+from pipeline.images.side_by_side import SideBySide, split_name
 from pipeline.recipes import RecipeError
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.tools.merge import merge
@@ -125,3 +127,39 @@ def test_an_interrupted_job_goes_on_and_its_shards_are_like_any(
     job(first, limit=2)
     merge([first, out], tmp_path / "merged")
     assert content(tmp_path / "merged") == content(whole)
+
+
+def test_recipes_side_by_side_are_extracted_each_and_not_written_again(
+    dataset: Path, tmp_path: Path
+) -> None:
+    features, flip = tmp_path / "features", f"{LITE}-flip"
+    index = extract(dataset, features / "both", recipe=f"{LITE}+{flip}")
+    assert [path.name for path in (features / "both").iterdir()] == ["side-by-side.json"]
+    assert (index.rows, index.failed_rows, index.header.row_shape) == (9, 1, (2560,))
+    assert verify(features / "both").faults == []
+    ids = [image_id for image_id in FeatureSet(features / LITE).ids if image_id != "4.png"]
+    rows = [FeatureSet(features / name).read(ids) for name in (LITE, flip)]
+    units = [part / np.linalg.norm(part, axis=1, keepdims=True) for part in rows]
+    both = FeatureSet(features / "both")
+    np.testing.assert_allclose(both.read(ids), np.concatenate(units, axis=1), rtol=1e-5)
+    photo(3, 70, 70).save(tmp_path / "pictures" / "0.png")
+    again = extract(dataset, features / "both", recipe=f"{LITE}+{flip}")
+    assert again.header.recipe_hash == index.header.recipe_hash
+    assert again.content_sha256 != index.content_sha256
+    changed = FeatureSet(features / "both").read(ids) != both.read(ids)
+    assert changed.any(axis=1).tolist() == [True, *[False] * 7]
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("a+timm:b@c", SideBySide(("a", "timm:b@c"), "unit")),
+        ("none:timm:b+a", SideBySide(("timm:b", "a"), "none")),
+        ("timm:b", None),
+    ],
+)
+def test_names_of_recipes_side_by_side(name: str, found: SideBySide | None) -> None:
+    assert split_name(name) == found
+    for wrong in ("a+", "a+b+a", "unit:a", "none:"):
+        with pytest.raises(RecipeError, match="give two or more, each once"):
+            split_name(wrong)

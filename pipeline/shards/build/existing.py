@@ -11,6 +11,7 @@ from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
 from pipeline.shards.plan import PlanError, ShardPlan
 from pipeline.shards.sandbox import find_crashing_files
 from pipeline.shards.shard_file import ShardFile
+from pipeline.shards.side_by_side import is_view
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ def fit_to_existing(
     DamagedShard
         Rows shall be added to a set of which a shard cannot be read.
     """
+    if is_view(out):
+        raise OtherShard(f"{out} puts other features side by side{_remedy(out)}")
     index, damaged = _index(out)
     paths = sorted(out.glob("shard-*.h5"))
     broken = find_crashing_files(

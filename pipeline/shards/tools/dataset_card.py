@@ -11,6 +11,7 @@ from pipeline.progress import QUIET, Monitor
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import ShardError
 from pipeline.shards.index import FeatureIndex
+from pipeline.shards.side_by_side import require_own_rows
 from pipeline.shards.tools.describe import reading_lines
 
 CARD_FILE = "SHARDS.md"
@@ -46,6 +47,7 @@ def write_card(
     manifest = read_manifest(Path(dataset)) if dataset else None
     if manifest:
         licence = licence or manifest.licence
+    require_own_rows(folder)
     features = FeatureSet(folder)
     text = card_text(
         features.index, features.failures(), licence, manifest.source if manifest else None

@@ -13,6 +13,7 @@ from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OK, STATUS_NAMES, ShardError, trained_on_of
 from pipeline.shards.sandbox import require_unbroken
 from pipeline.shards.shard_file import ShardFile
+from pipeline.shards.side_by_side import is_view, read_view
 
 _REASONS_SHOWN = 5
 
@@ -55,6 +56,11 @@ def describe(path: str | Path) -> list[str]:
     on_disk = sum(file.stat().st_size for file in contents.files)
     known = int((contents.source_crc32 != 0).sum())
     what = f"{len(contents.files)} shards" if path.is_dir() else "one shard"
+    reading = reading_lines(str(contents.files[0]))
+    if is_view(path):
+        parts = [part.name for part in read_view(path).parts]
+        what = f"{len(parts)} sets side by side ({', '.join(parts)})"
+        reading = ["import pipeline", f"rows = pipeline.read_features({str(path)!r}).read(ids)"]
     if "shard" in about:
         what += f", number {about['shard']} (from 0) of {about['shards']}"
     return [
@@ -75,7 +81,7 @@ def describe(path: str | Path) -> list[str]:
         *_recipe_lines(about["recipe"]),
         "",
         f"to read {contents.files[0].name}:" if path.is_dir() else "to read it:",
-        *(f"    {line}" for line in reading_lines(str(contents.files[0]))),
+        *(f"    {line}" for line in reading),
     ]
 
 

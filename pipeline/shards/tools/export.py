@@ -18,6 +18,7 @@ from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import RowBlock, ShardError
 from pipeline.shards.index import INDEX_FILE
 from pipeline.shards.shard_file import ShardFile
+from pipeline.shards.side_by_side import require_own_rows
 from pipeline.shards.tools.importers.id_files import read_ids
 from pipeline.shards.tools.layouts import EXPORTS
 from pipeline.shards.write import write_shard
@@ -159,6 +160,7 @@ def export_h5_view(features: FeatureSet, out: Path) -> None:
     ShardError
         A shard cannot be seen through the new file.
     """
+    require_own_rows(features.folder)
     _require_output(features, out)
     header = features.index.header
     dtype = np.dtype(header.dtype).newbyteorder("<")

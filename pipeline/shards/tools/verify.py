@@ -4,7 +4,7 @@ import json
 import zlib
 from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.hashing import canonical_json, recipe_hash, sha256_of_file
 from pipeline.progress import QUIET, Monitor, Progress
+from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import (
     FORMAT_VERSION,
     OK,
@@ -23,64 +24,10 @@ from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
 from pipeline.shards.plan import PlanError
 from pipeline.shards.sandbox import find_crashing_files
 from pipeline.shards.shard_file import ShardFile
+from pipeline.shards.side_by_side import VIEW_FILE, is_view, read_view
+from pipeline.shards.tools.faults import Fault, Verification
 
 SourceCrc = Callable[[str], int | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something that is not as it was written, and where."""
-
-    file: str
-    text: str
-    row: int | None = None
-    id: str | None = None
-
-    def __str__(self) -> str:
-        where = self.file
-        if self.row is not None:
-            where += f", row {self.row}"
-        if self.id is not None:
-            where += f", id {self.id!r}"
-        return f"{where}: {self.text}"
-
-
-@dataclass
-class Verification:
-    """What was checked, and what was found.
-
-    Attributes
-    ----------
-    quick : whether features and checksums were left out.
-    faults : all of them. rows : how many were looked at.
-    indexed : whether an index vouches for every byte; without one a shard has only the
-        checksums of its rows.
-    sources : rows whose source was compared; None: no sources were asked for.
-    """
-
-    quick: bool = False
-    faults: list[Fault] = field(default_factory=list)
-    rows: int = 0
-    indexed: bool = False
-    sources: int | None = None
-
-    def counts(self) -> str:
-        """Return the numbers of rows, sources and faults, for a log line."""
-        sources = "" if self.sources is None else f", {self.sources} sources compared"
-        return f"{self.rows} rows checked{sources}, {len(self.faults)} faults"
-
-    def notes(self) -> list[str]:
-        """Return a line for each check that could not be made, or was not asked for."""
-        lines = []
-        if self.sources == 0:
-            lines.append(
-                "no row says what its source was (source_crc32 is 0): none could be compared"
-            )
-        if self.quick:
-            lines.append("features and checksums were not read (--quick)")
-        elif not self.indexed:
-            lines.append(f"without an {INDEX_FILE} only the rows' own checksums could be compared")
-        return lines
 
 
 def verify(
@@ -110,7 +57,33 @@ def verify(
     if not path.exists():
         raise ShardError(f"{path} not found; name a folder of shards, or one shard")
     with monitor.progress("verify", "row") as progress:
+        if is_view(path):
+            return _verified_view(path, quick, source_crc, progress)
         return _verified(path, quick, source_crc, progress)
+
+
+def _verified_view(
+    path: Path, quick: bool, source_crc: SourceCrc | None, progress: Progress
+) -> Verification:
+    """Verify the sets that stand side by side, and that they still belong together."""
+    found = Verification(quick, sources=None if source_crc is None else 0)
+    try:
+        parts = read_view(path).parts
+    except ShardError as error:
+        found.faults.append(Fault(VIEW_FILE, str(error)))
+        return found
+    for part in parts:
+        own = _verified(part, quick, source_crc, progress)
+        found.rows += own.rows
+        found.indexed = own.indexed
+        found.sources = None if own.sources is None else (found.sources or 0) + own.sources
+        found.faults += [replace(f, file=f"{part.name}/{f.file}") for f in own.faults]
+    if not found.faults:
+        try:
+            FeatureSet(path)
+        except ShardError as error:
+            found.faults.append(Fault(VIEW_FILE, str(error)))
+    return found
 
 
 def _verified(

@@ -1,0 +1,313 @@
+"""Several feature sets side by side as one, without their rows being written again.
+
+A folder with `side-by-side.json` names sets that lie beside it, with the SHA-256 of their contents,
+and how each is scaled. `FeatureSet` opens it as any other set.
+"""
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from pipeline.files import write_json
+from pipeline.hashing import sha256_of_file, sha256_of_json
+from pipeline.shards.format import (
+    OK,
+    FeatureHeader,
+    OtherShard,
+    ShardEntry,
+    ShardError,
+)
+from pipeline.shards.index import FeatureIndex, read_index
+
+VIEW_FILE = "side-by-side.json"
+_FORMAT, _VERSION = "pipeline-features-side-by-side", 1
+
+SCALINGS = {
+    "unit": "each part's row at length 1",
+    "none": "as the parts are",
+}
+"""How the rows of a part are scaled, by name. A row of zeros stays so."""
+
+
+class Part(Protocol):
+    """What is asked of a feature set that stands beside others; `FeatureSet` offers it."""
+
+    folder: Path
+    index: FeatureIndex
+    ids: list[str]
+    status: np.ndarray
+    crc32: np.ndarray
+    source_crc32: np.ndarray
+
+    def rows_of(self, ids: Sequence[str]) -> np.ndarray: ...
+    def error(self, row: int) -> str: ...
+    def read(self, ids: Sequence[str], allow_failed: bool = False) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class View:
+    """What `side-by-side.json` says.
+
+    Attributes
+    ----------
+    folder : where it lies.
+    parts : the folders of the parts, in the order of their columns.
+    scaling : a name in `SCALINGS`.
+    index : of the whole, as if it were of one shard, the file itself.
+    """
+
+    folder: Path
+    parts: tuple[Path, ...]
+    scaling: str
+    index: FeatureIndex
+
+
+def is_view(folder: str | Path) -> bool:
+    """Tell whether a folder holds sets side by side, and no rows of its own."""
+    return (Path(folder) / VIEW_FILE).is_file()
+
+
+def read_view(folder: str | Path) -> View:
+    """Read a `side-by-side.json`, and the indexes of the parts; no row is read.
+
+    Raises
+    ------
+    OtherShard
+        A part is no longer the one that was put here.
+    ShardError
+        The file is damaged or of another format, or a part is not there.
+    """
+    folder = Path(folder)
+    path = folder / VIEW_FILE
+    try:
+        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if (values["format"], values["format_version"]) != (_FORMAT, _VERSION):
+            raise ValueError(
+                f"format {values['format']!r} version {values['format_version']!r}; this software "
+                f"reads {_FORMAT!r} version {_VERSION}"
+            )
+        names = [str(part["folder"]) for part in values["parts"]]
+        contents = [part["content_sha256"] for part in values["parts"]]
+        scaling, rows, failed = values["scaling"], int(values["rows"]), int(values["failed_rows"])
+        if scaling not in SCALINGS or len(names) < 2 or not 0 <= failed <= rows:
+            raise ValueError("its scaling, parts or numbers of rows cannot be")
+        if outside := [name for name in names if Path(name).name != name or name == ".."]:
+            raise ValueError(f"its part {outside[0]!r} does not lie beside it")
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise ShardError(f"{path} is damaged or of another kind ({error})") from error
+    parts = tuple(folder.resolve().parent / name for name in names)
+    indexes = [read_index(part) for part in parts]
+    for part, index, content in zip(parts, indexes, contents, strict=True):
+        if index.content_sha256 != content:
+            raise OtherShard(
+                f"{part} is not the set any more that {path} puts beside others; run the `pipeline "
+                "extract` that made it again"
+            )
+    entry = ShardEntry(VIEW_FILE, 0, rows, failed, sha256_of_file(path), _content(scaling, indexes))
+    return View(folder, parts, scaling, FeatureIndex(_header(scaling, indexes), rows, (entry,)))
+
+
+def write_view(folder: str | Path, parts: Sequence[Part], scaling: str) -> FeatureIndex:
+    """Put feature sets of the same rows side by side; nothing is touched where nothing changes.
+
+    Parameters
+    ----------
+    folder : of the view, beside those of the parts.
+    parts : two sets or more, of vectors, with the same ids in any order.
+    scaling : a name in `SCALINGS`.
+
+    Raises
+    ------
+    ShardError
+        Parts that lie elsewhere, are fewer than two or twice the same, have other ids or other
+        pictures, or whose rows are no vectors; an unknown scaling; or the folder holds shards.
+    """
+    folder = Path(folder)
+    _require_scaling(scaling)
+    _require_fit(folder, parts)
+    failed = SideBySideRows(parts, scaling).status != OK
+    values = {
+        "format": _FORMAT,
+        "format_version": _VERSION,
+        "scaling": scaling,
+        "rows": len(failed),
+        "failed_rows": int(failed.sum()),
+        "parts": [
+            {
+                "folder": part.folder.resolve().name,
+                "recipe_hash": part.index.header.recipe_hash,
+                "content_sha256": part.index.content_sha256,
+            }
+            for part in parts
+        ],
+    }
+    if not _says(folder / VIEW_FILE, values):
+        write_json(folder / VIEW_FILE, values)
+    return read_view(folder).index
+
+
+def require_own_rows(folder: str | Path) -> None:
+    """Refuse a folder that puts other sets side by side, where rows of its own are needed.
+
+    Raises
+    ------
+    ShardError
+    """
+    if is_view(folder):
+        raise ShardError(
+            f"{folder} puts other features side by side and holds no rows of its own; write them "
+            f"first, as `pipeline shards merge {folder} --out DIR` does"
+        )
+
+
+class SideBySideRows:
+    """The rows of several sets side by side, read as those of one shard.
+
+    Attributes
+    ----------
+    rows : their number.
+    ids : in the order of the first set.
+    status, errors : of a row that failed in any set those of the first such set.
+    crc32 : (rows,) uint32, of the CRC-32 of the sets' rows.
+    source_crc32 : (rows,) uint32 of the picture; 0 where no set knows it.
+    """
+
+    def __init__(self, parts: Sequence[Part], scaling: str) -> None:
+        """Join the sets by id.
+
+        Raises
+        ------
+        ShardError
+            They do not have the same ids, or rows of one id were made from different pictures.
+        """
+        self._parts, self._scaling = tuple(parts), scaling
+        first = self._parts[0]
+        self.ids, self.rows = first.ids, len(first.ids)
+        for part in self._parts[1:]:
+            _require_same_ids(first, part)
+        order = [part.rows_of(self.ids) for part in self._parts]
+        pairs = list(zip(self._parts, order, strict=True))
+        self.status = np.full(self.rows, OK, np.uint8)
+        self.errors = [""] * self.rows
+        for part, rows in reversed(pairs):
+            status = part.status[rows]
+            for row in np.flatnonzero(status != OK):
+                self.errors[row] = f"{part.folder.name}: {part.error(int(rows[row]))}"
+            self.status = np.where(status != OK, status, self.status)
+        known = np.stack([part.crc32[rows] for part, rows in pairs], axis=1)
+        self.crc32 = np.array([zlib.crc32(row.tobytes()) for row in known], np.uint32)
+        self.source_crc32 = self._sources(pairs)
+
+    def read_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Return rows (len(rows), sum of dims) float32, NaN where one failed in any set.
+
+        Raises
+        ------
+        DamagedShard
+            A row of a set is not what was written.
+        """
+        ids = [self.ids[int(row)] for row in rows]
+        scaled = [_scaled(part.read(ids, allow_failed=True), self._scaling) for part in self._parts]
+        joined = np.concatenate(scaled, axis=1)
+        joined[self.status[rows] != OK] = np.nan
+        return joined
+
+    def _sources(self, pairs: Sequence[tuple[Part, np.ndarray]]) -> np.ndarray:
+        joined = np.zeros(self.rows, np.uint32)
+        for part, rows in pairs:
+            own = part.source_crc32[rows]
+            if (other := np.flatnonzero((own != joined) & (own != 0) & (joined != 0))).size:
+                raise ShardError(
+                    f"{part.folder} and the sets beside it were made from different pictures for "
+                    f"{other.size} ids, first {self.ids[other[0]]!r}; run `pipeline extract` of "
+                    "all of them again: it makes just those rows again"
+                )
+            joined = np.where(own != 0, own, joined)
+        return joined
+
+
+def _says(path: Path, values: dict[str, Any]) -> bool:
+    try:
+        return bool(json.loads(path.read_text(encoding="utf-8")) == values)
+    except (OSError, ValueError):
+        return False
+
+
+def _scaled(rows: np.ndarray, scaling: str) -> np.ndarray:
+    if scaling == "none":
+        return rows.astype(np.float32)
+    whole = rows.astype(np.float64)
+    lengths = np.linalg.norm(whole, axis=1, keepdims=True)
+    return (whole / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+
+
+def _header(scaling: str, indexes: Sequence[FeatureIndex]) -> FeatureHeader:
+    headers = [index.header for index in indexes]
+    first = headers[0]
+    name = "+".join(str(header.recipe.get("name", "?")) for header in headers)
+    dim = sum(header.row_shape[0] for header in headers)
+    recipe = {
+        "name": name if scaling == "unit" else f"{scaling}:{name}",
+        "parts": [header.recipe for header in headers],
+        "scaling": SCALINGS[scaling],
+        "dim": dim,
+    }
+    return FeatureHeader(
+        recipe=recipe,
+        weights="; ".join(header.weights for header in headers),
+        weights_sha256=sha256_of_json([header.weights_sha256 for header in headers]),
+        axes=first.axes,
+        dataset=first.dataset,
+        row_shape=(dim,),
+        dtype="float32",
+        created_by="; ".join(dict.fromkeys(header.created_by for header in headers)),
+        trained_on=tuple(dict.fromkeys(name for h in headers for name in h.trained_on)),
+    )
+
+
+def _content(scaling: str, indexes: Sequence[FeatureIndex]) -> str:
+    return sha256_of_json({"scaling": scaling, "parts": [i.content_sha256 for i in indexes]})
+
+
+def _require_scaling(scaling: str) -> None:
+    if scaling not in SCALINGS:
+        raise ShardError(f"no scaling is called {scaling!r}; there are {', '.join(SCALINGS)}")
+
+
+def _require_fit(folder: Path, parts: Sequence[Part]) -> None:
+    """Refuse parts that cannot stand side by side, and a folder that is something else."""
+    names = [part.folder.resolve().name for part in parts]
+    if len(parts) < 2 or len({*names}) < len(names):
+        raise ShardError(
+            f"{', '.join(names) or 'nothing'}: give two feature sets or more, each once"
+        )
+    here = folder.resolve().parent
+    for part in parts:
+        shape = part.index.header.row_shape
+        if part.folder.resolve().parent != here:
+            raise ShardError(f"{part.folder} does not lie beside {folder}; put it there")
+        if len(shape) != 1:
+            raise ShardError(
+                f"{part.folder} has rows of shape {shape}, and only vectors stand side by side; "
+                "take pooled features"
+            )
+        if part.index.header.dataset != parts[0].index.header.dataset:
+            raise ShardError(
+                f"{part.folder} is of the dataset {part.index.header.dataset!r} and "
+                f"{parts[0].folder} of {parts[0].index.header.dataset!r}"
+            )
+    if list(folder.glob("shard-*.h5")):
+        raise OtherShard(f"{folder} holds shards; give another output folder")
+
+
+def _require_same_ids(first: Part, other: Part) -> None:
+    if different := {*first.ids} ^ {*other.ids}:
+        raise ShardError(
+            f"{first.folder} and {other.folder} do not have the same rows: {len(different)} ids "
+            f"are in one of them only, first {min(different)!r}; extract the missing ones"
+        )
