@@ -199,14 +199,17 @@ _VSEPP = Preset(
     leaves_open="the image network is not fine-tuned, and images are not cropped at random; words "
     "of the training captions alone, there those of validation, too",
 )  # fmt: skip
+_YAN_OPEN = (
+    "8 attention heads; 4 pools; no dropout; the weights of the best epoch by validation, there "
+    "those of the last"
+)
 _YAN = Preset(
     "relational",
     RelationalSettings(),
     "resnet152-grid",
     _captions("token-ids-yan-fasttext-300d", "token-ids-yan", vectors=_FASTTEXT),
     source="Yan 2019, sections 2.2 to 2.5, 3.3 and 3.4",
-    leaves_open="8 attention heads; 4 pools; no dropout; mean pooling of nodes; the weights of the "
-    "best epoch by validation, there those of the last",
+    leaves_open=f"{_YAN_OPEN}; which pooling of nodes: the mean",
     word_vectors=_FASTTEXT,
 )
 _SCAN = Preset(
@@ -330,6 +333,7 @@ PRESETS: dict[str, Preset] = {
         _YAN,
         settings=RelationalSettings(pooling="max"),
         source="Yan 2019, sections 2.2 and 2.3: max pooling of nodes",
+        leaves_open=_YAN_OPEN,
     ),
     "yan2019-transformer-pooling": replace(_YAN, settings=RelationalSettings(loss="pooling")),
     "yan2019-transformer-cross-attention": replace(

@@ -1,6 +1,7 @@
 """Presets: every published system resolves at every size, and is what its paper says."""
 
 import json
+import runpy
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -156,6 +157,16 @@ def test_compared_systems_differ_in_nothing_else(size: Size) -> None:
     ):
         a, b = made(one), made(other)
         assert {key for key in a if a[key] != b[key]} <= apart, (one, other)
+
+
+def test_what_differs_from_the_papers_is_written_down() -> None:
+    program = runpy.run_path(str(PROJECT / "docs/tools/deviations.py"))
+    written = (PROJECT / "docs/deviations.md").read_text(encoding="utf-8")
+    assert written == program["page"](), "run `python docs/tools/deviations.py`"
+    for name, preset in PRESETS.items():
+        assert f"- `{name}`: " in written
+        assert preset.source[1:] in written
+        assert preset.leaves_open in written
 
 
 def test_an_experiment_changes_its_preset() -> None:

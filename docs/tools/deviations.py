@@ -1,0 +1,93 @@
+"""Writes docs/deviations.md: every preset, its source, what that leaves open, and its sizes.
+
+python docs/tools/deviations.py
+"""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args
+
+from pipeline.heads.base import settings_from
+from pipeline.heads.catalogue import CaptionFeatures, head_kind
+from pipeline.heads.experiments import Size, resolve_experiment
+from pipeline.heads.presets import PRESETS
+
+PAGE = Path(__file__).parents[1] / "deviations.md"
+
+_HEAD = """# Experiments beside their papers
+
+Of each preset of `pipeline/heads/presets.py`: its source, what that leaves open or what is not as
+it says, its settings where they are not the head's defaults, and what the sizes of
+`pipeline/heads/experiments.py` change. A cell is empty where a size is as the one before it. What
+all experiments of a head have in common stands in the docstring of its module
+([Heads and experiments](heads.md)). `python docs/tools/deviations.py` writes this page; a test
+compares it with the presets.
+"""
+
+
+def page() -> str:
+    """Return the whole page: a section for presets of which the same is to be said."""
+    sections: dict[str, list[str]] = {}
+    for name in PRESETS:
+        sections.setdefault(_body(name), []).append(name)
+    written = []
+    for body, names in sections.items():
+        settings = "\n".join(f"- `{name}`: {_own_settings(name)}" for name in names)
+        before, _, table = body.partition("\n\n|")
+        parts = [f"## {', '.join(names)}", before, settings, *([f"|{table}"] if table else [])]
+        written.append("\n\n".join(parts) + "\n")
+    return "\n".join([_HEAD, *written])
+
+
+def _body(name: str) -> str:
+    """Return all of a section but its heading and settings."""
+    preset = PRESETS[name]
+    source = preset.source[0].upper() + preset.source[1:]
+    lines = [f"{source}. Head `{preset.head}`."]
+    if preset.leaves_open:
+        lines += ["", f"Left open, or not as there: {preset.leaves_open}."]
+    sizes = {size: _values(name, size) for size in get_args(Size)}
+    changed = [key for key in sizes["paper"] if len({of[key] for of in sizes.values()}) > 1]
+    if changed:
+        lines += ["", f"| | {' | '.join(sizes)} |", "|---" * (1 + len(sizes)) + "|"]
+    for key in changed:
+        cells, before = [], ""
+        for of in sizes.values():
+            cells.append(of[key] if of[key] != before else "")
+            before = of[key]
+        lines.append(f"| {key} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _own_settings(name: str) -> str:
+    made = resolve_experiment(name, size="paper")
+    settings = [f"`{key}` {_text(value)}" for key, value in made.settings.items()]
+    averaged = ["captions averaged"] if made.average_captions else []
+    return ", ".join([*settings, *averaged]) or "the head's defaults"
+
+
+def _values(name: str, size: Size) -> dict[str, str]:
+    """Return features and settings of an experiment at a size, as texts."""
+    made = resolve_experiment(name, size=size)
+    settings = settings_from(head_kind(made.head).settings, made.settings, made.head)
+    return {
+        "images": made.images,
+        "captions": _captions(made.captions),
+        "word vectors": made.word_vectors or "random",
+        **{f"`{f.name}`": _text(getattr(settings, f.name)) for f in fields(settings)},
+    }
+
+
+def _captions(captions: CaptionFeatures) -> str:
+    options = [f"{name} {value}" for name, value in captions.options.items()]
+    return ", ".join([captions.encoder, *options])
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
