@@ -49,6 +49,11 @@ class Preset:
     average_captions: bool = False
 
 
+def _with(preset: Preset, **settings: Any) -> Preset:
+    """Return a preset with other settings."""
+    return replace(preset, settings=replace(preset.settings, **settings))
+
+
 def _captions(name: str, encoder: str | None = None, **options: Any) -> CaptionFeatures:
     return CaptionFeatures(name, encoder or name, options)
 
@@ -90,11 +95,6 @@ _QIAN_GRU = Preset(
 )
 _QIAN_GLOVE = replace(_QIAN_GRU, word_vectors=_GLOVE_300)
 
-
-def _qian(**settings: Any) -> Preset:
-    return replace(_QIAN_GLOVE, settings=replace(_QIAN_GRU.settings, **settings))
-
-
 _WANG = Preset(
     "two-branch",
     TwoBranchSettings(),
@@ -104,10 +104,8 @@ _WANG = Preset(
     leaves_open="fc7 before or after its ReLU: after; the epoch is chosen by rsum on the "
     "validation split, where the paper says convergence within 30 epochs on average",
 )
-_WANG_NO_STRUCTURE = replace(_WANG, settings=TwoBranchSettings(structure_weight=0.0))
-_WANG_ONE_WAY = replace(
-    _WANG, settings=TwoBranchSettings(text_to_image_weight=0.0, structure_weight=0.0)
-)
+_WANG_NO_STRUCTURE = _with(_WANG, structure_weight=0.0)
+_WANG_ONE_WAY = _with(_WANG_NO_STRUCTURE, text_to_image_weight=0.0)
 _WANG_CCA = Preset(
     "cca",
     CcaSettings(),
@@ -139,20 +137,7 @@ _W2VV = Preset(
 _W2VV_WORD2VEC = replace(
     _W2VV, captions=_captions("mean-w2vv-flickr-500d", "mean-w2vv", vectors=_FLICKR)
 )
-
-
-def _w2vv_of(layers: int) -> Preset:
-    return replace(
-        _W2VV_WORD2VEC,
-        settings=Word2VisualVecSettings(layers=layers),
-        source='Dong, Li & Snoek 2018, section IV-B, "How deep?"',
-    )
-
-
-def _linear(preset: Preset) -> Preset:
-    return replace(preset, settings=replace(preset.settings, branches="linear"))
-
-
+_W2VV_DEPTH = replace(_W2VV_WORD2VEC, source='Dong, Li & Snoek 2018, section IV-B, "How deep?"')
 _KIROS = Preset(
     "vse",
     VseSettings(
@@ -169,8 +154,7 @@ _KIROS = Preset(
     word_vectors=_GOOGLENEWS,
 )  # fmt: skip
 _KIROS_SUM = replace(
-    _KIROS,
-    settings=replace(_KIROS.settings, cell="none"),
+    _with(_KIROS, cell="none"),
     captions=_captions("token-ids-words-googlenews-300d", "token-ids-words", vectors=_GOOGLENEWS),
     source="Kiros, Salakhutdinov & Zemel 2014, section 3.1: their baseline DeViSE",
     leaves_open="the sum of the words' vectors, there the mean, which has the same direction; "
@@ -260,24 +244,22 @@ PRESETS: dict[str, Preset] = {
     ),
     "qian2018-gru": _QIAN_GRU,
     "qian2018-gru-glove": _QIAN_GLOVE,
-    "qian2018-gru-glove-fixed": _qian(train_words=False),
+    "qian2018-gru-glove-fixed": _with(_QIAN_GLOVE, train_words=False),
     "qian2018-gru-glove-printed-rate": replace(
-        _qian(learning_rate=0.05), leaves_open=_QIAN_GRU_OPEN
+        _with(_QIAN_GLOVE, learning_rate=0.05), leaves_open=_QIAN_GRU_OPEN
     ),
-    "qian2018-lstm-glove": _qian(cell="lstm"),
-    "qian2018-gru-glove-bidirectional": _qian(bidirectional=True),
-    "qian2018-gru-glove-stacked": _qian(layers=2),
-    "qian2018-gru-glove-stacked-bidirectional": _qian(layers=2, bidirectional=True),
-    "wang2016-linear-one-directional": _linear(_WANG_ONE_WAY),
-    "wang2016-linear-bidirectional": _linear(_WANG_NO_STRUCTURE),
-    "wang2016-linear-bidirectional-structure": _linear(_WANG),
+    "qian2018-lstm-glove": _with(_QIAN_GLOVE, cell="lstm"),
+    "qian2018-gru-glove-bidirectional": _with(_QIAN_GLOVE, bidirectional=True),
+    "qian2018-gru-glove-stacked": _with(_QIAN_GLOVE, layers=2),
+    "qian2018-gru-glove-stacked-bidirectional": _with(_QIAN_GLOVE, layers=2, bidirectional=True),
+    "wang2016-linear-one-directional": _with(_WANG_ONE_WAY, branches="linear"),
+    "wang2016-linear-bidirectional": _with(_WANG_NO_STRUCTURE, branches="linear"),
+    "wang2016-linear-bidirectional-structure": _with(_WANG, branches="linear"),
     "wang2016-nonlinear-one-directional": _WANG_ONE_WAY,
     "wang2016-nonlinear-bidirectional": _WANG_NO_STRUCTURE,
     "wang2016-nonlinear-bidirectional-structure": _WANG,
     "wang2016-nonlinear-bidirectional-structure-mean": replace(
-        _WANG,
-        settings=TwoBranchSettings(hidden=1024, dim=256),
-        captions=_WANG_MEAN,
+        _with(_WANG, hidden=1024, dim=256), captions=_WANG_MEAN
     ),
     "wang2016-nonlinear-bidirectional-structure-tfidf": replace(_WANG, captions=_captions("tfidf")),
     "wang2016-cca": _WANG_CCA,
@@ -295,8 +277,8 @@ PRESETS: dict[str, Preset] = {
     ),
     "dong2018-w2vv-bow": _W2VV,
     "dong2018-w2vv-word2vec": _W2VV_WORD2VEC,
-    "dong2018-w2vv-word2vec-2-layers": _w2vv_of(2),
-    "dong2018-w2vv-word2vec-4-layers": _w2vv_of(4),
+    "dong2018-w2vv-word2vec-2-layers": _with(_W2VV_DEPTH, layers=2),
+    "dong2018-w2vv-word2vec-4-layers": _with(_W2VV_DEPTH, layers=4),
     "dong2018-w2vv-gru": replace(_W2VV, captions=_captions("token-ids-w2vv"), word_vectors=_FLICKR),
     "dong2018-w2vv-multiscale": replace(
         _W2VV,
@@ -307,8 +289,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "kiros2014-lstm": _KIROS,
     "kiros2014-linear": replace(
-        _KIROS_SUM,
-        settings=replace(_KIROS_SUM.settings, train_words=True),
+        _with(_KIROS_SUM, train_words=True),
         source="Kiros, Salakhutdinov & Zemel 2014, section 3.2: the sum of the words' vectors",
         leaves_open="whether words are trained: they are, since otherwise it is kiros2014-devise",
     ),
@@ -324,30 +305,23 @@ PRESETS: dict[str, Preset] = {
         leaves_open=_VENDROV.leaves_open,
     ),
     "vendrov2016-order": _VENDROV,
-    "vendrov2016-symmetric": replace(
-        _VENDROV,
-        settings=replace(_VENDROV.settings, similarity="cosine", absolute=False, margin=0.2),
-    ),
+    "vendrov2016-symmetric": _with(_VENDROV, similarity="cosine", absolute=False, margin=0.2),
     "yan2019-transformer-basic": _YAN,
     "yan2019-transformer-basic-max": replace(
-        _YAN,
-        settings=RelationalSettings(pooling="max"),
+        _with(_YAN, pooling="max"),
         source="Yan 2019, sections 2.2 and 2.3: max pooling of nodes",
         leaves_open=_YAN_OPEN,
     ),
-    "yan2019-transformer-pooling": replace(_YAN, settings=RelationalSettings(loss="pooling")),
-    "yan2019-transformer-cross-attention": replace(
-        _YAN, settings=RelationalSettings(loss="cross-attention")
-    ),
+    "yan2019-transformer-pooling": _with(_YAN, loss="pooling"),
+    "yan2019-transformer-cross-attention": _with(_YAN, loss="cross-attention"),
     "vsepp": _VSEPP,
     "vse0": replace(
-        _VSEPP,
-        settings=replace(_VSEPP.settings, loss="sum_of_hinges"),
+        _with(_VSEPP, loss="sum_of_hinges"),
         leaves_open=f"{_VSEPP.leaves_open}; the program's VSE0 does not normalise images, as "
         "kiros2014-gru; here the loss is all that differs from vsepp",
     ),
     **{
-        name: replace(_SCAN, settings=ScanSettings(similarity=name))
+        name: _with(_SCAN, similarity=name)
         for name in ("scan-t2i-avg", "scan-t2i-lse", "scan-i2t-avg", "scan-i2t-lse")
     },
     "ours-cca": _OURS_CCA,
