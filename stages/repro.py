@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,13 +13,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import click
 
 from pipeline.errors import PipelineError, WrongUsage
+from pipeline.experiments.layout import Layout
 from pipeline.retrieval.tables import RECALL_FILE
 from stages.console import printable
+
+if TYPE_CHECKING:
+    from stages.params import Params
 
 _STAGE = re.compile(r"(Running stage|Stage) '([^']+)'(.*)")
 _LOG = Path("data/repro.log")
@@ -71,7 +76,7 @@ def repro(targets: tuple[str, ...]) -> None:
         )
     click.echo(watch.summary(), err=True)
     if not targets:
-        _show_results(params.dataset)
+        _show_results(params)
 
 
 @contextmanager
@@ -188,11 +193,10 @@ def _clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
-def _show_results(dataset: str) -> None:
+def _show_results(params: "Params") -> None:
     """Write the table to stdout, and where the report lies and what to try next to stderr."""
-    from pipeline.experiments.layout import Layout
-
-    report = Layout.of(dataset).report
+    layout = Layout.of(params.dataset)
+    report = layout.report
     rows = json.loads((report / RECALL_FILE).read_text(encoding="utf-8"))
     lines = [["experiment", *_COLUMNS]]
     lines += [[row["experiment"], *(f"{row[c]:.1f}" for c in _COLUMNS.values())] for row in rows]
@@ -200,15 +204,27 @@ def _show_results(dataset: str) -> None:
     for name, *numbers in lines:
         cells = [n.rjust(w) for n, w in zip(numbers, widths[1:], strict=True)]
         click.echo("  ".join([name.ljust(widths[0]), *cells]))
-    best = max(rows, key=lambda row: row["rsum"])["experiment"]
+    # An ensemble has no head that a new sentence could go through.
+    heads = [row for row in rows if layout.head(row["experiment"]).is_dir()] or rows
+    best = max(heads, key=lambda row: row["rsum"])["experiment"]
     own = os.path.relpath(Path(sys.argv[0]))
     here = "pipeline" if shutil.which("pipeline") else own
     click.echo(
         f"\ni→t: an image looks for its captions, of {rows[0]['num_images']} images; t→i: a "
         "caption looks for its image. R@K in per cent.\n\n"
         f"The report, to be opened in a browser: {report}/html/index.html\nNext:\n"
-        f'  {here} search "two red circles" --experiment {best}\n'
+        f"  {here} search {shlex.quote(_query(params))} --experiment {best}\n"
         f"  {here} serve --experiment {best}\n"
         f"  {here} run vsepp            # another published system; docs/heads.md lists them",
         err=True,
     )
+
+
+def _query(params: "Params") -> str:
+    """Return a sentence to ask for: words of drawn scenes, or a caption of another dataset."""
+    if params.dataset_named(params.dataset).kind == "scenes":
+        return "two red circles"
+    from pipeline.datasets.manifest import read_manifest
+
+    manifest = read_manifest(Layout.of(params.dataset).dataset)
+    return next(filter(None, (entry.first_caption for entry in reversed(manifest.entries))))

@@ -238,10 +238,12 @@ def galleries_of(result: Result, thumbnails: Thumbnails) -> list[dict[str, Any]]
 def _templates() -> Environment:
     templates = environment("pipeline.report")
     templates.filters["url"] = lambda path: quote(path)
-    templates.filters["one"] = lambda value: f"{value:.1f}"
+    templates.filters["one"] = lambda value: f"{value:.1f}".replace("-", "−")
     templates.filters["two"] = lambda value: f"{value:.2f}"
     templates.globals |= {
         "columns": COLUMNS,
+        # What decides first, so that a phone shows it.
+        "recall_columns": ("rsum", *(column for column in COLUMNS if column != "rsum")),
         "headings": HEADINGS,
         "seen_legend": SEEN_LEGEND,
         "top": TOP,

@@ -110,9 +110,13 @@ def section_of(
     shown = [of[0] for of in runs.values()]
     fair = [result for result in shown if not result.seen] or shown
     first = results[0]
-    gallery = (
-        f"{first.recall['num_images']:g} images, {first.recall['num_captions']:g} captions, "
-        f"at most {first.recall['captions_per_image']:g} of an image"
+    images, captions, of_image = (
+        int(first.recall[name]) for name in ("num_images", "num_captions", "captions_per_image")
+    )
+    gallery = f"{images} images, {captions} captions, " + (
+        f"{of_image} of each image"
+        if captions == of_image * images
+        else f"at most {of_image} of an image"
     )
     dataset = dataset_of(first.metadata)
     return Section(

@@ -36,6 +36,11 @@ class Verdict:
     set_apart: tuple[Result, ...]
 
     @property
+    def decided(self) -> bool:
+        """Whether the winner leads: it has no second, or the interval is above 0 or not known."""
+        return self.interval is None or self.interval[0] > 0
+
+    @property
     def found(self) -> QueryResult | None:
         """A sentence whose image the winner puts first; None if there is none."""
         return self.winner.retrieval.found_first if self.winner.retrieval else None

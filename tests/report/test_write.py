@@ -331,10 +331,16 @@ def test_the_front_says_who_won_and_shows_why(folders: Folders, tmp_path: Path) 
     front = " ".join(page.shown.split())
     captions = len(e.caption_ids)
     assert f"mine/test: {IMAGES} images, {captions} captions" in front
-    assert f"plain won among 2 systems: rsum {plain.recall['rsum']:.1f} ±" in front
     low, high = verdict.interval
+    won = "won among 2 systems" if low > 0 else "leads among 2 systems, too close to call"
+    assert f"plain {won}: rsum {plain.recall['rsum']:.1f} ±" in front
     assert f"That is {verdict.margin:.1f} more than worse (95 % interval of the difference" in front
-    assert f"{low:.1f} to {high:.1f}): {'other images' if low > 0 else 'too close'}" in front
+    would = "would hardly" if verdict.decided else "could"
+    assert f"{low:.1f} to {high:.1f}): other images of this kind {would} change" in front.replace(
+        "−", "-"
+    )
+    row = raw[raw.index("<tr class=first>") :]
+    assert row.index(">plain</a>") < row.index(f"{plain.recall['rsum']:.1f} ±") < row.index("</tr>")
     assert verdict.found
     assert verdict.found.rank == 1
     assert verdict.missed

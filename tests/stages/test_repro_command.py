@@ -1,12 +1,14 @@
 """`pipeline repro`: what it says while DVC runs, and how it ends."""
 
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from pipeline.datasets.manifest import ImageEntry, Manifest
 from stages import repro
 from tests.project import Call
 
@@ -16,7 +18,11 @@ stages:
   text: {foreach: "${caption_features}", do: {cmd: t}}
   report: {cmd: r}
 """
-PARAMS = "dataset: scenes\ncaption_features: {bow: {encoder: bow}, mean: {encoder: mean}}\n"
+PARAMS = """\
+dataset: scenes
+datasets: {scenes: {kind: scenes}, mine: {kind: folder}}
+caption_features: {bow: {encoder: bow}, mean: {encoder: mean}}
+"""
 OUTPUT = """\
 Running stage 'prepare':
 > p
@@ -63,6 +69,22 @@ def test_a_line_a_stage_then_the_table_and_what_comes_next(said: list[str], pipe
     assert "data/report/scenes/html/index.html" in ended.stderr
     assert ended.stderr.count("pipeline s") == 2
     assert Path("data/repro.log").read_text().startswith(OUTPUT)
+
+
+def test_what_comes_next_works_on_any_dataset(said: list[str], pipeline: Call) -> None:
+    """An ensemble has no head to ask, and only drawn scenes surely hold red circles."""
+    said.append(OUTPUT)
+    Path("params.yaml").write_text(PARAMS.replace("dataset: scenes", "dataset: mine"))
+    told = ImageEntry("a", "a.jpg", "test", ("It's a dog.",))
+    silent = ImageEntry("b", "b.jpg", "test", ())
+    Manifest("mine", Path.cwd(), (told, silent), "", "", {}).write("data/mine")
+    Path("data/report/mine").mkdir(parents=True)
+    Path("data/heads/mine/x").mkdir(parents=True)
+    rows = [ROW, ROW | {"experiment": "ours", "rsum": 500.0}]
+    Path("data/report/mine/recall.json").write_text(json.dumps(rows))
+    ended = pipeline("repro")
+    (search,) = (line for line in ended.stderr.splitlines() if " search " in line)
+    assert shlex.split(search)[1:] == ["search", "It's a dog.", "--experiment", "x"]
 
 
 def test_a_stage_that_fails_is_named_with_its_last_lines(said: list[str], pipeline: Call) -> None:
