@@ -5,16 +5,18 @@
 For each of ten architectures, with seeded weights: the largest relative difference of our rows and
 grids, by both engines, from timm's transform and forward; then images a second of
 
-theirs : timm's model and transform, a DataLoader of 2 workers, its rows kept in memory.
+theirs : timm's model and transform, a DataLoader of as many workers as cores, at most 2; its rows
+    are kept in memory.
 ours   : `pipeline extract`'s loop, from the files to published shards.
 
 Both start from files in the page cache, with the same batch size, in processes of their own that
-take turns. Rates count from the first finished batch. What is printed is the median of the rounds,
-and the median of their ratios.
+take turns and have the same cores. Rates count from the first finished batch. What is printed is
+the median of the rounds, and the median of their ratios.
 """
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -81,7 +83,8 @@ def theirs(paths: list[Path], recipe: Recipe) -> float:
     """Run timm's own loop and return its images a second."""
     net = model(recipe)
     rows, marks = [], []
-    for images in DataLoader(Photos(paths, net), BATCH_SIZE, num_workers=2):
+    workers = min(2, torch.get_num_threads())
+    for images in DataLoader(Photos(paths, net), BATCH_SIZE, num_workers=workers):
         rows.append(net(images).numpy())
         marks.append((time.perf_counter(), sum(map(len, rows))))
     return rate(marks)
@@ -143,7 +146,13 @@ def measured(arguments: argparse.Namespace, name: str, run: str) -> Any:
     """Run one program in a process of its own."""
     command = [sys.executable, "-m", "bench.timm", "--images", str(arguments.images)]
     command += ["--models", name, "--count", str(arguments.count), "--run", run]
-    run_once = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    cores = sorted(os.sched_getaffinity(0))[: arguments.cores]
+    run_once = subprocess.run(
+        ["taskset", "--cpu-list", ",".join(map(str, cores)), *command],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     return json.loads(run_once.stdout)
 
 
@@ -154,12 +163,13 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--count", type=int, default=64, help="Images, taken in turn.")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--run", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.run:
         child(arguments)
         return
-    print(f"{arguments.count} images, batches of {BATCH_SIZE}, {torch.get_num_threads()} cores")
+    print(f"{arguments.count} images, batches of {BATCH_SIZE}, {arguments.cores} cores")
     print("difference: of the fast engine, the reference engine; rows and grids, the larger")
     print(
         f"{'model':32} {'pixels':>6} {'fast':>8} {'refer.':>8} {'theirs/s':>9} {'ours/s':>7} ours x"

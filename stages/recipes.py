@@ -22,6 +22,7 @@ def recipes(name: str | None, weights: str | None) -> None:
     Examples:
       pipeline recipes
       pipeline recipes resnet152-grid --weights resnet152.pth
+      pipeline recipes timm:resnet50-grid --weights random:0
     """
     if name is not None:
         click.echo(json.dumps(_described(resolve_recipe(name), weights), indent=2, sort_keys=True))

