@@ -2,6 +2,7 @@
 
 `manifest.jsonl` holds one line an image; `dataset.json`, written last, says where the images
 lie and guards the manifest by its SHA-256. Everything downstream is joined by the ids here.
+A dataset with phrases and boxes has `regions.jsonl` beside, read by `pipeline.datasets.regions`.
 """
 
 import hashlib
@@ -14,11 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pipeline.datasets.phrases import RegionPhrase, check_box, regions_text
 from pipeline.errors import PipelineError
 from pipeline.files import write_json, write_text
 from pipeline.hashing import canonical_json, sha256_of_file
 
 MANIFEST_FILE = "manifest.jsonl"
+REGIONS_FILE = "regions.jsonl"
 DATASET_FILE = "dataset.json"
 _SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -66,12 +69,15 @@ class Manifest:
     entries : the images; row order of every feature file made from this dataset.
     licence, source : who may use the images and captions, and where they came from.
     notes : metadata of the preparation (JSON values), such as images left out.
+    phrases : the phrases and boxes to be written with it; `read_manifest` leaves them where they
+        are, and `pipeline.datasets.regions.read_phrases` reads them. None: the dataset has none.
 
     Raises
     ------
     DatasetError
         Repeated ids, ids or files that leave the image root, control characters, empty
-        captions, unusable split names, or no image at all.
+        captions, unusable split names, or no image at all; phrases of an unknown image or
+        caption, empty ones, or ones with a box that has no area or leaves the image.
     """
 
     name: str
@@ -80,6 +86,7 @@ class Manifest:
     licence: str
     source: str
     notes: dict[str, Any]
+    phrases: tuple[RegionPhrase, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.entries:
@@ -92,6 +99,8 @@ class Manifest:
             )
         for entry in self.entries:
             _check_entry(entry)
+        if self.phrases is not None:
+            _check_phrases(self.name, self.phrases, self.entries)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -130,7 +139,7 @@ class Manifest:
         }
 
     def write(self, folder: str | Path) -> None:
-        """Write `manifest.jsonl` and then `dataset.json` into `folder`."""
+        """Write `manifest.jsonl`, `regions.jsonl` if there are phrases, then `dataset.json`."""
         folder = Path(folder)
         lines = [
             canonical_json(
@@ -140,6 +149,13 @@ class Manifest:
         ]
         manifest = folder / MANIFEST_FILE
         write_text(manifest, "\n".join(lines) + "\n")
+        regions = folder / REGIONS_FILE
+        described: dict[str, Any] = {}
+        if self.phrases is None:
+            regions.unlink(missing_ok=True)
+        else:
+            write_text(regions, regions_text(self.phrases))
+            described = {"phrases": len(self.phrases), "regions_sha256": sha256_of_file(regions)}
         root = os.path.relpath(self.image_root.resolve(), folder.resolve())
         write_json(
             folder / DATASET_FILE,
@@ -153,6 +169,7 @@ class Manifest:
                 "licence": self.licence,
                 "source": self.source,
                 "notes": self.notes,
+                **described,
             },
         )
 
@@ -285,3 +302,31 @@ def _check_entry(entry: ImageEntry) -> None:
     for k, caption in enumerate(entry.captions):
         if fault := check_caption(caption):
             raise DatasetError(f"image {entry.id!r}: caption {k} {fault}")
+
+
+def _check_phrases(
+    name: str, phrases: Iterable[RegionPhrase], entries: Iterable[ImageEntry]
+) -> None:
+    captions = {entry.id: len(entry.captions) for entry in entries}
+    seen: Counter[str] = Counter()
+    for phrase in phrases:
+        where = f"dataset {name!r}, phrase {phrase.id!r}"
+        if phrase.image not in captions:
+            raise DatasetError(f"{where}: its image {phrase.image!r} is not in the dataset")
+        if phrase.id != f"{phrase.image}#p{seen[phrase.image]}":
+            raise DatasetError(
+                f"{where}: an id such as {phrase.image}#p{seen[phrase.image]} was expected, "
+                "numbered from 0 in each image"
+            )
+        seen[phrase.image] += 1
+        if phrase.caption is not None:
+            image, _, number = phrase.caption.rpartition("#")
+            if image != phrase.image or not number.isdigit() or int(number) >= captions[image]:
+                raise DatasetError(f"{where}: its image has no caption {phrase.caption!r}")
+        if fault := check_caption(phrase.phrase):
+            raise DatasetError(f"{where}: the phrase {fault}")
+        if not phrase.boxes:
+            raise DatasetError(f"{where} has no box; leave it out, or give one")
+        for box in phrase.boxes:
+            if fault := check_box(box, phrase.size):
+                raise DatasetError(f"{where}: its box {list(box)} {fault}")

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.datasets.manifest import DATASET_FILE, DatasetError, ImageEntry, Manifest
-from pipeline.datasets.scenes.grammar import describe
-from pipeline.datasets.scenes.painter import paint
+from pipeline.datasets.phrases import RegionPhrase
+from pipeline.datasets.scenes.grammar import captions_of
+from pipeline.datasets.scenes.painter import paint_with_boxes
 from pipeline.datasets.scenes.sample import sample_scene
 from pipeline.datasets.scenes.world import SIZE
 from pipeline.files import appearing_whole
@@ -30,6 +31,9 @@ def draw_scenes(
     progress: Progress = no_progress,
 ) -> Manifest:
     """Draw scenes into `folder`/images and return their manifest, five captions an image.
+
+    Its phrases are the captions' noun phrases, each with the box of what is painted of the group
+    that it names: one box also of several objects, whose shape is the phrase's type.
 
     Image i depends on the seed and i alone, whatever the number of images. A former dataset in
     `folder` is no dataset from the first image on (its `dataset.json` goes first) until the new
@@ -63,12 +67,15 @@ def draw_scenes(
     for path in images.iterdir():
         if path.name not in wanted and _OWN_FILE.fullmatch(path.name):
             path.unlink()
-    entries = []
+    entries: list[ImageEntry] = []
+    phrases: list[RegionPhrase] = []
     # Threads, since Pillow's encoder and the disk do most of the work.
     with ThreadPoolExecutor(thread_name_prefix="draw") as pool:
         try:
-            for entry in pool.map(partial(_draw, images, seed), range(num_images)):
+            drawn = pool.map(partial(_draw, images, seed), range(num_images))
+            for entry, named in drawn:
                 entries.append(entry)
+                phrases += named
                 progress(len(entries), num_images, 0)
         except BaseException:
             pool.shutdown(cancel_futures=True)
@@ -80,18 +87,38 @@ def draw_scenes(
         licence="MIT, as the program that draws them",
         source=f"drawn by `pipeline prepare scenes` from seed {seed}",
         notes={"seed": seed, "image_size": [SIZE, SIZE]},
+        phrases=tuple(phrases),
     )
 
 
-def _draw(images: Path, seed: int, index: int) -> ImageEntry:
+def _draw(images: Path, seed: int, index: int) -> tuple[ImageEntry, list[RegionPhrase]]:
     """Draw and describe one scene."""
     rng = np.random.Generator(np.random.PCG64((seed, index)))
     scene = sample_scene(rng)
-    captions = describe(scene, rng)
+    captions = captions_of(scene, rng)
+    image, boxes = paint_with_boxes(scene, rng)
     name = _name(index)
     with appearing_whole(images / f"{name}.png") as part:
-        paint(scene, rng).save(part, format="PNG")
-    return ImageEntry(name, f"{name}.png", SPLITS[index % len(SPLITS)], captions)
+        image.save(part, format="PNG")
+    texts = tuple(caption.text for caption in captions)
+    entry = ImageEntry(name, f"{name}.png", SPLITS[index % len(SPLITS)], texts)
+    phrases: list[RegionPhrase] = []
+    for caption_id, caption in zip(entry.caption_ids, captions, strict=True):
+        for phrase, group in caption.phrases:
+            number = scene.groups.index(group)
+            phrases.append(
+                RegionPhrase(
+                    id=f"{name}#p{len(phrases)}",
+                    image=name,
+                    phrase=phrase,
+                    types=(group.shape,),
+                    chain=str(number),
+                    caption=caption_id,
+                    boxes=(boxes[number],),
+                    size=(SIZE, SIZE),
+                )
+            )
+    return entry, phrases
 
 
 def _name(index: int) -> str:

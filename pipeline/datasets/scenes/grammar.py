@@ -5,7 +5,9 @@ active and in the passive (surrounds, is surrounded by), as places (at the top) 
 (from left to right).
 """
 
+import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,16 +41,43 @@ _PLACES: dict[str, tuple[str, ...]] = {
 }
 
 
+class Caption(NamedTuple):
+    """A caption, and its noun phrases in their order with the groups that they name."""
+
+    text: str
+    phrases: tuple[tuple[str, Group], ...]
+
+
 def describe(scene: Scene, rng: np.random.Generator) -> tuple[str, ...]:
     """Return five different captions of a scene, in random order."""
+    return tuple(caption.text for caption in captions_of(scene, rng))
+
+
+def captions_of(scene: Scene, rng: np.random.Generator) -> tuple[Caption, ...]:
+    """Return the captions of `describe` with their noun phrases."""
     speaker = Speaker(scene, rng)
-    captions: list[str] = []
+    captions: list[Caption] = []
     for tell in _TELLERS[scene.layout]:
-        caption = tell(speaker)
-        while caption in captions:
-            caption = tell(speaker)
+        caption = _told(speaker, tell)
+        while caption.text in [former.text for former in captions]:
+            caption = _told(speaker, tell)
         captions.append(caption)
     return tuple(captions[i] for i in rng.permutation(CAPTIONS))
+
+
+def _told(speaker: Speaker, tell: Callable[[Speaker], str]) -> Caption:
+    speaker.named.clear()
+    text = tell(speaker)
+    spans: dict[tuple[int, int], tuple[str, Group]] = {}
+    for phrase, group in speaker.named:
+        # A sentence starts with a capital, which its phrase has not.
+        if found := re.search(rf"\b{re.escape(phrase)}\b", text.lower()):
+            spans[found.span()] = phrase, group
+    # What was thought of and not said may be the beginning of what was said.
+    said = [
+        s for s in sorted(spans) if not any(t[0] <= s[0] and s[1] <= t[1] for t in spans if t != s)
+    ]
+    return Caption(text, tuple(spans[span] for span in said))
 
 
 def _relation(s: Speaker, x: Group, relations: Sequence[str], y: Group) -> str:

@@ -39,10 +39,17 @@ class Phrase(NamedTuple):
 
 
 class Speaker:
-    """Somebody who sees a scene and chooses words for it at random."""
+    """Somebody who sees a scene and chooses words for it at random.
+
+    Attributes
+    ----------
+    scene : as given.
+    named : every noun phrase so far, with the group that it names.
+    """
 
     def __init__(self, scene: Scene, rng: np.random.Generator) -> None:
         self.scene = scene
+        self.named: list[tuple[str, Group]] = []
         self._rng = rng
 
     def choose(self, *options: T) -> T:
@@ -67,13 +74,13 @@ class Speaker:
             count = "an"
         words = [count, adjectives, self._name(group), self.choose(*texture) if tail else ""]
         collective = count.startswith(("a pair", "a group"))
-        return Phrase(" ".join(w for w in words if w), group.count > 1 and not collective)
+        return self._naming(group, words, group.count > 1 and not collective)
 
     def the(self, group: Group, adjectives: bool = True) -> Phrase:
         """Return "the two small red stars", say, or "the two stars" without adjectives."""
         count = COUNT_WORDS[group.count][0] if group.count > 1 and self.chance(0.5) else ""
         words = ["the", count, self._adjectives(group) if adjectives else "", self._name(group)]
-        return Phrase(" ".join(w for w in words if w), group.count > 1)
+        return self._naming(group, words, group.count > 1)
 
     def looks(self, group: Group) -> str:
         """Return a phrase such as "red", "red and striped" or "small and red"."""
@@ -105,6 +112,12 @@ class Speaker:
             before = self.chance(front)
             text = f"{self.setting()}, {text}" if before else f"{text} {self.setting()}"
         return text[0].upper() + text[1:] + "."
+
+    def _naming(self, group: Group, words: list[str], plural: bool) -> Phrase:
+        """Return the phrase of some words, and note whom it names."""
+        phrase = Phrase(" ".join(w for w in words if w), plural)
+        self.named.append((phrase.text, group))
+        return phrase
 
     def _adjectives(self, group: Group, texture: bool = True) -> str:
         size = pattern = ""

@@ -1,0 +1,142 @@
+"""Boxes of regions: overlap, union, clipping, and which of many overlapping boxes to keep.
+
+A box is x0 y0 x1 y1 in pixels of the photo as it is, counted from 0 at its upper left corner; the
+right and bottom edges are exclusive, so that x1 - x0 is the width. (The usual VOC files count from
+1 and include the last pixel: their xmin and ymin less 1, xmax and ymax as they stand.)
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import PipelineError
+
+
+class BoxError(PipelineError):
+    """Boxes that are none, or that lie outside their image."""
+
+
+def as_boxes(boxes: npt.ArrayLike) -> np.ndarray:
+    """Return (n, 4) numbers as float64 boxes; nothing at all is (0, 4).
+
+    Raises
+    ------
+    BoxError
+        Another shape, or values that are not finite.
+    """
+    found = np.asarray(boxes, np.float64)
+    if found.size == 0:
+        return found.reshape(0, 4)
+    if found.ndim != 2 or found.shape[1] != 4 or not np.isfinite(found).all():
+        raise BoxError(
+            f"boxes of shape {found.shape} were given; finite numbers (n, 4) were expected, "
+            "x0 y0 x1 y1 in each row"
+        )
+    return found
+
+
+def areas(boxes: npt.ArrayLike) -> np.ndarray:
+    """Return the area of each of (n, 4) boxes in pixels, (n,) float64; 0 where there is none."""
+    x0, y0, x1, y1 = as_boxes(boxes).T
+    result: np.ndarray = np.maximum(x1 - x0, 0) * np.maximum(y1 - y0, 0)
+    return result
+
+
+def iou(a: npt.ArrayLike, b: npt.ArrayLike) -> np.ndarray:
+    """Return intersection over union of every box of `a` with every box of `b`.
+
+    Parameters
+    ----------
+    a, b : (A, 4) and (B, 4).
+
+    Returns
+    -------
+    (A, B) float64 in 0-1; 0 for two boxes that have no area.
+    """
+    a, b = as_boxes(a), as_boxes(b)
+    corner = np.maximum(a[:, None, :2], b[None, :, :2])
+    size = np.maximum(np.minimum(a[:, None, 2:], b[None, :, 2:]) - corner, 0)
+    shared = size[..., 0] * size[..., 1]
+    either = areas(a)[:, None] + areas(b)[None, :] - shared
+    result: np.ndarray = np.divide(shared, either, out=np.zeros_like(shared), where=either > 0)
+    return result
+
+
+def union(boxes: npt.ArrayLike) -> np.ndarray:
+    """Return the smallest box around (n, 4) boxes, (4,) of their dtype; n is 1 or more.
+
+    Raises
+    ------
+    BoxError
+        No box, or no boxes.
+    """
+    found = np.asarray(boxes)
+    if not len(as_boxes(found)):
+        raise BoxError("the union of no boxes was asked for; give at least one")
+    return np.concatenate([found[:, :2].min(0), found[:, 2:].max(0)])
+
+
+def clip(boxes: npt.ArrayLike, width: float, height: float) -> np.ndarray:
+    """Return (n, 4) float64 boxes cut off at the edges of their image.
+
+    What lies outside altogether has no area left.
+    """
+    return np.clip(as_boxes(boxes), 0, [width, height, width, height])
+
+
+def require_inside(boxes: npt.ArrayLike, width: float, height: float, where: str) -> None:
+    """Check that (n, 4) boxes have an area and lie within an image of this size.
+
+    Raises
+    ------
+    BoxError
+        The first box that does not, by its number.
+    """
+    found = as_boxes(boxes)
+    inside = (found[:, :2] >= 0).all(1) & (found[:, 2:] <= [width, height]).all(1)
+    for fault, wrong in (
+        ("has no area", areas(found) == 0),
+        (f"leaves the image of {width:g} x {height:g} pixels", ~inside),
+    ):
+        if wrong.any():
+            k = int(np.argmax(wrong))
+            raise BoxError(
+                f"{where}: box {k}, {found[k].tolist()}, {fault}; x0 y0 x1 y1 in the photo's own "
+                "pixels were expected, from 0, right and bottom exclusive"
+            )
+
+
+def nms(boxes: npt.ArrayLike, scores: npt.ArrayLike, threshold: float) -> np.ndarray:
+    """Return which boxes greedy non-maximum suppression keeps, best first.
+
+    The box with the highest score is kept, all that overlap it by more than `threshold` are
+    dropped, and so on with what is left. Of equal scores the box with the lower number comes
+    first; an overlap of just `threshold` is kept.
+
+    Parameters
+    ----------
+    boxes : (n, 4).
+    scores : (n,), higher is better; none is NaN.
+    threshold : intersection over union, 0-1.
+
+    Returns
+    -------
+    (k,) int64 row numbers.
+
+    Raises
+    ------
+    BoxError
+        Another number of scores than of boxes, or a score that is NaN.
+    """
+    found, score = as_boxes(boxes), np.asarray(scores, np.float64)
+    if score.shape != (len(found),) or np.isnan(score).any():
+        raise BoxError(
+            f"{len(found)} boxes have scores of shape {score.shape}; one number for each box was "
+            "expected, and no NaN"
+        )
+    order = np.argsort(-score, kind="stable")
+    kept = []
+    while order.size:
+        best, order = order[0], order[1:]
+        kept.append(best)
+        order = order[iou(found[[best]], found[order])[0] <= threshold]
+    return np.array(kept, np.int64)

@@ -1,0 +1,45 @@
+"""The true boxes of a dataset's phrases as proposals: their features, and upper bounds."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from pipeline.datasets.phrases import RegionPhrase
+
+
+def true_boxes(phrases: Iterable[RegionPhrase]) -> dict[str, np.ndarray]:
+    """Return the different boxes of each image's phrases, in the order of their first phrase.
+
+    Parameters
+    ----------
+    phrases : of a dataset, in the order of its file.
+
+    Returns
+    -------
+    Image id to (k, 4) float32, k at least 1; images without phrases are not there.
+    """
+    found: dict[str, dict[tuple[float, ...], None]] = {}
+    for phrase in phrases:
+        boxes = found.setdefault(phrase.image, {})
+        for box in phrase.boxes:
+            boxes.setdefault(tuple(float(np.float32(value)) for value in box))
+    return {image: np.array(list(boxes), np.float32) for image, boxes in found.items()}
+
+
+def true_regions(phrases: Iterable[RegionPhrase]) -> dict[str, list[int]]:
+    """Return, by phrase id, the numbers of a phrase's boxes among `true_boxes` of its image.
+
+    These are the k of the rows `<image id>@<k>` that the method "ground-truth" gives.
+    """
+    phrases = list(phrases)
+    number = {
+        image: {tuple(box): k for k, box in enumerate(boxes.tolist())}
+        for image, boxes in true_boxes(phrases).items()
+    }
+    return {
+        phrase.id: [
+            number[phrase.image][tuple(float(np.float32(value)) for value in box)]
+            for box in phrase.boxes
+        ]
+        for phrase in phrases
+    }

@@ -1,0 +1,185 @@
+"""Proposals: the boxes in which a method expects things, of every image of a dataset.
+
+They are feature shards whose rows are images: (most, 5) float32, x0 y0 x1 y1 and score, best
+first, the unused places at the end filled with zeros. So their ids, failed rows, recipe and hashes,
+and how they are written and continued, are those of all shards (docs/format.md).
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.datasets.manifest import Manifest
+from pipeline.errors import PipelineError
+from pipeline.files import created_by
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.format import FeatureHeader
+
+AXES = "row, proposal, x0_y0_x1_y1_score"
+_KIND = "proposals"
+
+
+class ProposalError(PipelineError):
+    """Proposals that cannot be made, or that are not those asked for."""
+
+
+def region_id(image_id: str, number: int) -> str:
+    """Return the row id of proposal `number`, from 0, of an image: `<image id>@<k>`."""
+    return f"{image_id}@{number}"
+
+
+def image_of_region(region: str) -> tuple[str, int]:
+    """Return image id and number of a region's id.
+
+    Raises
+    ------
+    ProposalError
+        The id is none of a region.
+    """
+    image_id, at, number = region.rpartition("@")
+    if not (at and image_id and number.isascii() and number.isdigit()):
+        raise ProposalError(f"{region!r} is no id of a region; <image id>@<number> was expected")
+    return image_id, int(number)
+
+
+class Proposals:
+    """The proposals of a dataset's images, all in memory (20 bytes each).
+
+    Attributes
+    ----------
+    folder : where they lie.
+    header : recipe, hash, dataset and the rest of what the shards say.
+    image_ids : of all images, in file order, those without proposals too.
+    status : (images,) uint8; other than 0 where the photo could not be read.
+    source_crc32 : CRC-32 by image id of the photo that the boxes were proposed on; 0: not known.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        """Read the proposals.
+
+        Raises
+        ------
+        ProposalError
+            The shards hold something else.
+        ShardError
+            No shards, or damaged ones.
+        """
+        self.folder = Path(folder)
+        features = FeatureSet(folder)
+        self.header: FeatureHeader = features.index.header
+        if self.header.recipe.get("kind") != _KIND or self.header.axes != AXES:
+            raise ProposalError(
+                f"{folder} holds {self.header.recipe.get('name')!r}, which are no proposals; "
+                "`pipeline propose` makes them"
+            )
+        self.image_ids = features.ids
+        self.status = features.status
+        self.source_crc32 = dict(zip(self.image_ids, features.source_crc32.tolist(), strict=True))
+        self._rows = np.nan_to_num(features.read(features.ids, allow_failed=True))
+        sizes = self._rows[..., 2:4] - self._rows[..., :2]
+        self._counts: np.ndarray = (sizes > 0).all(-1).sum(1)
+        self._row = {image_id: row for row, image_id in enumerate(self.image_ids)}
+
+    def __len__(self) -> int:
+        """Number of proposals of all images together."""
+        return int(self._counts.sum())
+
+    def count(self, image_id: str) -> int:
+        """Return how many proposals an image has; see `boxes`."""
+        return int(self._counts[self._row_of(image_id)])
+
+    def boxes(self, image_id: str) -> np.ndarray:
+        """Return the boxes of an image, best first, (k, 4) float32; k may be 0.
+
+        Raises
+        ------
+        ProposalError
+            The image is none of those that proposals were made for.
+        """
+        row = self._row_of(image_id)
+        return self._rows[row, : self._counts[row], :4].copy()
+
+    def scores(self, image_id: str) -> np.ndarray:
+        """Return the method's score of each box, (k,) float32, higher is better; see `boxes`."""
+        row = self._row_of(image_id)
+        return self._rows[row, : self._counts[row], 4].copy()
+
+    def region_ids(self, image_id: str) -> list[str]:
+        """Return the row id of each box's features, in the order of `boxes`."""
+        return [region_id(image_id, k) for k in range(self.count(image_id))]
+
+    def require_images(self, manifest: Manifest, image_ids: Iterable[str]) -> None:
+        """Check that these are proposals of a dataset, and of all these images of it.
+
+        Raises
+        ------
+        ProposalError
+            They were made for another dataset, or before it had some of the images.
+        """
+        absent = [image_id for image_id in image_ids if image_id not in self._row]
+        if absent or self.header.dataset != manifest.name:
+            lacking = f" and lacks {len(absent)} of the images, first {absent[:3]}" * bool(absent)
+            raise ProposalError(
+                f"{self.folder} has proposals of the dataset {self.header.dataset!r}{lacking}; "
+                f"proposals of {manifest.name!r} were expected: `pipeline propose` makes them"
+            )
+
+    def _row_of(self, image_id: str) -> int:
+        if image_id not in self._row:
+            raise ProposalError(
+                f"{self.folder} knows no image {image_id!r}; it has proposals of "
+                f"{len(self.image_ids)} images of the dataset {self.header.dataset!r}"
+            )
+        return self._row[image_id]
+
+
+def read_proposals(path: str | Path) -> Proposals:
+    """Open a folder of proposals, as `pipeline propose` wrote it.
+
+    Raises
+    ------
+    ProposalError, ShardError
+        See `Proposals`.
+    """
+    return Proposals(path)
+
+
+def proposals_header(
+    recipe: dict[str, Any],
+    most: int,
+    dataset: str,
+    weights: str = "none",
+    weights_sha256: str = "0" * 64,
+    packages: Sequence[str] = (),
+) -> FeatureHeader:
+    """Return the header of the shards of some proposals.
+
+    Parameters
+    ----------
+    recipe : the method's name and settings, as JSON values.
+    most : places in a row.
+    dataset : name of the dataset.
+    weights, weights_sha256 : name and SHA-256 of the method's trained model or of the file that the
+        boxes come from.
+    packages : installed packages that the method uses, whose versions are noted.
+    """
+    return FeatureHeader(
+        recipe={"kind": _KIND, **recipe, "most": most},
+        weights=weights,
+        weights_sha256=weights_sha256,
+        axes=AXES,
+        dataset=dataset,
+        row_shape=(most, 5),
+        dtype="float32",
+        created_by=created_by("numpy", "h5py", *packages),
+    )
+
+
+def proposal_row(boxes: np.ndarray, scores: np.ndarray, most: int) -> np.ndarray:
+    """Return one row, (most, 5) float32: the first `most` boxes and scores, then zeros."""
+    row = np.zeros((most, 5), np.float32)
+    number = min(most, len(boxes))
+    row[:number, :4], row[:number, 4] = boxes[:number], scores[:number]
+    return row
