@@ -31,7 +31,7 @@ class Dataset(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
-    kind: Literal["scenes", "flickr8k", "coco", "karpathy", "folder"]
+    kind: Literal["scenes", "flickr8k", "coco", "karpathy", "folder", "entities", "regions"]
 
     @property
     def arguments(self) -> list[str]:

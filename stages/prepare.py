@@ -1,82 +1,27 @@
 """`pipeline prepare`: captioned images, read from a source or drawn, become a dataset."""
 
-import json
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Literal
 
 import click
 
 from pipeline.datasets.manifest import check_split
 from pipeline.experiments.layout import Layout
-from stages.console import log_done, log_settings, progress_of
-
-if TYPE_CHECKING:
-    from pipeline.datasets.manifest import Manifest
-
-T = TypeVar("T")
-
-
-class _Assignment(click.ParamType):
-    """SPLIT=VALUE as (split, value); VALUE alone, where that is allowed, as (None, value)."""
-
-    def __init__(self, form: str, read: Callable[[str], Any], split_needed: bool = True) -> None:
-        self.name = form
-        self._read = read
-        self._split_needed = split_needed
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str | None, Any]:
-        """Return the pair, or refuse the value."""
-        split, equals, text = value.partition("=")
-        named = bool(equals) and check_split(split) is None
-        fault = click.BadParameter(f"{value!r} is not of the form {self.name}", ctx, param)
-        try:
-            if named and text:
-                return split, self._read(text)
-            if not self._split_needed and value and not named:
-                return None, self._read(value)
-        except ValueError as error:
-            raise fault from error
-        raise fault
-
-
-def _by_split(
-    ctx: click.Context, param: click.Parameter, pairs: Sequence[tuple[str, T]]
-) -> dict[str, T]:
-    """Turn the values of a repeatable option into a dict; a split named twice is refused."""
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise click.BadParameter("the same split is named twice", ctx, param)
-    return values
-
-
-def _count(text: str) -> int:
-    if (number := int(text)) < 0:
-        raise ValueError(text)
-    return number
-
-
-def _path_option(name: str, text: str, required: bool = True) -> Callable[[Any], Any]:
-    return click.option(name, required=required, type=click.Path(path_type=Path), help=text)
-
-
-def _split_option(name: str, form: str, read: Callable[[str], Any], text: str) -> Any:
-    kind = _Assignment(form, read)
-    return click.option(name, type=kind, multiple=True, callback=_by_split, help=text)
-
-
-_images = _path_option("--root", "Folder of the images.")
-_captions = _path_option("--captions", "File of the captions.")
-_out = _path_option("--out", "Folder of the dataset.")
-_expect = _split_option(
-    "--expect",
-    "SPLIT=COUNT",
-    _count,
-    "Images that a split must have; repeatable.  [default: not checked]",
+from stages.console import log_settings, progress_of
+from stages.prepare_options import (
+    Assignment,
+    captions_option,
+    count,
+    expect_option,
+    images_option,
+    out_option,
+    path_option,
+    shown,
+    split_option,
+    write_dataset,
 )
+from stages.prepare_regions import entities, regions
 
 
 @click.group()
@@ -104,7 +49,7 @@ def prepare() -> None:
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the drawing."
 )
-@_out
+@out_option
 def scenes(num_images: int, seed: int, out: Path) -> None:
     """Draw scenes of shapes with five captions each.
 
@@ -121,14 +66,14 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
     started = time.monotonic()
     with progress_of("scenes", "image") as progress:
         manifest = draw_scenes(out, num_images, seed, progress)
-    _write(manifest, out, started)
+    write_dataset(manifest, out, started)
 
 
 @prepare.command()
-@_path_option("--root", "Folder with images/, annotations/*token* and splits/<split>.txt.")
-@_path_option("--images", "Folder of the images.  [default: ROOT/images]", required=False)
-@_path_option("--captions", "Token file.  [default: ROOT/annotations/*token*]", required=False)
-@_split_option(
+@path_option("--root", "Folder with images/, annotations/*token* and splits/<split>.txt.")
+@path_option("--images", "Folder of the images.  [default: ROOT/images]", required=False)
+@path_option("--captions", "Token file.  [default: ROOT/annotations/*token*]", required=False)
+@split_option(
     "--split", "NAME=FILE", Path, "Split and its list; repeatable.  [default: ROOT/splits/*.txt]"
 )
 @click.option(
@@ -138,8 +83,8 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
     show_default=True,
     help="Captions that every image of a split must have.",
 )
-@_expect
-@_out
+@expect_option
+@out_option
 def flickr8k(
     root: Path,
     images: Path | None,
@@ -165,9 +110,9 @@ def flickr8k(
         root=root,
         images=images,
         captions=captions,
-        split=_shown(split),
+        split=shown(split),
         captions_per_image=captions_per_image,
-        expect=_shown(expect),
+        expect=shown(expect),
         out=out,
     )
     started = time.monotonic()
@@ -179,35 +124,42 @@ def flickr8k(
         captions_per_image=captions_per_image,
         expect=expect,
     )
-    _write(manifest, out, started)
+    write_dataset(manifest, out, started)
 
 
 @prepare.command()
-@_images
+@images_option
 @click.option(
     "--captions",
     required=True,
     multiple=True,
-    type=_Assignment("[SPLIT=]FILE", Path, split_needed=False),
+    type=Assignment("[SPLIT=]FILE", Path, split_needed=False),
     help="Caption file and its split; repeatable.  [default split: that of --split]",
 )
 @click.option(
     "--split", default="val", show_default=True, help="Split of caption files that name none."
 )
-@_split_option(
+@split_option(
     "--folder", "SPLIT=FOLDER", str, "Folder of a split's images below ROOT.  [default: ROOT]"
 )
-@_expect
-@_out
+@click.option(
+    "--boxes",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="File of instances, for phrases with boxes; repeatable.",
+)
+@expect_option
+@out_option
 def coco(
     root: Path,
     captions: tuple[tuple[str | None, Path], ...],
     split: str,
     folder: dict[str, str],
+    boxes: tuple[Path, ...],
     expect: dict[str, int],
     out: Path,
 ) -> None:
-    """Read captions in MS-COCO's annotation format.
+    """Read captions, and boxes if wanted, in MS-COCO's annotation format.
 
     \b
     Examples:
@@ -225,17 +177,19 @@ def coco(
         "prepare coco",
         root=root,
         captions=",".join(f"{s}={path}" for s, path in files),
-        folder=_shown(folder),
-        expect=_shown(expect),
+        folder=shown(folder),
+        boxes=",".join(map(str, boxes)) or None,
+        expect=shown(expect),
         out=out,
     )
     started = time.monotonic()
-    _write(read_coco(root, files, folders=folder, expect=expect), out, started)
+    manifest = read_coco(root, files, folders=folder, boxes=boxes, expect=expect)
+    write_dataset(manifest, out, started)
 
 
 @prepare.command()
-@_images
-@_captions
+@images_option
+@captions_option
 @click.option(
     "--restval",
     type=click.Choice(["train", "keep", "leave-out"]),
@@ -243,14 +197,14 @@ def coco(
     show_default=True,
     help="COCO's restval images: merge into train, keep as a split, or leave out.",
 )
-@_split_option(
+@split_option(
     "--expect",
     "SPLIT=COUNT",
-    _count,
+    count,
     "Images that a split must have; repeatable.  [default: the counts known of coco, flickr30k "
     "and flickr8k]",
 )
-@_out
+@out_option
 def karpathy(
     root: Path,
     captions: Path,
@@ -272,19 +226,19 @@ def karpathy(
         root=root,
         captions=captions,
         restval=restval,
-        expect=_shown(expect),
+        expect=shown(expect),
         out=out,
     )
     started = time.monotonic()
-    _write(read_karpathy(root, captions, restval=restval, expect=expect), out, started)
+    write_dataset(read_karpathy(root, captions, restval=restval, expect=expect), out, started)
 
 
 @prepare.command()
-@_images
-@_captions
+@images_option
+@captions_option
 @click.option("--name", help="Name of the dataset.  [default: that of the folder OUT]")
-@_expect
-@_out
+@expect_option
+@out_option
 def folder(root: Path, captions: Path, name: str | None, expect: dict[str, int], out: Path) -> None:
     """Read your own images from a CSV or JSONL file: path, caption, optional split and id.
 
@@ -303,11 +257,15 @@ def folder(root: Path, captions: Path, name: str | None, expect: dict[str, int],
         root=root,
         captions=captions,
         name=name,
-        expect=_shown(expect),
+        expect=shown(expect),
         out=out,
     )
     started = time.monotonic()
-    _write(read_folder(root, captions, name=name, expect=expect), out, started)
+    write_dataset(read_folder(root, captions, name=name, expect=expect), out, started)
+
+
+prepare.add_command(entities)
+prepare.add_command(regions)
 
 
 @prepare.command("dataset")
@@ -331,23 +289,3 @@ def of_params(name: str, out: Path | None) -> None:
         prog_name=f"pipeline prepare {plan.kind} (datasets.{name} of {PARAMS_FILE})",
         standalone_mode=False,
     )
-
-
-def _write(manifest: "Manifest", out: Path, started: float) -> None:
-    """Write the dataset and say what is in it, with all that its preparation noted."""
-    manifest.write(out)
-    splits = ", ".join(f"{split} {n}" for split, n in manifest.counts.items())
-    captions = sum(len(e.captions) for e in manifest.entries)
-    notes = "".join(
-        f"; {key.replace('_', ' ')}: {json.dumps(value, ensure_ascii=False)}"
-        for key, value in manifest.notes.items()
-        if key != "source_files"
-    )
-    log_done(
-        f"{len(manifest.entries)} images ({splits}), {captions} captions in {out}, "
-        f"{time.monotonic() - started:.1f} s{notes}"
-    )
-
-
-def _shown(values: dict[str, Any]) -> str | None:
-    return ",".join(f"{key}={value}" for key, value in values.items()) or None

@@ -1,10 +1,11 @@
-"""MS-COCO captions in COCO's own annotation format, one JSON file a split."""
+"""MS-COCO captions and boxes in COCO's own annotation format, one JSON file a split."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline.datasets.coco_boxes import read_instances
 from pipeline.datasets.manifest import DatasetError, ImageEntry, Manifest, check_counts
 from pipeline.datasets.source import caption_line, image_file, member, read_json, source_notes
 
@@ -14,9 +15,10 @@ def read_coco(
     captions: Sequence[tuple[str, str | Path]],
     *,
     folders: Mapping[str, str] | None = None,
+    boxes: Sequence[str | Path] = (),
     expect: Mapping[str, int] | None = None,
 ) -> Manifest:
-    """Read COCO caption files.
+    """Read COCO caption files, and files of instances.
 
     An image's id is COCO's number as text. Images keep the order of `images` in their file,
     captions the order of `annotations`; all captions of an image are kept.
@@ -27,6 +29,9 @@ def read_coco(
     captions : (split, caption file) pairs; a split may have several files.
     folders : split to the folder below `root` that its images lie in, such as
         {"train": "train2017"}; splits that are not named lie in `root` itself.
+    boxes : files of instances. Each box of an image is a phrase, the name of its category, whose
+        type is the category's supercategory; boxes of crowds, of images without captions and
+        without an area are left out and counted.
     expect : number of images that a split must have.
 
     Raises
@@ -34,7 +39,8 @@ def read_coco(
     DatasetError
         A file is missing or no JSON (line and column are named); an entry lacks a key or has a
         value of another type; ids are repeated; an annotation's image is unknown; an image has
-        no caption or no file; a split has another number of images. Entries are named by index,
+        no caption or no file; a box leaves its image; a split has another number of images.
+        Entries are named by index,
         `images[12]`.
     """
     root = Path(root)
@@ -62,13 +68,21 @@ def read_coco(
             file = image_file(root, f"{folders[split]}/{name}" if split in folders else name, where)
             entries.append(ImageEntry(image_id, file, split, tuple(texts[image_id])))
             licences[names.get(str(image.get("license")), "not stated")] += 1
+    notes = source_notes([*(path for _, path in files), *map(Path, boxes)], mended)
+    phrases = None
+    if boxes:
+        captioned = {entry.id for entry in entries}
+        phrases, left_out = read_instances([Path(path) for path in boxes], captioned)
+        if left_out:
+            notes["boxes_left_out"] = dict(left_out)
     manifest = Manifest(
         name="coco",
         image_root=root,
         entries=tuple(entries),
         licence="; ".join(f"{name}: {n} images" for name, n in sorted(licences.items())),
         source="COCO caption files " + ", ".join(path.name for _, path in files),
-        notes=source_notes([path for _, path in files], mended),
+        notes=notes,
+        phrases=phrases,
     )
     check_counts(manifest.name, manifest.counts, dict(expect or {}))
     return manifest

@@ -1,6 +1,5 @@
 """Anybody's captioned images: a folder and a CSV or JSONL file of paths and captions."""
 
-import csv
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from pipeline.datasets.source import (
     image_file,
     member,
     parse_json,
+    read_csv,
     read_lines,
     source_notes,
 )
@@ -152,45 +152,14 @@ def _join_rows(root: Path, rows: Iterator[_Row]) -> tuple[dict[str, _Image], int
 
 def _csv_rows(path: Path, ignored: set[str]) -> Iterator[_Row]:
     """Yield the rows of a CSV file; columns that mean nothing here are added to `ignored`."""
-    reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
-    header: list[str] | None = None
-    while True:
-        where = f"{path}, line {reader.line_num + 1}"
-        try:
-            values = next(reader, None)
-        except csv.Error as error:
-            raise DatasetError(
-                f"{where}: this is no CSV ({error}); check the quotes from this line on"
-            ) from error
-        if values is None:
-            break
-        if not values:
-            continue
-        if header is None:
-            header = [column.strip().lower() for column in values]
-            _check_header(header, where)
-            ignored.update(set(header) - set(_COLUMNS))
-            continue
-        if len(values) != len(header):
-            raise DatasetError(
-                f"{where}: {len(values)} fields found, {len(header)} expected "
-                f"({','.join(header)}); captions with a comma need quotes"
-            )
-        row = dict(zip(header, values, strict=True))
+    for row, where in read_csv(path, ("path", "caption"), "path,caption,split"):
+        ignored.update(set(row) - set(_COLUMNS))
         yield _Row(
             row["path"].strip(),
             [row["caption"]],
             row.get("split", "").strip() or None,
             row.get("id", "").strip() or None,
             where,
-        )
-
-
-def _check_header(header: list[str], where: str) -> None:
-    if len(set(header)) != len(header) or not {"path", "caption"} <= set(header):
-        raise DatasetError(
-            f"{where}: the header is {','.join(header)!r}; different columns with `path` and "
-            "`caption` among them were expected, such as path,caption,split"
         )
 
 

@@ -1,7 +1,8 @@
 """Reading source files so that every complaint names the file and the line or entry."""
 
+import csv
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -67,6 +68,53 @@ def parse_json(text: str, where: str) -> Any:
         ) from error
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{where} is not usable JSON: {error}") from error
+
+
+def read_csv(
+    path: Path, required: Collection[str], example: str
+) -> Iterator[tuple[dict[str, str], str]]:
+    """Yield each row of a CSV file with a header, by column in lower case, and its place.
+
+    Parameters
+    ----------
+    path : of the file.
+    required : columns that the header must have.
+    example : a header, for the message.
+
+    Raises
+    ------
+    DatasetError
+        No CSV, a header that repeats a column or lacks one, or a row of another length.
+    """
+    reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
+    header: list[str] | None = None
+    while True:
+        where = f"{path}, line {reader.line_num + 1}"
+        try:
+            values = next(reader, None)
+        except csv.Error as error:
+            raise DatasetError(
+                f"{where}: this is no CSV ({error}); check the quotes from this line on"
+            ) from error
+        if values is None:
+            break
+        if not values:
+            continue
+        if header is None:
+            header = [column.strip().lower() for column in values]
+            if len(set(header)) != len(header) or not set(required) <= set(header):
+                raise DatasetError(
+                    f"{where}: the header is {','.join(header)!r}; different columns with "
+                    + ", ".join(f"`{column}`" for column in required)
+                    + f" among them were expected, such as {example}"
+                )
+            continue
+        if len(values) != len(header):
+            raise DatasetError(
+                f"{where}: {len(values)} fields found, {len(header)} expected "
+                f"({','.join(header)}); texts with a comma need quotes"
+            )
+        yield dict(zip(header, values, strict=True)), where
 
 
 def member(record: Any, key: str, kinds: tuple[type, ...], where: str) -> Any:

@@ -136,3 +136,33 @@ def test_real_sample() -> None:
     assert manifest.counts == {"val": 76}
     assert sum(len(e.captions) for e in manifest.entries) == 380
     assert "ShareAlike" in manifest.licence
+
+
+def test_instances_are_phrases(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").touch()
+    images = [{"id": 1, "file_name": "a.jpg", "width": 10, "height": 8}]
+    captions = {"images": images, "annotations": [{"id": 5, "image_id": 1, "caption": "x"}]}
+    thing = {"image_id": 1, "category_id": 18, "iscrowd": 0}
+    things = [
+        {**thing, "id": 1, "bbox": [1.5, 2, 8.51, 3]},
+        {**thing, "id": 2, "bbox": [0, 0, 1, 1], "iscrowd": 1},
+        {**thing, "id": 3, "bbox": [0, 0, 0, 1]},
+        {**thing, "id": 4, "bbox": [0, 0, 1, 1], "image_id": 2},
+    ]
+    boxes = {
+        "images": [*images, {"id": 2, "file_name": "b.jpg", "width": 4, "height": 4}],
+        "categories": [{"id": 18, "name": "dog", "supercategory": "animal"}],
+        "annotations": things,
+    }
+    for name, values in (("captions", captions), ("boxes", boxes)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(values))
+    files = [("val", tmp_path / "captions.json")]
+    manifest = read_coco(tmp_path, files, boxes=[tmp_path / "boxes.json"])
+    (phrase,) = manifest.phrases or ()
+    assert (phrase.id, phrase.phrase, phrase.types) == ("1#p0", "dog", ("animal",))
+    assert (phrase.size, phrase.boxes) == ((10, 8), ((1.5, 2, 10, 5),))
+    assert sum(manifest.notes["boxes_left_out"].values()) == 3
+    things[0]["bbox"] = [1.5, 2, 9, 3]
+    (tmp_path / "boxes.json").write_text(json.dumps(boxes))
+    with pytest.raises(DatasetError, match=r"annotations\[0\]: bbox .* lies outside its image"):
+        read_coco(tmp_path, files, boxes=[tmp_path / "boxes.json"])

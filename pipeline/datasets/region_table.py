@@ -1,0 +1,156 @@
+"""Anybody's photos with boxes: a folder, and a CSV or JSONL file of images, phrases and boxes."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.datasets.folder import SHARES
+from pipeline.datasets.manifest import (
+    DatasetError,
+    ImageEntry,
+    Manifest,
+    check_counts,
+    check_split,
+    split_by_hash,
+)
+from pipeline.datasets.photo_size import photo_size
+from pipeline.datasets.phrases import Box, RegionPhrase, check_box
+from pipeline.datasets.source import (
+    caption_line,
+    image_file,
+    member,
+    parse_json,
+    read_csv,
+    read_lines,
+    source_notes,
+)
+
+_SIDES = ("x0", "y0", "x1", "y1")
+_REQUIRED = ("image", "phrase", *_SIDES)
+_OPTIONAL = ("type", "chain", "split")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One line: a phrase of an image and its box, and what is "" where the file does not say it."""
+
+    image: str
+    phrase: str
+    box: Box
+    type: str
+    chain: str
+    split: str
+    where: str
+
+
+def read_regions(
+    root: str | Path,
+    regions: str | Path,
+    *,
+    name: str,
+    expect: Mapping[str, int] | None = None,
+) -> Manifest:
+    """Read a CSV or JSONL file with a phrase and its box a line.
+
+    Columns or keys are image (path below `root`, which is also its id), phrase, x0, y0, x1, y1 in
+    the photo's own pixels, from 0, right and bottom exclusive; and, if wanted, type, chain (the
+    same for all phrases about one thing of an image) and split. Without splits, images are split
+    80/10/10 by the hash of their id. Images keep the order of first appearance and have no
+    captions.
+
+    Parameters
+    ----------
+    root : the image root.
+    regions : file ending in .csv, .jsonl or .ndjson.
+    name : the dataset's name.
+    expect : number of images that a split must have.
+
+    Raises
+    ------
+    DatasetError
+        The file is missing or of another kind; a line is malformed, has no phrase or no image file,
+        or a box that has no area or leaves its image; lines of one image differ in split, or some
+        have one and others none; a split has another number of images. The line is named.
+    """
+    root, regions = Path(root), Path(regions)
+    rows = _csv_rows(regions) if regions.suffix.lower() == ".csv" else _jsonl_rows(regions)
+    first: dict[str, _Row] = {}
+    sizes: dict[str, tuple[int, int]] = {}
+    phrases: dict[str, list[RegionPhrase]] = {}
+    for row in rows:
+        image = image_file(root, row.image, row.where)
+        if row.split and (fault := check_split(row.split)):
+            raise DatasetError(f"{row.where}: split {row.split!r} {fault}")
+        before = first.setdefault(image, row)
+        other = before if before.split != row.split else next(iter(first.values()))
+        if before.split != row.split or bool(other.split) != bool(row.split):
+            raise DatasetError(
+                f"{row.where}: the split is {row.split!r} here and {other.split!r} in "
+                f"{other.where}; give all lines a split or none, and those of an image the same"
+            )
+        if image not in sizes:
+            sizes[image] = photo_size(root / image)
+        if fault := check_box(row.box, sizes[image]):
+            raise DatasetError(
+                f"{row.where}: the box {list(row.box)} {fault}; x0 y0 x1 y1 in the photo's own "
+                "pixels were expected, from 0, right and bottom exclusive"
+            )
+        of_image = phrases.setdefault(image, [])
+        of_image.append(
+            RegionPhrase(
+                id=f"{image}#p{len(of_image)}",
+                image=image,
+                phrase=caption_line(row.phrase, f"{row.where}: the phrase"),
+                types=(row.type,) if row.type else (),
+                chain=row.chain or None,
+                caption=None,
+                boxes=(row.box,),
+                size=sizes[image],
+            )
+        )
+    notes = source_notes([regions], 0)
+    splits = {image: row.split for image, row in first.items()}
+    if not all(splits.values()):
+        splits = split_by_hash(splits, SHARES)
+        notes["split_by_hash_of_id"] = SHARES
+    manifest = Manifest(
+        name=name,
+        image_root=root,
+        entries=tuple(ImageEntry(image, image, split, ()) for image, split in splits.items()),
+        licence="not stated by the source",
+        source=f"image folder and {regions.name}",
+        notes=notes,
+        phrases=tuple(phrase for image in first for phrase in phrases[image]),
+    )
+    check_counts(name, manifest.counts, dict(expect or {}))
+    return manifest
+
+
+def _csv_rows(path: Path) -> Iterator[_Row]:
+    for row, where in read_csv(path, _REQUIRED, "image,phrase,x0,y0,x1,y1"):
+        try:
+            x0, y0, x1, y1 = (float(row[side]) for side in _SIDES)
+        except ValueError:
+            found = ",".join(row[side] for side in _SIDES)
+            raise DatasetError(
+                f"{where}: the box {found!r} is not four numbers, x0 y0 x1 y1"
+            ) from None
+        said = {name: row.get(name, "").strip() for name in _OPTIONAL}
+        yield _Row(row["image"].strip(), row["phrase"], (x0, y0, x1, y1), **said, where=where)
+
+
+def _jsonl_rows(path: Path) -> Iterator[_Row]:
+    if path.suffix.lower() not in (".jsonl", ".ndjson"):
+        raise DatasetError(f"{path}: the name ends in neither .csv nor .jsonl; rename the file")
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        record = parse_json(line, where)
+        image, phrase = (member(record, key, (str,), where) for key in ("image", "phrase"))
+        x0, y0, x1, y1 = (float(member(record, side, (int, float), where)) for side in _SIDES)
+        said = {
+            name: str(member(record, name, (str, int), where)) if record.get(name) else ""
+            for name in _OPTIONAL
+        }
+        yield _Row(image, phrase, (x0, y0, x1, y1), **said, where=where)

@@ -1,0 +1,103 @@
+"""Options that the commands of `pipeline prepare` share, and how they end."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from pipeline.datasets.manifest import check_split
+from stages.console import log_done
+
+if TYPE_CHECKING:
+    from pipeline.datasets.manifest import Manifest
+
+T = TypeVar("T")
+
+
+class Assignment(click.ParamType):
+    """SPLIT=VALUE as (split, value); VALUE alone, where that is allowed, as (None, value)."""
+
+    def __init__(self, form: str, read: Callable[[str], Any], split_needed: bool = True) -> None:
+        self.name = form
+        self._read = read
+        self._split_needed = split_needed
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str | None, Any]:
+        """Return the pair, or refuse the value."""
+        split, equals, text = value.partition("=")
+        named = bool(equals) and check_split(split) is None
+        fault = click.BadParameter(f"{value!r} is not of the form {self.name}", ctx, param)
+        try:
+            if named and text:
+                return split, self._read(text)
+            if not self._split_needed and value and not named:
+                return None, self._read(value)
+        except ValueError as error:
+            raise fault from error
+        raise fault
+
+
+def by_split(
+    ctx: click.Context, param: click.Parameter, pairs: Sequence[tuple[str, T]]
+) -> dict[str, T]:
+    """Turn the values of a repeatable option into a dict; a split named twice is refused."""
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise click.BadParameter("the same split is named twice", ctx, param)
+    return values
+
+
+def count(text: str) -> int:
+    """Return a whole number from 0 on; ValueError if the text is none."""
+    if (number := int(text)) < 0:
+        raise ValueError(text)
+    return number
+
+
+def path_option(name: str, text: str, required: bool = True) -> Callable[[Any], Any]:
+    """Return an option whose value is a path."""
+    return click.option(name, required=required, type=click.Path(path_type=Path), help=text)
+
+
+def split_option(name: str, form: str, read: Callable[[str], Any], text: str) -> Any:
+    """Return a repeatable option of the form SPLIT=VALUE, whose value is a dict."""
+    kind = Assignment(form, read)
+    return click.option(name, type=kind, multiple=True, callback=by_split, help=text)
+
+
+images_option = path_option("--root", "Folder of the images.")
+captions_option = path_option("--captions", "File of the captions.")
+out_option = path_option("--out", "Folder of the dataset.")
+expect_option = split_option(
+    "--expect",
+    "SPLIT=COUNT",
+    count,
+    "Images that a split must have; repeatable.  [default: not checked]",
+)
+
+
+def write_dataset(manifest: "Manifest", out: Path, started: float) -> None:
+    """Write the dataset and say what is in it, with all that its preparation noted."""
+    manifest.write(out)
+    splits = ", ".join(f"{split} {n}" for split, n in manifest.counts.items())
+    captions = sum(len(e.captions) for e in manifest.entries)
+    notes = "".join(
+        f"; {key.replace('_', ' ')}: {json.dumps(value, ensure_ascii=False)}"
+        for key, value in manifest.notes.items()
+        if key != "source_files"
+    )
+    log_done(
+        f"{len(manifest.entries)} images ({splits}), {captions} captions in {out}, "
+        f"{time.monotonic() - started:.1f} s{notes}"
+        + (f"; phrases with boxes: {len(manifest.phrases)}" if manifest.phrases else "")
+    )
+
+
+def shown(values: dict[str, Any]) -> str | None:
+    """Return a repeatable option's values for the line of settings; None if there are none."""
+    return ",".join(f"{key}={value}" for key, value in values.items()) or None

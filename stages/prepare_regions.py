@@ -1,0 +1,103 @@
+"""`pipeline prepare entities` and `regions`: photos with phrases and boxes become a dataset."""
+
+import time
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from stages.console import log_settings
+from stages.prepare_options import (
+    expect_option,
+    images_option,
+    out_option,
+    path_option,
+    shown,
+    split_option,
+    write_dataset,
+)
+
+
+@click.command()
+@path_option("--root", "Folder, .tar.gz or .zip with Annotations/, Sentences/ and <split>.txt.")
+@path_option("--images", "Folder of the photos.")
+@split_option(
+    "--split", "NAME=FILE", Path, "Split and its list of ids; repeatable.  [default: <split>.txt]"
+)
+@click.option(
+    "--boxes",
+    "several",
+    type=click.Choice(["union", "any"]),
+    default="union",
+    show_default=True,
+    help="Several boxes of a chain: one around all, or each of them is right.",
+)
+@click.option(
+    "--scale-boxes",
+    is_flag=True,
+    help="Fit boxes to photos of another size than annotated, which are refused otherwise.",
+)
+@expect_option
+@out_option
+def entities(
+    root: Path,
+    images: Path,
+    split: dict[str, Path],
+    several: Literal["union", "any"],
+    scale_boxes: bool,
+    expect: dict[str, int],
+    out: Path,
+) -> None:
+    """Read Flickr30k Entities: captions whose phrases have boxes.
+
+    The photo of an annotation is the one whose name begins with its number: Flickr30k's photos, or
+    Flickr8k's.
+
+    \b
+    Example:
+      pipeline prepare entities --root flickr30k_entities.tar.gz --images flickr30k-images \\
+          --out data/entities
+    """
+    from pipeline.datasets.entities import read_entities
+
+    log_settings(
+        "prepare entities",
+        root=root,
+        images=images,
+        split=shown(split),
+        boxes=several,
+        scale_boxes=scale_boxes,
+        expect=shown(expect),
+        out=out,
+    )
+    started = time.monotonic()
+    manifest = read_entities(
+        root, images, splits=split, several=several, scale=scale_boxes, expect=expect
+    )
+    write_dataset(manifest, out, started)
+
+
+@click.command()
+@images_option
+@path_option("--regions", "CSV or JSONL file of images, phrases and boxes.")
+@click.option("--name", help="Name of the dataset.  [default: that of the folder OUT]")
+@expect_option
+@out_option
+def regions(root: Path, regions: Path, name: str | None, expect: dict[str, int], out: Path) -> None:
+    """Read your own boxes from a CSV or JSONL file: image, phrase, x0, y0, x1, y1.
+
+    One line is one phrase with its box, in the photo's own pixels, from 0, right and bottom
+    exclusive; type, chain and split may stand beside.
+
+    \b
+    Example:
+      pipeline prepare regions --root IMAGES --regions boxes.csv --out data/mine
+    """
+    from pipeline.datasets.region_table import read_regions
+
+    name = name or out.resolve().name
+    log_settings(
+        "prepare regions", root=root, regions=regions, name=name, expect=shown(expect), out=out
+    )
+    started = time.monotonic()
+    write_dataset(read_regions(root, regions, name=name, expect=expect), out, started)
