@@ -82,7 +82,11 @@ class RecipeNetwork:
         self._format = torch.channels_last if fast else torch.contiguous_format
         self.remark = ""
         trunk = self._fast(tapped) if fast else tapped
-        self._trunk = trunk.to(self.device, self._dtype).to(memory_format=self._format)
+        self._trunk = trunk.to(self.device, self._dtype)
+        for tensor in self.tensors():
+            # Module.to stumbles over what has more dimensions.
+            if tensor.ndim == 4:
+                tensor.data = tensor.contiguous(memory_format=self._format)
         normalise = recipe.normalise
         self._mean = torch.tensor(normalise.mean, device=self.device).view(1, 3, 1, 1)
         self._std = torch.tensor(normalise.std, device=self.device).view(1, 3, 1, 1)

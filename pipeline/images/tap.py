@@ -62,9 +62,13 @@ class TappedNetwork(nn.Module):
         super().__init__()
         self.net = net
         self._backbone, self._tap = recipe.backbone, recipe.tap
-        self._method = backbone.methods.get(recipe.tap)
+        method = backbone.methods.get(recipe.tap)
+        self._whole = method is not None
         self._activation = _ACTIVATIONS[recipe.activation]
-        if self._method is None:
+        if method is not None:
+            # Called as the network itself is, or a tracer would not follow.
+            net.forward = getattr(net, method)
+        else:
             names = [name for name, _ in net.named_modules() if name]
             if recipe.tap not in names:
                 raise unknown_layer(recipe.backbone, recipe.tap, [*backbone.methods, *names])
@@ -82,11 +86,10 @@ class TappedNetwork(nn.Module):
         return self._activation(self._read(x))
 
     def _read(self, x: Tensor) -> Tensor:
-        if self._method is not None:
-            output: Tensor = getattr(self.net, self._method)(x)
-            return output
         try:
-            self.net(x)
+            output: Tensor = self.net(x)
         except _Reached as reached:
             return reached.output
+        if self._whole:
+            return output
         raise unused_layer(self._backbone, self._tap)

@@ -202,6 +202,8 @@ class Lite(nn.Module):
     def __init__(self, undecided: bool) -> None:
         super().__init__()
         self.conv, self.undecided = nn.Conv2d(3, 4, 3), Undecided() if undecided else nn.ReLU()
+        # Of more dimensions than channels-last memory knows.
+        self.table = nn.Parameter(torch.zeros(1, 1, 1, 1, 2))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return maps."""

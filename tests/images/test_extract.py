@@ -2,8 +2,8 @@
 
 import inspect
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +11,11 @@ from click.testing import CliRunner
 
 from pipeline.datasets.manifest import ImageEntry, Manifest
 from pipeline.errors import WrongUsage
-from pipeline.images import rows
+from pipeline.images import network
 from pipeline.images.extract import extract
 from pipeline.images.side_by_side import SideBySide, split_name
 from pipeline.recipes import RecipeError
 from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.tools.merge import merge
 from pipeline.shards.tools.verify import verify
 from stages import extract as command
 from tests.images.odd_files import photo
@@ -83,52 +82,6 @@ def test_wrong_names_are_refused_before_any_work(dataset: Path, tmp_path: Path) 
         extract(dataset, tmp_path / "out", recipe=LITE, workers=1, scheduler="tcp://x:1")
 
 
-def interrupt_third_batch(patch: pytest.MonkeyPatch) -> None:
-    compute, calls = rows._compute, []
-
-    def interrupted(*given: object) -> object:
-        calls.append(given)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return compute(*given)  # type: ignore[arg-type]
-
-    patch.setattr(rows, "_compute", interrupted)
-
-
-KINDS = {
-    "efficientnet-lite1-pool-flip": (1280,),
-    "timm:test_resnet-grid": (5, 5, 96),
-    "timm:test_vit-class@blocks.2": (64,),
-}
-
-
-@pytest.mark.parametrize("recipe", KINDS)
-def test_an_interrupted_job_goes_on_and_its_shards_are_like_any(
-    recipe: str, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if recipe.startswith("timm:"):
-        pytest.importorskip("timm", reason="needs the extra [timm]")
-    job = partial(extract, dataset, recipe=recipe, batch_size=2, weights="random:0")
-    whole, out, first = (tmp_path / name for name in ("whole", "out", "first"))
-    index = job(whole)
-    assert index.header.row_shape == KINDS[recipe]
-    monitor = Recorder()
-    with monkeypatch.context() as patch:
-        interrupt_third_batch(patch)
-        with pytest.raises(KeyboardInterrupt):
-            job(out, threads=1, monitor=monitor)
-    assert "interrupted: 4 of 9 rows are kept" in monitor.lines[-1]
-    assert "the same command goes on from there" in monitor.lines[-1]
-    monitor.lines.clear()
-    job(out, monitor=monitor)
-    assert any("4 rows are done" in line for line in monitor.lines)
-    assert content(out) == content(whole)
-    assert verify(out, images_of=dataset).faults == []
-    job(first, limit=2)
-    merge([first, out], tmp_path / "merged")
-    assert content(tmp_path / "merged") == content(whole)
-
-
 def test_recipes_side_by_side_are_extracted_each_and_not_written_again(
     dataset: Path, tmp_path: Path
 ) -> None:
@@ -163,3 +116,16 @@ def test_names_of_recipes_side_by_side(name: str, found: SideBySide | None) -> N
     for wrong in ("a+", "a+b+a", "unit:a", "none:"):
         with pytest.raises(RecipeError, match="give two or more, each once"):
             split_name(wrong)
+
+
+def test_a_network_that_runs_as_it_was_written_is_logged(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("timm", reason="needs the extra [timm]")
+    monkeypatch.setattr(network, "rewrite", lambda net, *given: net)
+    monitor = Recorder()
+    settings: dict[str, Any] = {"recipe": "timm:test_vit", "weights": "random:0", "limit": 1}
+    extract(dataset, tmp_path / "out", monitor=monitor, **settings)
+    (line,) = (line for line in monitor.lines if "fast engine" in line)
+    assert line.startswith("timm:test_vit.r160_in1k is computed as it was written")
+    assert line.endswith("it cannot be traced")

@@ -1,6 +1,5 @@
 """The image towers of open_clip against its own transforms and forward, seeded weights."""
 
-from functools import partial
 from pathlib import Path
 
 import huggingface_hub
@@ -10,20 +9,14 @@ import pytest
 import torch
 from PIL import Image
 
-from pipeline.images.extract import extract
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import are_here, load_weights
 from pipeline.networks.open_clip import find_clip_model
 from pipeline.networks.open_clip_weights import load_clip_weights
 from pipeline.recipes import Recipe, RecipeError, resolve_recipe
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.tools.merge import merge
-from pipeline.shards.tools.verify import verify
 from tests.images.odd_files import photo
-from tests.images.test_extract import content, prepared
 from tests.networks.factories import TINY, add_tiny_models
-from tests.project import Recorder
 
 
 @pytest.fixture(autouse=True)
@@ -88,27 +81,6 @@ def test_a_picture_that_no_recipe_can_say_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(open_clip, "get_model_config", lambda name: config)
     with pytest.raises(RecipeError, match=r"\[224, 448\].*square input"):
         resolve_recipe("open-clip:tiny-vit")
-
-
-def test_shards_resume_verify_and_merge(tmp_path: Path) -> None:
-    files = [tmp_path / "pictures" / f"{number}.png" for number in range(20)]
-    files[0].parent.mkdir()
-    for number, path in enumerate(files):
-        photo(number, 60 + 5 * number, 70).save(path)
-    dataset, recipe = prepared(tmp_path, files), "open-clip:tiny-vit"
-    make = partial(extract, dataset, recipe=recipe, weights="random:0", batch_size=4)
-    with pytest.raises(KeyboardInterrupt):
-        make(tmp_path / "out", rows_per_shard=8, monitor=Recorder(interrupt_at=12))
-    index = make(tmp_path / "out", rows_per_shard=8)
-    make(tmp_path / "whole", rows_per_shard=8)
-    assert content(tmp_path / "out") == content(tmp_path / "whole")
-    assert (index.header.weights, index.header.row_shape) == ("random:0", (16,))
-    assert verify(tmp_path / "out").faults == []
-    make(tmp_path / "half", limit=12)
-    merged = merge([tmp_path / "half", tmp_path / "out"], tmp_path / "merged", rows_per_shard=8)
-    assert merged.content_sha256 == index.content_sha256
-    rows = FeatureSet(tmp_path / "out").read([path.name for path in files])
-    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-6)
 
 
 def test_weights_in_the_cache_give_a_recipe_its_hash(

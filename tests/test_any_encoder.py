@@ -1,0 +1,115 @@
+"""Shards of every kind of encoder resume, verify and merge alike, with small seeded models."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.images.extract import extract
+from pipeline.shards.index import FeatureIndex
+from pipeline.shards.tools.merge import merge
+from pipeline.shards.tools.verify import verify
+from pipeline.text import rows as caption_rows
+from pipeline.text import sentence_model
+from pipeline.text.encode import encode
+from tests.images.odd_files import photo
+from tests.project import Recorder
+from tests.text.test_sentence_model import StandIn
+
+# By recipe or encoder: the shape of a row, and the extra that its library is in.
+IMAGES: dict[str, tuple[tuple[int, ...], str]] = {
+    "efficientnet-lite0-pool-10crop": ((1280,), ""),
+    "timm:test_resnet-grid": ((5, 5, 96), "timm"),
+    "timm:test_vit": ((64,), "timm"),
+    "open-clip:tiny-vit": ((16,), "open_clip"),
+}
+CAPTIONS: dict[str, tuple[tuple[int, ...], str]] = {
+    "open-clip:tiny-vit": ((16,), "open_clip"),
+    "sentence-transformer:small": ((12,), "huggingface_hub"),
+}
+Make = Callable[..., FeatureIndex]
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """Five pictures of a caption each, one of them damaged."""
+    (tmp_path / "pictures").mkdir()
+    entries = []
+    for number in range(5):
+        name = f"{number}.png"
+        photo(number, 100 + 20 * number, 90).save(tmp_path / "pictures" / name)
+        caption = f"the {number} birds sit near a dog" + " and a dog" * number
+        entries.append(ImageEntry(name, name, "train" if number == 0 else "val", (caption,)))
+    (tmp_path / "pictures" / "3.png").write_bytes(b"damaged")
+    manifest = Manifest("mine", tmp_path / "pictures", tuple(entries), "free", "drawn", {})
+    manifest.write(tmp_path / "dataset")
+    return tmp_path / "dataset"
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def are_like_any(
+    make: Make, first: dict[str, Any], folder: Path, shape: tuple[int, ...]
+) -> list[str]:
+    """Make a set at once, interrupted, and of two parts, and compare the bytes.
+
+    Returns the lines of the interrupted job.
+    """
+    whole, out, part = (folder / name for name in ("whole", "out", "part"))
+    index = make(whole)
+    assert (index.rows, index.header.row_shape) == (5, shape)
+    interrupted = Recorder(interrupt_at=2)
+    with pytest.raises(KeyboardInterrupt):
+        make(out, monitor=interrupted)
+    monitor = Recorder()
+    make(out, monitor=monitor)
+    assert any("2 rows are done" in line for line in monitor.lines)
+    assert content(out) == content(whole)
+    assert verify(out).faults == []
+    assert make(part, **first).rows == 1
+    merge([part, out], folder / "merged")
+    assert content(folder / "merged") == content(whole)
+    return interrupted.lines
+
+
+@pytest.mark.parametrize("recipe", IMAGES)
+def test_image_features_of_any_recipe(recipe: str, dataset: Path, tmp_path: Path) -> None:
+    shape, library = IMAGES[recipe]
+    prepare(library, tmp_path)
+    make = partial(extract, dataset, recipe=recipe, weights="random:0", batch_size=1, threads=1)
+    *_, said = are_like_any(make, {"limit": 1}, tmp_path, shape)
+    assert "interrupted: 2 of 5 rows are kept" in said
+    assert "the same command goes on from there" in said
+    assert verify(tmp_path / "out", images_of=dataset).faults == []
+
+
+@pytest.mark.parametrize("encoder", CAPTIONS)
+def test_caption_features_of_any_encoder(
+    encoder: str, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape, library = CAPTIONS[encoder]
+    prepare(library, tmp_path)
+    monkeypatch.setattr(caption_rows, "_BYTES_AT_ONCE", 4 * shape[0])
+    options: dict[str, Any] = {"weights": "random:0"} if library == "open_clip" else {}
+    if not options:
+        (tmp_path / "small").mkdir()
+        (tmp_path / "small" / "modules.json").write_text('[{"path": ""}]')
+        monkeypatch.setattr(sentence_model, "_load", lambda folder: StandIn())
+        encoder = f"sentence-transformer:{tmp_path / 'small'}"
+    make = partial(encode, dataset, encoder=encoder, **options)
+    are_like_any(make, {"split": "train"}, tmp_path, shape)
+
+
+def prepare(library: str, folder: Path) -> None:
+    """Skip where a library is missing, and make the small models of open_clip known."""
+    if library:
+        pytest.importorskip(library, reason=f"needs the package {library}")
+    if library == "open_clip":
+        from tests.networks.factories import add_tiny_models
+
+        add_tiny_models(folder)
