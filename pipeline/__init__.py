@@ -20,6 +20,7 @@ os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 if TYPE_CHECKING:
     from pipeline.datasets.manifest import read_manifest as read_manifest
     from pipeline.experiments.run import run as run
+    from pipeline.finetuning.finetune import finetune as finetune
     from pipeline.heads.embed import embed as embed
     from pipeline.heads.fit import fit as fit
     from pipeline.heads.trained_head import load_head as load_head
@@ -46,6 +47,7 @@ _HOMES = {
     "encode": "pipeline.text.encode",
     "evaluate": "pipeline.retrieval.evaluate",
     "extract": "pipeline.images.extract",
+    "finetune": "pipeline.finetuning.finetune",
     "fit": "pipeline.heads.fit",
     "load_encoder": "pipeline.text.fitted",
     "load_head": "pipeline.heads.trained_head",

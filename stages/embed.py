@@ -78,7 +78,7 @@ def embed(
             layout.dataset,
             to_file,
             head=from_head,
-            images=images or layout.features(plan.images),
+            images=images or layout.features(plan.embedded_images),
             captions=captions or layout.text(plan.captions.name),
             split=split,
             experiment=plan.name,

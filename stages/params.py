@@ -87,6 +87,7 @@ class ExperimentEntry(_Section):
     settings: dict[str, Any] = {}
     word_vectors: str | None = None
     average_captions: bool | None = None
+    finetuning: dict[str, Any] = {}
 
 
 class Params(_Section):

@@ -44,6 +44,7 @@ def experiment_of(params: Params, name: str, size: Size | None = None) -> Experi
         settings=entry.settings,
         word_vectors=entry.word_vectors,
         average_captions=entry.average_captions,
+        finetuning=entry.finetuning,
     )
 
 
@@ -51,9 +52,11 @@ def every_name(params: Params) -> list[str]:
     """Return the experiments of params.yaml, then all published systems, then the ensembles.
 
     Presets on a library's model, "open-clip:<model>", are left out: its package or its weights may
-    not be here.
+    not be here. So are those that fine-tune an image network, which takes hours without a GPU.
     """
-    published = [name for name, preset in PRESETS.items() if ":" not in preset.images]
+    published = [
+        name for name, p in PRESETS.items() if ":" not in p.images and p.finetuning is None
+    ]
     return list(dict.fromkeys([*params.experiments, *published, *params.ensembles, *ENSEMBLES]))
 
 

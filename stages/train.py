@@ -3,9 +3,11 @@
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
+from pipeline.errors import WrongUsage
 from stages.console import CONSOLE, OUTPUT, log_done, log_settings
 from stages.experiment import experiment_options, layout_of
 
@@ -31,6 +33,11 @@ from stages.experiment import experiment_options, layout_of
     show_default=True,
     help="Processes that read batches ahead; the head does not depend on their number.",
 )
+@click.option(
+    "--weights",
+    help="Of the image network that is fine-tuned, as `pipeline extract` takes them.  [default: "
+    "those that its features name]",
+)
 @click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
 def train(
     experiment: str,
@@ -43,6 +50,7 @@ def train(
     max_epochs: int | None,
     out: Path | None,
     workers: int,
+    weights: str | None,
     device: str,
     leave_out_failed: bool,
 ) -> None:
@@ -50,6 +58,9 @@ def train(
 
     The state after each epoch is kept beside the output until the head is written: the same
     command goes on from there. The number of epochs may be raised in between.
+
+    A fine-tuned experiment, such as vsepp-finetuned, trains the head of another one further,
+    together with the network of its image features, whose weights are written beside the head.
 
     \b
     Example:
@@ -78,29 +89,40 @@ def train(
         validation=validation_split,
         word_vectors=plan.word_vectors,
         average_captions=plan.average_captions,
+        finetuning=plan.finetuning,
         seed=seed,
         max_epochs=max_epochs,
         workers=workers,
         device=device,
         out=out,
     )
-    from pipeline.heads.fit import fit
-
     started = time.monotonic()
-    trained = fit(
-        layout.dataset,
-        out,
-        experiment=plan,
-        images=images or layout.features(plan.images),
-        captions=captions or layout.text(plan.captions.name),
-        train_split=train_split,
-        validation_split=validation_split,
-        seed=seed,
-        max_epochs=max_epochs,
-        workers=workers,
-        device=device,
-        leave_out_failed=leave_out_failed,
-        monitor=CONSOLE,
-    )
+    options: dict[str, Any] = {
+        "experiment": plan,
+        "images": images or layout.features(plan.images),
+        "captions": captions or layout.text(plan.captions.name),
+        "train_split": train_split,
+        "validation_split": validation_split,
+        "seed": seed,
+        "max_epochs": max_epochs,
+        "workers": workers,
+        "device": device,
+        "leave_out_failed": leave_out_failed,
+        "monitor": CONSOLE,
+    }
+    if plan.finetuning is None:
+        from pipeline.heads.fit import fit
+
+        if weights is not None:
+            raise WrongUsage(
+                f"--weights are of an image network that is fine-tuned, and {experiment} trains on "
+                "stored features; leave it out"
+            )
+        trained = fit(layout.dataset, out, **options)
+    else:
+        from pipeline.finetuning.finetune import finetune
+
+        start = layout.head(plan.finetuning.start)
+        trained = finetune(layout.dataset, out, start=start, weights=weights, **options)
     figures = ", ".join(f"{k} {v:g}" for k, v in trained.chosen.items() if k != "best")
     log_done(f"{out}: {figures}; {time.monotonic() - started:.1f} s")

@@ -28,6 +28,7 @@ LEVELS = (
     ("pipeline/images", "pipeline/text", "pipeline/retrieval", "pipeline/pages"),
     ("pipeline/regions",),
     ("pipeline/heads",),
+    ("pipeline/finetuning",),
     ("pipeline/search", "pipeline/report"),
     ("pipeline/experiments",),
     ("stages",),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from pipeline.heads.base import settings_from
-from pipeline.heads.catalogue import CaptionFeatures, head_kind
+from pipeline.heads.catalogue import CaptionFeatures, Finetuning, head_kind
 from pipeline.heads.experiments import Size, resolve_experiment
 from pipeline.heads.presets import PRESETS
 
@@ -62,8 +62,10 @@ def _body(name: str) -> str:
 def _own_settings(name: str) -> str:
     made = resolve_experiment(name, size="paper")
     settings = [f"`{key}` {_text(value)}" for key, value in made.settings.items()]
-    averaged = ["captions averaged"] if made.average_captions else []
-    return ", ".join([*settings, *averaged]) or "the head's defaults"
+    further = ["captions averaged"] if made.average_captions else []
+    if made.finetuning is not None:
+        further += [f"{name} {value}" for name, value in _finetuning(made.finetuning).items()]
+    return ", ".join([*settings, *further]) or "the head's defaults"
 
 
 def _values(name: str, size: Size) -> dict[str, str]:
@@ -74,8 +76,14 @@ def _values(name: str, size: Size) -> dict[str, str]:
         "images": made.images,
         "captions": _captions(made.captions),
         "word vectors": made.word_vectors or "random",
+        **_finetuning(made.finetuning),
         **{f"`{f.name}`": _text(getattr(settings, f.name)) for f in fields(settings)},
     }
+
+
+def _finetuning(how: Finetuning | None) -> dict[str, str]:
+    values = {} if how is None else vars(how)
+    return {f"fine-tuning: `{name}`": _text(value) for name, value in values.items()}
 
 
 def _captions(captions: CaptionFeatures) -> str:

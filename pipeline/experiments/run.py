@@ -87,6 +87,11 @@ def run(
     PipelineError
         A step failed; those before it are done and stay.
     """
+    own = experiments or {}
+
+    def experiment_named(name: str) -> Experiment:
+        return own.get(name) or resolve_experiment(name, size=size)
+
     plan = Plan(
         Layout(Path(dataset), Path(root)),
         splits=splits or {},
@@ -96,12 +101,13 @@ def run(
         word_vectors=TRAINED_VECTORS if word_vectors is None else word_vectors,
         evaluate=evaluate or {},
         leave_out_failed=leave_out_failed,
+        experiment_named=experiment_named,
     )
-    own, ensembles = experiments or {}, {**ENSEMBLES, **(ensembles or {})}
+    ensembles = {**ENSEMBLES, **(ensembles or {})}
     for name in names:
         members = {} if name in own else ensembles.get(name, {})
         for member in members or (name,):
-            plan.add(own.get(member) or resolve_experiment(member, size=size))
+            plan.add(experiment_named(member))
         if members:
             plan.add_ensemble(name, members)
     steps = list(plan.steps.values())

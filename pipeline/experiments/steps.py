@@ -6,8 +6,9 @@ has to be made is read from the files, made by `pipeline run`, a single command 
 """
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,18 @@ from typing import Any
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import Role, split_for
 from pipeline.experiments.layout import Layout
+from pipeline.finetuning.finetune import WEIGHTS_FILE, finetune
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.catalogue import Experiment, with_epochs_at_most
 from pipeline.heads.data.pairs import made_from
 from pipeline.heads.embed import embed
+from pipeline.heads.experiments import resolve_experiment
 from pipeline.heads.fit import fit
 from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE
 from pipeline.images.extract import extract
 from pipeline.images.side_by_side import SideBySide, split_name
 from pipeline.progress import Monitor
-from pipeline.recipes import resolve_recipe
+from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.retrieval.embeddings import read_provenance
 from pipeline.retrieval.ensemble import ensemble
 from pipeline.retrieval.evaluate import evaluate
@@ -85,6 +88,7 @@ class Plan:
     word_vectors : by name, the options of `pipeline.text.vectors.store.store_vectors`.
     evaluate : options of `pipeline.retrieval.evaluate.evaluate`.
     leave_out_failed : whether heads do without images that failed.
+    experiment_named : returns an experiment by name, from which another one starts.
     steps : filled by `add`, each once.
     """
 
@@ -96,6 +100,7 @@ class Plan:
     word_vectors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     evaluate: Mapping[str, Any] = field(default_factory=dict)
     leave_out_failed: bool = False
+    experiment_named: Callable[[str], Experiment] = resolve_experiment
     steps: dict[Path, Step] = field(default_factory=dict)
 
     @cached_property
@@ -117,7 +122,11 @@ class Plan:
         """
         features = self._add_features(experiment.images)
         captions = self._add_text(experiment)
-        head = self._add_head(experiment, features, captions)
+        if experiment.finetuning is None:
+            head = self._add_head(experiment, features, captions)
+        else:
+            head = self._add_finetuned(experiment, features, captions)
+            features = self._add_tuned_features(experiment, head)
         embeddings = self._add_embeddings(experiment, features, captions, head)
         self._add_evaluation(experiment.name, embeddings)
 
@@ -146,18 +155,24 @@ class Plan:
     def _add(self, step: Step) -> Path:
         return self.steps.setdefault(step.out, step).out
 
+    def _recipe(self, name: str) -> Recipe:
+        """Return a recipe with the precision and the storage that are asked for."""
+        given = self.extract
+        return resolve_recipe(
+            name, given.get("precision", "float32"), given.get("storage", "float32")
+        )
+
     def _add_features(self, name: str) -> Path:
         given = dict(self.extract)
-        precision, storage = given.get("precision", "float32"), given.get("storage", "float32")
         out, rows = self.layout.features(name), len(self.manifest.entries)
         if (names := split_name(name)) is not None:
             return self._add_side_by_side(name, names, out)
-        recipe = resolve_recipe(name, precision, storage)
+        recipe = self._recipe(name)
 
         def make(monitor: Monitor) -> object:
             return extract(self.layout.dataset, out, recipe=name, monitor=monitor, **given)
 
-        size = f"{rows} rows of {recipe.shape} {storage}, {rows * recipe.row_bytes / 1e6:.1f} MB"
+        size = _rows_of(recipe, rows)
         fault = _index_fault(out, rows, recipe.to_json())
         return self._add(Step("extract", name, out, (), size, fault, make, always=True))
 
@@ -210,21 +225,25 @@ class Plan:
             Step("vectors", name, out, (), size, lambda: "" if out.is_file() else MISSING, make)
         )
 
+    def _head_as_wanted(
+        self, experiment: Experiment, images: Path, captions: Path
+    ) -> dict[str, Any]:
+        """Return what the description of an experiment's head must say."""
+        return {
+            "kind": experiment.head,
+            "settings": with_epochs_at_most(experiment.head, experiment.settings, self.max_epochs),
+            "seed": self.seed,
+            "train_split": self.split("train"),
+            "validation_split": self.split("validation"),
+            "average_captions": experiment.average_captions,
+            "made_from": self._made_from(images, captions),
+        }
+
     def _add_head(self, experiment: Experiment, images: Path, captions: Path) -> Path:
         out = self.layout.head(experiment.name)
 
         def wanted() -> dict[str, Any]:
-            return {
-                "kind": experiment.head,
-                "settings": with_epochs_at_most(
-                    experiment.head, experiment.settings, self.max_epochs
-                ),
-                "seed": self.seed,
-                "train_split": self.split("train"),
-                "validation_split": self.split("validation"),
-                "average_captions": experiment.average_captions,
-                "made_from": self._made_from(images, captions),
-            }
+            return self._head_as_wanted(experiment, images, captions)
 
         def make(monitor: Monitor) -> object:
             return fit(
@@ -244,6 +263,72 @@ class Plan:
         fault = _json_fault(out / HEAD_FILE, wanted)
         size = f"head {experiment.head}"
         return self._add(Step("train", experiment.name, out, (images, captions), size, fault, make))
+
+    def _add_finetuned(self, experiment: Experiment, images: Path, captions: Path) -> Path:
+        how, out = experiment.finetuning, self.layout.head(experiment.name)
+        assert how is not None
+        start = self.layout.head(how.start)
+        if start not in self.steps:
+            self.add(self.experiment_named(how.start))
+
+        def wanted() -> dict[str, Any]:
+            return {
+                **self._head_as_wanted(experiment, images, captions),
+                "finetuning": {
+                    **asdict(how),
+                    "start_sha256": sha256_of_file(start / TENSORS_FILE),
+                    **_weights_of(images),
+                },
+            }
+
+        def make(monitor: Monitor) -> object:
+            return finetune(
+                self.layout.dataset,
+                out,
+                experiment=experiment,
+                start=start,
+                images=images,
+                captions=captions,
+                weights=self.extract.get("weights"),
+                train_split=self.split("train"),
+                validation_split=self.split("validation"),
+                seed=self.seed,
+                max_epochs=self.max_epochs,
+                leave_out_failed=self.leave_out_failed,
+                monitor=monitor,
+            )
+
+        described = _json_fault(out / HEAD_FILE, wanted)
+
+        def fault() -> str:
+            found = described()
+            return found or ("" if (out / WEIGHTS_FILE).is_file() else MISSING)
+
+        needs, size = (images, captions, start), f"head {experiment.head} and its image network"
+        return self._add(Step("train", experiment.name, out, needs, size, fault, make))
+
+    def _add_tuned_features(self, experiment: Experiment, head: Path) -> Path:
+        given = {**self.extract, "weights": head / WEIGHTS_FILE}
+        out, rows = self.layout.features(experiment.embedded_images), len(self.manifest.entries)
+        recipe = self._recipe(experiment.images)
+
+        def fault() -> str:
+            other = _index_fault(out, rows, recipe.to_json())()
+            if other or _weights_of(out)["weights_sha256"] == sha256_of_file(head / WEIGHTS_FILE):
+                return other
+            return "made with other weights"
+
+        def make(monitor: Monitor) -> object:
+            if (out / INDEX_FILE).is_file() and fault():
+                monitor.log(f"{out} holds features of an earlier training and is removed")
+                shutil.rmtree(out)
+            return extract(
+                self.layout.dataset, out, recipe=experiment.images, monitor=monitor, **given
+            )
+
+        size = _rows_of(recipe, rows)
+        name = experiment.embedded_images
+        return self._add(Step("extract", name, out, (head,), size, fault, make, always=True))
 
     def _add_embeddings(
         self, experiment: Experiment, images: Path, captions: Path, head: Path
@@ -289,6 +374,17 @@ class Plan:
 
         fault = _json_fault(out / PROVENANCE_FILE, wanted)
         self._add(Step("evaluate", name, out, (embeddings,), "a table", fault, make))
+
+
+def _rows_of(recipe: Recipe, rows: int) -> str:
+    megabytes = rows * recipe.row_bytes / 1e6
+    return f"{rows} rows of {recipe.shape} {recipe.storage}, {megabytes:.1f} MB"
+
+
+def _weights_of(features: Path) -> dict[str, str]:
+    """Return name and SHA-256 of the weights that image features were made with."""
+    header = read_set_index(features).header
+    return {"weights": header.weights, "weights_sha256": header.weights_sha256}
 
 
 def _index_fault(

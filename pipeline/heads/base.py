@@ -147,7 +147,7 @@ class HeadKind:
 
     Attributes
     ----------
-    settings : dataclass whose fields are declared with `setting` and `choice`.
+    settings : dataclass whose fields are declared with `setting`, `choice` and `text`.
     make : returns an unfitted head of settings, for features of both sides; HeadError where it
         cannot take them.
     """
@@ -192,12 +192,18 @@ def choice(default: str, *others: str) -> str:
     return value
 
 
+def text(default: str) -> str:
+    """Declare a field of a settings dataclass that is any text."""
+    value: str = field(default=default, metadata={"text": True})
+    return value
+
+
 def settings_from(kind: type[Settings], values: Mapping[str, Any], head: str) -> Settings:
     """Make a settings dataclass from plain values.
 
     Parameters
     ----------
-    kind : a dataclass whose fields are declared with `setting` and `choice`.
+    kind : a dataclass whose fields are declared with `setting`, `choice` and `text`.
     values : what differs from the defaults, as JSON or YAML has it: a list for a tuple.
     head : the head's name, for the message.
 
@@ -221,6 +227,10 @@ def _checked(declared: Field[Any], value: Any, head: str) -> Any:
     """Return the value of a setting in the setting's own type."""
     default, about = declared.default, declared.metadata
     wrong = f"head {head!r}: setting {declared.name} is {value!r}, expected"
+    if "text" in about:
+        if not isinstance(value, str):
+            raise HeadError(f"{wrong} a text")
+        return value
     if "choices" in about:
         if value not in about["choices"]:
             raise HeadError(

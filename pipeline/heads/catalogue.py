@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from pipeline.heads import HeadError
-from pipeline.heads.base import Head, HeadKind, settings_from
+from pipeline.heads.base import Head, HeadKind, choice, setting, settings_from, text
 from pipeline.heads.data.feature_spec import HeadInputs
 
 HEADS = ("cca", "ridge", "vse", "relational", "scan", "two-branch", "word2visualvec", "zero-shot")
@@ -33,6 +33,27 @@ class CaptionFeatures:
 
 
 @dataclass(frozen=True)
+class Finetuning:
+    """How a trained head learns on together with the network of its image features.
+
+    start : the experiment whose head it begins with, fitted on stored features of the same recipe
+        and captions.
+    learning_rate : of the network; the head's is in its settings, and what lowers it lowers both.
+    first_layer : the network's first layer that learns, by its name; those before it stay as they
+        are. Empty: all learn.
+    smallest_crop : a picture is cropped at random, to this share of its area or more, and mirrored
+        or not; see `pipeline.finetuning.augmentation`.
+    precision : of the products in the network while it learns; validation is in float32.
+    """
+
+    start: str = text("")
+    learning_rate: float = setting(0.00002)
+    first_layer: str = text("")
+    smallest_crop: float = setting(0.08, at_least=0.01, below=1.0001)
+    precision: str = choice("float32", "bf16")
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A head and the features that it is fitted on.
 
@@ -48,6 +69,8 @@ class Experiment:
     average_captions : whether the head is fitted on, and embeds, one caption an image, the mean of
         the features of its captions.
     preset : the published system that it follows, a name in `pipeline.heads.presets.PRESETS`.
+    finetuning : how head and image network learn together; None: the head alone learns, on stored
+        features.
     """
 
     name: str
@@ -58,6 +81,12 @@ class Experiment:
     word_vectors: str | None = None
     average_captions: bool = False
     preset: str | None = None
+    finetuning: Finetuning | None = None
+
+    @property
+    def embedded_images(self) -> str:
+        """Name of the image features that the trained head embeds: of a network of its own."""
+        return self.images if self.finetuning is None else f"{self.images}-{self.name}"
 
 
 def head_kind(name: str) -> HeadKind:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pipeline.heads import HeadError
 from pipeline.heads.base import settings_from
-from pipeline.heads.catalogue import CaptionFeatures, Experiment, head_kind
+from pipeline.heads.catalogue import CaptionFeatures, Experiment, Finetuning, head_kind
 from pipeline.heads.presets import find_preset
 
 Size = Literal["paper", "small", "tiny"]
@@ -27,11 +27,13 @@ class Changes:
     settings : of the head.
     captions : None leaves the preset's.
     word_vectors : in place of the preset's; None starts words at random.
+    finetuning : what differs from the preset's.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     captions: CaptionFeatures | None = None
     word_vectors: str | None = None
+    finetuning: Mapping[str, Any] = field(default_factory=dict)
 
 
 IMAGES = {"resnet152-grid": "efficientnet-lite0-grid"}
@@ -83,6 +85,9 @@ _SCAN = {
     "dim": 64, "word_dim": 50, "batch_size": 32, "learning_rate": 0.001, "lr_decay_every": 3,
     "epochs": 4,
 }  # fmt: skip
+# An epoch takes every image once: five captions an image would be five times the work.
+_TUNED = {"epoch": "images", "epochs": 10, "learning_rate": 0.0002, "lr_decay": 0.8}
+_TUNED_NETWORK = {"learning_rate": 0.0001, "smallest_crop": 0.5, "first_layer": "_blocks.5"}
 
 SMALL: dict[str, Changes] = {
     "qian2018-baseline": Changes({"image_scaling": "centred"}, _MEAN),
@@ -130,6 +135,7 @@ SMALL: dict[str, Changes] = {
     "yan2019-transformer-pooling": Changes(_YAN, _YAN_CAPTIONS, _GLOVE),
     "yan2019-transformer-cross-attention": Changes(_YAN, _YAN_CAPTIONS, _GLOVE),
     "vsepp": Changes({**_VSEPP, "mean_hinge_epochs": 2}),
+    "vsepp-finetuned": Changes({**_VSEPP, **_TUNED}, finetuning=_TUNED_NETWORK),
     "vse0": Changes(_VSEPP),
     "scan-t2i-avg": Changes(_SCAN, word_vectors=_GLOVE),
     "scan-t2i-lse": Changes(_SCAN, word_vectors=_GLOVE),
@@ -139,6 +145,9 @@ SMALL: dict[str, Changes] = {
         {}, CaptionFeatures("tfidf+fv-hglmm", "tfidf+fv-hglmm", {"sample": 20_000})
     ),
     "ours-gru": Changes({"dim": 512, "word_dim": 50}, word_vectors=_GLOVE),
+    "ours-finetuned": Changes(
+        {"dim": 512, "word_dim": 50, **_TUNED}, word_vectors=_GLOVE, finetuning=_TUNED_NETWORK
+    ),
 }
 """Name of a preset -> what differs from it; a preset without an entry changes its images alone."""
 
@@ -170,6 +179,7 @@ def resolve_experiment(
     settings: Mapping[str, Any] | None = None,
     word_vectors: str | None = None,
     average_captions: bool | None = None,
+    finetuning: Mapping[str, Any] | None = None,
 ) -> Experiment:
     """Return an experiment: a preset at a size, and what differs from it.
 
@@ -183,13 +193,14 @@ def resolve_experiment(
         `TINY` makes of those.
     images, captions, word_vectors, average_captions : in place of the preset's.
     settings : of the head, over those of the preset.
+    finetuning : of `pipeline.heads.catalogue.Finetuning`, over those of the preset.
 
     Raises
     ------
     HeadError
         No such preset, head or setting, both a preset and a head, or a head without features.
     """
-    settings = settings or {}
+    settings, finetuning = settings or {}, finetuning or {}
     if head is None:
         preset = preset or name
         found = find_preset(preset)
@@ -203,6 +214,8 @@ def resolve_experiment(
         tiny = TINY.get(preset, {}) if size == "tiny" else {}
         settings = {**_differences(found.settings), **changes.settings, **tiny, **settings}
         word_vectors = word_vectors or changes.word_vectors
+        if found.finetuning is not None:
+            finetuning = {**_differences(found.finetuning), **changes.finetuning, **finetuning}
         average_captions = found.average_captions if average_captions is None else average_captions
     elif preset is not None:
         raise HeadError(
@@ -223,6 +236,7 @@ def resolve_experiment(
         word_vectors=word_vectors,
         average_captions=bool(average_captions),
         preset=preset,
+        finetuning=settings_from(Finetuning, finetuning, "of fine-tuning") if finetuning else None,
     )
 
 

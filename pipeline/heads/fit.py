@@ -1,10 +1,12 @@
 """The job of `pipeline train`: an experiment's head is fitted on features and saved."""
 
 import shutil
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pipeline.datasets.manifest import read_manifest
+from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import split_for
 from pipeline.devices import usable_device
 from pipeline.files import created_by, require_folder
@@ -94,61 +96,123 @@ def fit(
     require_folder(out)
     usable_device(device)
     settings = with_epochs_at_most(experiment.head, experiment.settings, max_epochs)
-    manifest = read_manifest(Path(dataset))
-    train_split = split_for("train", manifest, train_split)
-    validation_split = split_for("validation", manifest, validation_split)
-    splits = manifest.select(train_split), manifest.select(validation_split)
-    image_set, caption_set = FeatureSet(Path(images)), FeatureSet(captions)
-    inputs = HeadInputs.of(image_set, caption_set)
-    head = make_head(experiment.head, settings, inputs)
+    data = TrainingData.of(dataset, images, captions, train_split, validation_split)
+    head = make_head(experiment.head, settings, data.inputs)
     if experiment.average_captions:
-        require_averageable(inputs.captions)
-    if leave_out_failed:
-        asked = sum(map(len, splits))
-        splits = with_features(splits[0], image_set), with_features(splits[1], image_set)
-        monitor.log(f"{asked - sum(map(len, splits))} images without features are left out")
+        require_averageable(data.inputs.captions)
     known: KnownWords | None = None
     if experiment.word_vectors is not None:
         folder = Path(encoder or captions.with_name(f"{captions.name}.encoder"))
-        known = known_words(inputs.captions, folder, experiment.word_vectors)
+        known = known_words(data.inputs.captions, folder, experiment.word_vectors)
         monitor.log(
             f"{len(known.missing)} of {len(known.rows)} token ids have no vector in "
             f"{experiment.word_vectors}, first {', '.join(known.missing[:5])}"
         )
-    pairs, validation = (join_pairs(entries, image_set, caption_set) for entries in splits)
-    if experiment.average_captions:
-        pairs, validation = averaged(pairs), averaged(validation)
-    monitor.log(f"{train_split}: {_sizes(pairs)}")
-    monitor.log(f"{validation_split}: {_sizes(validation)}")
-    # As for shards: `..`, `.` and links are resolved once and for all.
-    resolved = out.resolve()
-    work = resolved.parent / WORK_FOLDER / f"train-{resolved.name}"
-    work.mkdir(parents=True, exist_ok=True)
-    with only_writer(work.with_name(f"{work.name}.lock"), out):
+    pairs, validation = data.pairs(experiment.average_captions, leave_out_failed, monitor)
+    log_sizes(data, pairs, validation, monitor)
+    with work_folder(out) as work:
         words = None if known is None else known.rows
         options = FitOptions(seed, work=work, workers=workers, device=device, words=words)
-        history = _fit(head, pairs, validation, options, experiment.name, monitor)
-        trained = TrainedHead(
+        history = fit_with_progress(head, pairs, validation, options, experiment.name, monitor)
+        return TrainedHead(
             experiment=experiment.name,
             kind=experiment.head,
             settings=settings,
             seed=seed,
-            dataset=manifest.name,
-            train_split=train_split,
-            validation_split=validation_split,
-            inputs=inputs,
-            made_from=made_from(dataset, image_set.index, caption_set.index),
+            dataset=data.manifest.name,
+            train_split=data.train_split,
+            validation_split=data.validation_split,
+            inputs=data.inputs,
+            made_from=made_from(dataset, data.images.index, data.captions.index),
             word_vectors=None if known is None else known.origin,
             history=history,
             created_by=created_by("torch", "numpy", "safetensors"),
             head=head,
             average_captions=experiment.average_captions,
         ).save(out)
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What a training reads: a dataset, its splits, and the features of both sides.
+
+    Attributes
+    ----------
+    manifest : the dataset.
+    train_split, validation_split : their names.
+    images, captions : the features of both sides.
+    """
+
+    manifest: Manifest
+    train_split: str
+    validation_split: str
+    images: FeatureSet
+    captions: FeatureSet
+
+    @classmethod
+    def of(
+        cls,
+        dataset: str | Path,
+        images: str | Path,
+        captions: str | Path,
+        train_split: str | None,
+        validation_split: str | None,
+    ) -> "TrainingData":
+        """Open a dataset and features by their folders; see `fit` for parameters and errors."""
+        manifest = read_manifest(Path(dataset))
+        return cls(
+            manifest,
+            split_for("train", manifest, train_split),
+            split_for("validation", manifest, validation_split),
+            FeatureSet(Path(images)),
+            FeatureSet(Path(captions)),
+        )
+
+    @property
+    def inputs(self) -> HeadInputs:
+        """Shapes and recipes of both sides."""
+        return HeadInputs.of(self.images, self.captions)
+
+    def pairs(
+        self, average_captions: bool, leave_out_failed: bool, monitor: Monitor
+    ) -> tuple[Pairs, Pairs]:
+        """Return the pairs of the training and of the validation split; see `fit` for errors."""
+        splits = [
+            self.manifest.select(split) for split in (self.train_split, self.validation_split)
+        ]
+        if leave_out_failed:
+            asked = sum(map(len, splits))
+            splits = [with_features(entries, self.images) for entries in splits]
+            monitor.log(f"{asked - sum(map(len, splits))} images without features are left out")
+        train, validation = (join_pairs(e, self.images, self.captions) for e in splits)
+        return (averaged(train), averaged(validation)) if average_captions else (train, validation)
+
+
+@contextmanager
+def work_folder(out: Path) -> Iterator[Path]:
+    """Give the folder beside a head's that keeps its checkpoints; it goes when all went well.
+
+    Raises
+    ------
+    ShardError
+        Another process is writing the same head.
+    """
+    # As for shards: `..`, `.` and links are resolved once and for all.
+    resolved = out.resolve()
+    work = resolved.parent / WORK_FOLDER / f"train-{resolved.name}"
+    work.mkdir(parents=True, exist_ok=True)
+    with only_writer(work.with_name(f"{work.name}.lock"), out):
+        yield work
         shutil.rmtree(work, ignore_errors=True)
-    return trained
 
 
-def _fit(
+def log_sizes(data: TrainingData, pairs: Pairs, validation: Pairs, monitor: Monitor) -> None:
+    """Log how many images and captions of which size both splits have."""
+    monitor.log(f"{data.train_split}: {_sizes(pairs)}")
+    monitor.log(f"{data.validation_split}: {_sizes(validation)}")
+
+
+def fit_with_progress(
     head: Head, pairs: Pairs, validation: Pairs, options: FitOptions, name: str, monitor: Monitor
 ) -> History:
     """Fit a head with progress by epoch; if interrupted, log how many epochs are kept."""
@@ -161,6 +225,7 @@ def _fit(
                     f"{options.work} has the state after epoch {done} of {total}; it goes on"
                 )
             epochs.append(done)
+            options.progress(done, total, failed)
             show(done, total, failed)
 
         try:

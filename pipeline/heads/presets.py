@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pipeline.heads import HeadError
-from pipeline.heads.catalogue import CaptionFeatures
+from pipeline.heads.catalogue import CaptionFeatures, Finetuning
 from pipeline.heads.models.cca import CcaSettings
 from pipeline.heads.models.relational import RelationalSettings
 from pipeline.heads.models.ridge import RidgeSettings
@@ -37,6 +37,7 @@ class Preset:
     leaves_open : what the source does not say, or what is not as it says, and what stands here.
     word_vectors : name of the vectors that words start from; None starts them at random.
     average_captions : whether the mean of an image's captions is its one caption.
+    finetuning : how head and image network learn on together; None: they do not.
     """
 
     head: str
@@ -47,6 +48,7 @@ class Preset:
     leaves_open: str = ""
     word_vectors: str | None = None
     average_captions: bool = False
+    finetuning: Finetuning | None = None
 
 
 def _with(preset: Preset, **settings: Any) -> Preset:
@@ -183,6 +185,12 @@ _VSEPP = Preset(
     leaves_open="the image network is not fine-tuned, and images are not cropped at random; words "
     "of the training captions alone, there those of validation, too",
 )  # fmt: skip
+_VSEPP_FINETUNED = replace(
+    _with(_VSEPP, learning_rate=0.00002, epochs=15),
+    finetuning=Finetuning(start="vsepp"),
+    leaves_open="one random crop a picture and epoch as in the program, which the paper does not "
+    "size; batch norms keep their running statistics; words as in vsepp",
+)
 _YAN_OPEN = (
     "8 attention heads; 4 pools; no dropout; the weights of the best epoch by validation, there "
     "those of the last"
@@ -224,6 +232,10 @@ _OURS_GRU = Preset(
     leaves_open="measured with the features of the small size only",
     word_vectors=_GLOVE_300,
 )  # fmt: skip
+_OURS_FINETUNED = replace(
+    _with(_OURS_GRU, learning_rate=0.0002, lr_decay=0.8, epochs=10, epoch="images"),
+    finetuning=Finetuning(start="ours-gru", learning_rate=0.0001, smallest_crop=0.5),
+)
 _CLIP = "open-clip:ViT-B-32.laion2b_s34b_b79k"
 _ZERO_SHOT = Preset(
     "zero-shot",
@@ -315,6 +327,7 @@ PRESETS: dict[str, Preset] = {
     "yan2019-transformer-pooling": _with(_YAN, loss="pooling"),
     "yan2019-transformer-cross-attention": _with(_YAN, loss="cross-attention"),
     "vsepp": _VSEPP,
+    "vsepp-finetuned": _VSEPP_FINETUNED,
     "vse0": replace(
         _with(_VSEPP, loss="sum_of_hinges"),
         leaves_open=f"{_VSEPP.leaves_open}; the program's VSE0 does not normalise images, as "
@@ -326,6 +339,7 @@ PRESETS: dict[str, Preset] = {
     },
     "ours-cca": _OURS_CCA,
     "ours-gru": _OURS_GRU,
+    "ours-finetuned": _OURS_FINETUNED,
     "zero-shot": _ZERO_SHOT,
 }  # fmt: skip
 """Every published system by name; `pipeline.heads.experiments.SMALL` has their small sizes."""

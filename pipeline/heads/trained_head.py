@@ -41,6 +41,8 @@ class TrainedHead:
     head : the fitted head itself.
     average_captions : whether it was fitted on the mean features of an image's captions, and embeds
         those; see `pipeline.heads.data.pairs.averaged`.
+    finetuning : how it learnt together with the network of its image features, and from which head
+        and weights; None: on stored features. See `pipeline.finetuning.finetune`.
     tensors_sha256 : of the head's file; None while it is not on disk.
     """
 
@@ -58,6 +60,7 @@ class TrainedHead:
     created_by: str
     head: Head
     average_captions: bool = False
+    finetuning: Mapping[str, Any] | None = None
     tensors_sha256: str | None = None
 
     @property
@@ -73,6 +76,7 @@ class TrainedHead:
             "inputs": asdict(self.inputs),
             "word_vectors": None if self.word_vectors is None else dict(self.word_vectors),
             "average_captions": self.average_captions,
+            "finetuning": None if self.finetuning is None else dict(self.finetuning),
             "software": self.created_by,
             "tensors_sha256": self.tensors_sha256,
         }

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pipeline.errors import PipelineError
 from pipeline.heads import HeadError
-from pipeline.heads.data.pairs import Pairs, RowNumbers, Rows, first_captions_of
+from pipeline.heads.data.pairs import EpochRows, Pairs, RowNumbers, Rows, first_captions_of
 
 Batches = Callable[[RowNumbers, np.random.Generator], Iterator[RowNumbers]]
 """One epoch of caption rows (n,) from `Pairs.image_of_caption`, in training order."""
@@ -175,16 +175,20 @@ class PairDataset(Dataset[Batch | PipelineError]):
         self._captions: Rows = pairs.captions
         self._image_of_caption = pairs.image_of_caption
 
-    def __getitem__(self, rows: RowNumbers) -> Batch | PipelineError:
-        """Return the captions of these rows with each of their images once.
+    def __getitem__(self, asked: tuple[int, RowNumbers]) -> Batch | PipelineError:
+        """Return the captions of an epoch's rows with each of their images once.
 
         An error of the user's is returned, not raised: raised in a worker, its text would become
         a traceback.
         """
+        epoch, rows = asked
         images, image_of_caption = np.unique(self._image_of_caption[rows], return_inverse=True)
+        seen = self._images
+        if isinstance(seen, EpochRows):
+            seen = seen.in_epoch(epoch)
         try:
             return Batch(
-                torch.from_numpy(self._images.take(images)),
+                torch.from_numpy(seen.take(images)),
                 torch.from_numpy(self._captions.take(rows)),
                 torch.from_numpy(image_of_caption),
             )
@@ -206,13 +210,17 @@ class BatchLoader:
         rng: np.random.Generator,
         workers: int,
         device: torch.device,
+        epoch: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Describe the loading; `workers` start with the first epoch and end with the loader."""
+        """Describe the loading; `workers` start with the first epoch and end with the loader.
+
+        `epoch` returns the number of the epoch that begins, for rows that differ between epochs.
+        """
         self._device = device
         self._loader = DataLoader(
             PairDataset(pairs),
             batch_size=None,
-            sampler=_Epoch(batches, pairs.image_of_caption, rng),
+            sampler=_Epoch(batches, pairs.image_of_caption, rng, epoch),
             num_workers=workers,
             # A new worker would check again what the last one has checked of the features.
             persistent_workers=workers > 0,
@@ -230,15 +238,22 @@ class BatchLoader:
 
 
 class _Epoch:
-    """The caption rows of each batch of a new epoch whenever it is iterated."""
+    """The number and the caption rows of each batch of a new epoch whenever it is iterated."""
 
     def __init__(
-        self, batches: Batches, image_of_caption: RowNumbers, rng: np.random.Generator
+        self,
+        batches: Batches,
+        image_of_caption: RowNumbers,
+        rng: np.random.Generator,
+        epoch: Callable[[], int],
     ) -> None:
         self._batches, self._image_of_caption, self._rng = batches, image_of_caption, rng
+        self._epoch = epoch
 
-    def __iter__(self) -> Iterator[RowNumbers]:
-        return self._batches(self._image_of_caption, self._rng)
+    def __iter__(self) -> Iterator[tuple[int, RowNumbers]]:
+        epoch = self._epoch()
+        for rows in self._batches(self._image_of_caption, self._rng):
+            yield epoch, rows
 
 
 def _leave_interrupts_to_the_parent(worker: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeline.heads import HeadError
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.format import FeatureHeader
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,11 @@ class FeatureSpec:
     @classmethod
     def of(cls, features: FeatureSet) -> "FeatureSpec":
         """Return the spec of a feature folder."""
-        header = features.index.header
+        return cls.of_header(features.index.header)
+
+    @classmethod
+    def of_header(cls, header: FeatureHeader) -> "FeatureSpec":
+        """Return the spec of features with this header."""
         return cls(
             header.row_shape,
             header.recipe,

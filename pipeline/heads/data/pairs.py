@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,14 @@ class Rows(Protocol):
 
     def digest(self) -> str:
         """Return a text that differs where the features do."""
+
+
+@runtime_checkable
+class EpochRows(Rows, Protocol):
+    """Rows that are others in each epoch of a training, such as randomly cropped pictures."""
+
+    def in_epoch(self, epoch: int) -> Rows:
+        """Return the rows of an epoch, from 0."""
 
 
 class ArrayRows:

@@ -153,7 +153,9 @@ def train_network(
         if task.prepare and not resumed:
             task.prepare(net, pairs)
         history = state.history
-        loader = BatchLoader(pairs, task.batches, rng, options.workers, device)
+        loader = BatchLoader(
+            pairs, task.batches, rng, options.workers, device, lambda: len(history)
+        )
 
         options.progress(len(history), task.epochs, 0)
         while len(history) < task.epochs and not _gave_up(history, task.patience):

@@ -1,0 +1,102 @@
+"""The network of a recipe as it learns: windows in, feature rows out, gradients on the way back."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.finetuning import FinetuningError
+from pipeline.images.backbone import Backbone
+from pipeline.images.layouts import pooled
+from pipeline.images.tap import TappedNetwork
+from pipeline.recipes import Recipe
+from pipeline.recipes.layers import unknown_layer
+
+
+class LearningNetwork(nn.Module):
+    """A recipe's network up to its tap, with the recipe's normalisation, pooling and norm.
+
+    It always runs in evaluation mode. Batch norms keep their running means and variances: those of
+    a batch of some 64 pictures are noise beside what a million pictures gave, and extraction uses
+    these. Their scales and shifts are learnt. Deviation: the program of VSE++ updates them. Dropout
+    and stochastic depth, of networks that have them, stay off.
+
+    Attributes
+    ----------
+    own_names : names of the backbone's own state dictionary, in the order of this module's.
+    """
+
+    _mean: Tensor
+    _std: Tensor
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        backbone: Backbone,
+        state: dict[str, Tensor],
+        first_layer: str = "",
+        precision: str = "float32",
+    ) -> None:
+        """Build the network.
+
+        Parameters
+        ----------
+        recipe : of one window an image.
+        backbone : the recipe's.
+        state : a complete state dict of the backbone, which is copied.
+        first_layer : the first layer that learns, as the network names it; those before it, in the
+            network's own order, stay as they are. Empty: all learn.
+        precision : "float32" or "bf16", which computes the products of training in bfloat16.
+
+        Raises
+        ------
+        FinetuningError
+            No weight of the network lies at or behind that layer.
+        RecipeError
+            The network has no such layer.
+        """
+        super().__init__()
+        net = backbone.filled({name: tensor.clone() for name, tensor in state.items()})
+        # The tap renames a layer, and keeps the order.
+        self.own_names = tuple(net.state_dict())
+        _let_learn(net, recipe.backbone, first_layer)
+        self._recipe, self._backbone = recipe, backbone
+        self._bf16 = precision == "bf16"
+        self.tapped = TappedNetwork(net, backbone, recipe)
+        normalise = recipe.normalise
+        # Not in the state dictionary, which is the network's own.
+        self.register_buffer("_mean", torch.tensor(normalise.mean), persistent=False)
+        self.register_buffer("_std", torch.tensor(normalise.std), persistent=False)
+        self.eval()
+
+    def train(self, mode: bool = True) -> "LearningNetwork":
+        """Note whether gradients are wanted; every layer stays in evaluation mode."""
+        super().train(False)
+        self.training = mode
+        return self
+
+    def forward(self, windows: Tensor) -> Tensor:
+        """Return (n, *row_shape) float32 rows of (n, h, w, 3) float32 windows, 0 to 255, RGB."""
+        x = windows.permute(0, 3, 1, 2)
+        normalise = self._recipe.normalise
+        if normalise.channels == "BGR":
+            x = x.flip(1)
+        x = (x / normalise.scale - self._mean.view(3, 1, 1)) / self._std.view(3, 1, 1)
+        x = x.contiguous(memory_format=torch.channels_last)
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self._bf16 and self.training):
+            x = self.tapped(x)
+        rows = pooled(x.float(), self._recipe, self._backbone)
+        return F.normalize(rows, dim=-1) if self._recipe.norm == "l2" else rows
+
+
+def _let_learn(net: nn.Module, name: str, first_layer: str) -> None:
+    if first_layer and first_layer not in (layers := [n for n, _ in net.named_modules() if n]):
+        raise unknown_layer(name, first_layer, layers)
+    learns = not first_layer
+    for parameter_name, parameter in net.named_parameters():
+        learns = learns or parameter_name.startswith(f"{first_layer}.")
+        parameter.requires_grad_(learns)
+    if not learns:
+        raise FinetuningError(
+            f"the layer {first_layer!r} of {name} has no weights, and so none would learn from it "
+            "on; name the first layer with weights that is to learn"
+        )

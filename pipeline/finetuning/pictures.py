@@ -1,0 +1,150 @@
+"""Image files as the rows of a training: decoded, cropped and given to the network as they are."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.finetuning import FinetuningError
+from pipeline.finetuning.augmentation import Augmentation, augmented
+from pipeline.hashing import canonical_json
+from pipeline.heads.data.pairs import Features, RowNumbers
+from pipeline.images.decode import decoding_rule, read_image, source_crc32
+from pipeline.images.transforms import cut_crops, resize_image
+from pipeline.recipes import Recipe
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image file.
+
+    Attributes
+    ----------
+    image_id, path : of the file.
+    crc32 : CRC-32 of the bytes that its features were made from.
+    """
+
+    image_id: str
+    path: Path
+    crc32: int
+
+
+class PictureRows:
+    """Rows (size, size, 3) of the windows that a recipe's network sees: whole numbers, 0 to 255.
+
+    Attributes
+    ----------
+    pictures : of each row.
+    row_shape : shape of one row.
+    """
+
+    def __init__(
+        self,
+        pictures: Sequence[Picture],
+        recipe: Recipe,
+        augmentation: Augmentation | None = None,
+        epoch: int = 0,
+    ) -> None:
+        """Describe the rows; nothing is read yet.
+
+        Parameters
+        ----------
+        pictures : of each row.
+        recipe : of one window a picture.
+        augmentation : None cuts the recipe's own window.
+        epoch : in which crops are drawn.
+        """
+        self.pictures = pictures
+        self.row_shape: tuple[int, ...] = (recipe.crop.size, recipe.crop.size, 3)
+        self._recipe, self._augmentation, self._epoch = recipe, augmentation, epoch
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def in_epoch(self, epoch: int) -> "PictureRows":
+        """Return the same pictures with the crops of an epoch."""
+        return PictureRows(self.pictures, self._recipe, self._augmentation, epoch)
+
+    def take(self, rows: RowNumbers) -> Features:
+        """Return (n, size, size, 3) float32 of row numbers (n,), decoded on all cores.
+
+        Raises
+        ------
+        FinetuningError
+            A file is not the one that the features were made from, or cannot be decoded.
+        ImageReadError
+            The system, not the file, is at fault.
+        """
+        # A thread's exception would stop the others' work half-way, so faults are collected.
+        found = list(_threads().map(self._window, [self.pictures[row] for row in rows.tolist()]))
+        if faults := [window for window in found if isinstance(window, str)]:
+            raise FinetuningError(_refusal(faults, len(found)))
+        windows = np.empty((len(found), *self.row_shape), np.float32)
+        for at, window in enumerate(found):
+            windows[at] = window
+        return windows
+
+    def digest(self) -> str:
+        """Return a text that differs where a file, the recipe or the augmentation does."""
+        drawn = None if self._augmentation is None else vars(self._augmentation)
+        digest = hashlib.sha256(canonical_json([self._recipe.to_json(), drawn]).encode())
+        for picture in self.pictures:
+            digest.update(f"\0{picture.image_id}\0{picture.crc32}".encode())
+        return digest.hexdigest()
+
+    def _window(self, picture: Picture) -> np.ndarray | str:
+        decoded = read_image(picture.path, decoding_rule(self._recipe.decode))
+        if decoded.image is None:
+            return f"{picture.path}: {decoded.reason}"
+        if decoded.source_crc32 != picture.crc32:
+            return f"{picture.path}: other bytes than its features were made from"
+        if self._augmentation is None:
+            return cut_crops(resize_image(decoded.image, self._recipe.resize), self._recipe.crop)[0]
+        rng = self._augmentation.generator(self._epoch, picture.image_id)
+        return augmented(decoded.image, self._recipe, self._augmentation.smallest_crop, rng)
+
+
+def require_unchanged(pictures: Sequence[Picture]) -> None:
+    """Check every file against the CRC-32 that its features were made from.
+
+    Raises
+    ------
+    FinetuningError
+        Files have changed or have gone; they are counted, and the first are named.
+    ImageReadError
+        The system is at fault.
+    """
+    found = _threads().map(lambda picture: source_crc32(picture.path), pictures)
+    faults = [
+        f"{picture.path}: {'other bytes than' if crc32 else 'not there as'} its features were made "
+        "from"
+        for picture, crc32 in zip(pictures, found, strict=True)
+        if crc32 != picture.crc32
+    ]
+    if faults:
+        raise FinetuningError(_refusal(faults, len(pictures)))
+
+
+def _refusal(faults: Sequence[str], pictures: int) -> str:
+    return (
+        f"{len(faults)} of {pictures} pictures are not what the image features were made from: "
+        f"{'; '.join(faults[:_SHOWN])}; put the files back, or run `pipeline extract` and "
+        "`pipeline train` of the head that is fine-tuned again"
+    )
+
+
+def _threads() -> ThreadPoolExecutor:
+    """Return the threads of this process that read and decode; a fork has none of its parent's."""
+    return _threads_of(os.getpid())
+
+
+@cache
+def _threads_of(process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(16, len(os.sched_getaffinity(0))), thread_name_prefix="read")

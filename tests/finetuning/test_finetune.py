@@ -1,0 +1,180 @@
+"""Fine-tuning: from a frozen head to tables by tuned weights; killed, it ends in the same bytes."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from pipeline.datasets.scenes.dataset import draw_scenes
+from pipeline.errors import PipelineError
+from pipeline.experiments.layout import Layout
+from pipeline.experiments.run import run
+from pipeline.finetuning import FinetuningError
+from pipeline.finetuning.finetune import WEIGHTS_FILE, finetune, learnable_recipe
+from pipeline.hashing import sha256_of_file
+from pipeline.heads import HeadError
+from pipeline.heads.data.feature_spec import FeatureSpec
+from pipeline.heads.embed import embed
+from pipeline.heads.trained_head import load_head
+from pipeline.images.weights import load_weights
+from pipeline.recipes import resolve_recipe
+from pipeline.retrieval.evaluate import evaluate
+from pipeline.shards.feature_set import read_features
+from tests.finetuning.factories import FIRST_LAYER, RECIPE, START, TUNED, tuned
+from tests.project import PROJECT
+
+pytest.importorskip("timm")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder in which `pipeline run tuned` was done on 18 drawn scenes."""
+    folder = tmp_path_factory.mktemp("project")
+    dataset = folder / "data" / "scenes"
+    draw_scenes(dataset, 18, seed=0).write(dataset)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    assert made(folder) == [
+        "extract timm:test_resnet", "text token-ids", "train start", "embed start",
+        "evaluate start", "train tuned", "extract timm:test_resnet-tuned", "embed tuned",
+        "evaluate tuned",
+    ]  # fmt: skip
+    yield folder
+    torch.set_num_threads(before)
+
+
+def made(folder: Path, seed: int = 0, dry_run: bool = False) -> list[str]:
+    """Run whatever is missing for the tuned row, and return what that was."""
+    experiments = {"start": START, "tuned": TUNED}
+    dataset, root = folder / "data" / "scenes", folder / "data"
+    found = run(
+        ["tuned"], dataset, experiments=experiments, root=root, seed=seed, dry_run=dry_run,
+        extract={"weights": "random:0"},
+    )  # fmt: skip
+    return list(found.made)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_killed_and_continued_it_ends_in_the_same_bytes(project: Path) -> None:
+    """Killed within its last epoch, and continued with workers that read ahead."""
+    killed = subprocess.run(
+        [sys.executable, "-m", "tests.finetuning.factories", str(project), "killed"],
+        cwd=PROJECT,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert (project / ".work" / "train-killed" / "checkpoint.safetensors").is_file()
+    assert not (project / "killed").exists()
+    tuned(project, "killed", workers=1)
+    assert not (project / ".work" / "train-killed").exists()
+    assert files(project / "killed") == files(Layout.of("scenes", project / "data").head("tuned"))
+
+
+def test_what_learns_and_what_does_not(project: Path) -> None:
+    head = project / "data" / "heads" / "scenes" / "tuned"
+    before = load_weights(resolve_recipe(RECIPE), "random:0").state
+    after = load_file(head / WEIGHTS_FILE)
+    assert after.keys() == before.keys()
+    order = list(before)
+    first = next(at for at, name in enumerate(order) if name.startswith(f"{FIRST_LAYER}."))
+    for at, name in enumerate(order):
+        learns = at >= first and not name.startswith("fc.") and name.endswith(("weight", "bias"))
+        assert torch.equal(before[name], after[name]) != learns, name
+
+
+def test_the_tuned_weights_give_the_features_that_the_head_was_fitted_on(project: Path) -> None:
+    """Validation in training is what extraction, embedding and evaluation find."""
+    layout = Layout.of("scenes", project / "data")
+    head, features = layout.head("tuned"), layout.features(TUNED.embedded_images)
+    trained, said = load_head(head), json.loads((head / "head.json").read_text())
+    sha256 = sha256_of_file(head / WEIGHTS_FILE)
+    assert said["inputs"]["images"]["weights_sha256"] == sha256
+    assert read_features(features).recipe_hash == trained.inputs.images.recipe_hash
+    assert said["finetuning"]["start_sha256"] == load_head(layout.head("start")).tensors_sha256
+    sides: dict[str, Any] = {"images": features, "captions": layout.text("token-ids")}
+    embed(layout.dataset, project / "val.h5", head=head, split="val", **sides)
+    table = evaluate(project / "val.h5", project / "val").table
+    for figure, value in trained.chosen.items():
+        if figure in table:
+            assert table[figure] == pytest.approx(value), figure
+    frozen = {**sides, "images": layout.features(RECIPE)}
+    with pytest.raises(HeadError, match=r"backbone\.safetensors.*give the features"):
+        embed(layout.dataset, project / "no.h5", head=head, split="val", **frozen)
+
+
+def test_only_what_is_out_of_date_is_made_again(project: Path) -> None:
+    assert made(project) == []
+    again = made(project, seed=1, dry_run=True)
+    assert [step for step in again if "start" not in step] == [
+        "train tuned", "extract timm:test_resnet-tuned", "embed tuned", "evaluate tuned",
+    ]  # fmt: skip
+
+
+def test_pictures_that_changed_are_named_and_counted(project: Path) -> None:
+    pictures = sorted((project / "data" / "scenes" / "images").iterdir())
+    kept = {path: path.read_bytes() for path in pictures[:2]}
+    try:
+        pictures[0].write_bytes(pictures[2].read_bytes())
+        pictures[1].unlink()
+        with pytest.raises(FinetuningError, match="of 15 pictures") as refused:
+            tuned(project, "other")
+    finally:
+        for path, data in kept.items():
+            path.write_bytes(data)
+    assert pictures[0].name in str(refused.value)
+    assert not (project / "other").exists()
+
+
+def test_what_cannot_be_tuned_is_refused(project: Path) -> None:
+    layout = Layout.of("scenes", project / "data")
+    given: dict[str, Any] = {
+        "experiment": TUNED, "start": layout.head("start"), "images": layout.features(RECIPE),
+        "captions": layout.text("token-ids"),
+    }  # fmt: skip
+    how = TUNED.finetuning
+    assert how is not None
+    refused: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"weights": "random:1"}, "are not those that the image features were made with"),
+        ({"experiment": START}, "says nothing of fine-tuning"),
+        ({"experiment": replace(TUNED, head="ridge", settings={})}, "a head of the same kind"),
+        (
+            {"experiment": replace(TUNED, finetuning=replace(how, first_layer="layer9"))},
+            "no layer 'layer9'",
+        ),
+        (
+            {"experiment": replace(TUNED, finetuning=replace(how, first_layer="act1"))},
+            "has no weights",
+        ),
+    )
+    for changes, message in refused:
+        with pytest.raises(PipelineError, match=message):
+            finetune(layout.dataset, project / "other", **{**given, **changes})
+
+
+def spec(recipe: dict[str, Any]) -> FeatureSpec:
+    return FeatureSpec((8,), json.loads(json.dumps(recipe)), "0" * 16, "none")
+
+
+def test_recipes_of_several_crops_or_networks_are_refused() -> None:
+    lite = resolve_recipe("efficientnet-lite0-pool").to_json()
+    assert learnable_recipe(spec(lite)).name == "efficientnet-lite0-pool"
+    crops = resolve_recipe("efficientnet-lite0-pool-10crop").to_json()
+    for recipe, message in (
+        (crops, "from one; take efficientnet-lite0-pool, and extract"),
+        ({"name": "a+b", "parts": [lite, lite]}, "side by side; fine-tune one of them"),
+        ({"name": "mine"}, "of no recipe"),
+        ({**lite, "norm": "l2"}, "another version of their recipe"),
+    ):
+        with pytest.raises(FinetuningError, match=message):
+            learnable_recipe(spec(recipe))
