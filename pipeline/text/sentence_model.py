@@ -149,7 +149,9 @@ class SentenceModel:
         if not len(texts):
             return []
         tokenizer = self._model.tokenizer
-        ids = tokenizer(list(texts), add_special_tokens=False, truncation=False)["input_ids"]
+        # Not verbose, or the library warns of long texts, which are not given to the network here.
+        options = {"add_special_tokens": False, "truncation": False, "verbose": False}
+        ids = tokenizer(list(texts), **options)["input_ids"]
         return [tokenizer.convert_ids_to_tokens(row) for row in ids]
 
     @property
