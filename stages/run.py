@@ -26,6 +26,13 @@ from stages.experiment import layout_of
 )
 @click.option("--seed", type=click.IntRange(0), help="[default: that of params.yaml, or 0]")
 @click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Number of trainings, with the seeds from --seed on: NAME, NAME-seed1, ...",
+)
+@click.option(
     "--max-epochs",
     type=click.IntRange(1),
     help="Train no longer than this.  [default: that of params.yaml, or as long as each says]",
@@ -37,6 +44,7 @@ def run(
     dataset: Path | None,
     size: Literal["tiny", "small", "paper"] | None,
     seed: int | None,
+    seeds: int,
     max_epochs: int | None,
     leave_out_failed: bool,
     dry_run: bool,
@@ -64,6 +72,7 @@ def run(
     max_epochs = max_epochs or params.max_epochs
     log_settings(
         "run", experiments=",".join(names), dataset=layout.dataset, size=size, seed=seed,
+        seeds=seeds if seeds > 1 else None,
         max_epochs=max_epochs, leave_out_failed=leave_out_failed or None,
     )  # fmt: skip
     from pipeline.experiments.run import run as run_experiments
@@ -75,6 +84,7 @@ def run(
         every_name(params) if names == ("all",) else names,
         layout.dataset,
         seed=seed,
+        seeds=seeds,
         max_epochs=max_epochs,
         leave_out_failed=leave_out_failed,
         dry_run=dry_run,

@@ -1,9 +1,18 @@
 """Where the files of a dataset and its experiments lie: the one place that knows the folders."""
 
+import glob
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 DATA = Path("data")
+
+_SEED = re.compile(r"-seed\d+$")
+
+
+def seeded(name: str, seed: int, first: int) -> str:
+    """Return what an experiment is called that is trained with several seeds, one of them first."""
+    return name if seed == first else f"{name}-seed{seed}"
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,15 @@ class Layout:
     def embeddings(self, experiment: str) -> Path:
         """Return an experiment's embedding file."""
         return self._of("embeddings") / f"{experiment}.h5"
+
+    def seeds(self, name: str) -> list[Path]:
+        """Return the embedding files of an experiment or ensemble and of its further seeds.
+
+        The first is that of the name itself, whether it is there or not; see `seeded`.
+        """
+        folder = self._of("ensembles" if self.ensemble(name).is_file() else "embeddings")
+        others = folder.glob(f"{glob.escape(name)}-seed*.h5")
+        return [folder / f"{name}.h5", *sorted(f for f in others if _SEED.search(f.stem))]
 
     def ensemble(self, name: str) -> Path:
         """Return an ensemble's embedding file, apart from those that it depends on."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.experiments.layout import DATA, Layout
+from pipeline.experiments.layout import DATA, Layout, seeded
 from pipeline.experiments.steps import Plan, Step
 from pipeline.heads.catalogue import Experiment
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, resolve_experiment
@@ -47,6 +47,7 @@ def run(
     splits: Mapping[str, str | None] | None = None,
     size: Size = "small",
     seed: int = 0,
+    seeds: int = 1,
     max_epochs: int | None = None,
     extract: Mapping[str, Any] | None = None,
     word_vectors: Mapping[str, Mapping[str, Any]] | None = None,
@@ -70,6 +71,8 @@ def run(
     splits : by role ("train", "validation", "test"), where a dataset has other than usual names.
     size : of the published systems: "tiny", "small" or "paper"; see `resolve_experiment`.
     seed, max_epochs : of training; see `pipeline.heads.fit.fit`.
+    seeds : how often each is trained, with the seeds from `seed` on: `vsepp`, then `vsepp-seed1`
+        and so on, each with all its files.
     extract : options of `pipeline.images.extract.extract`.
     word_vectors : by name, options of `store_vectors`; None: those that the presets name.
     evaluate : options of `pipeline.retrieval.evaluate.evaluate`.
@@ -95,7 +98,7 @@ def run(
     plan = Plan(
         Layout(Path(dataset), Path(root)),
         splits=splits or {},
-        seed=seed,
+        first_seed=seed,
         max_epochs=max_epochs,
         extract=extract or {},
         word_vectors=TRAINED_VECTORS if word_vectors is None else word_vectors,
@@ -106,10 +109,12 @@ def run(
     ensembles = {**ENSEMBLES, **(ensembles or {})}
     for name in names:
         members = {} if name in own else ensembles.get(name, {})
-        for member in members or (name,):
-            plan.add(experiment_named(member))
-        if members:
-            plan.add_ensemble(name, members)
+        for each in range(seed, seed + seeds):
+            for member in members or (name,):
+                plan.add(experiment_named(member), each)
+            if members:
+                weights = {seeded(m, each, seed): weight for m, weight in members.items()}
+                plan.add_ensemble(seeded(name, each, seed), weights)
     steps = list(plan.steps.values())
     if dry_run:
         return RunResult({}, _announce(steps, monitor))
@@ -123,7 +128,8 @@ def run(
             monitor.log(f"[{number}/{len(steps)}] {step}: up to date")
         if fault:
             made.append(str(step))
-    tables = {name: _row(plan.layout.evaluation(name)) for name in names}
+    trained = [seeded(name, each, seed) for name in names for each in range(seed, seed + seeds)]
+    tables = {name: _row(plan.layout.evaluation(name)) for name in trained}
     return RunResult(tables, tuple(made))
 
 

@@ -8,14 +8,14 @@ has to be made is read from the files, made by `pipeline run`, a single command 
 import json
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import Role, split_for
-from pipeline.experiments.layout import Layout
+from pipeline.experiments.layout import Layout, seeded
 from pipeline.finetuning.finetune import WEIGHTS_FILE, finetune
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.catalogue import Experiment, with_epochs_at_most
@@ -83,7 +83,8 @@ class Plan:
     ----------
     layout : where the files lie.
     splits : of the roles of `pipeline.datasets.splits`, where they are not the usual ones.
-    seed, max_epochs : of training.
+    first_seed : of training; what is trained with another has it in its name, see `seeded`.
+    max_epochs : of training, at most; None: as the experiments say.
     extract : options of `pipeline.images.extract.extract`, such as weights and precision.
     word_vectors : by name, the options of `pipeline.text.vectors.store.store_vectors`.
     evaluate : options of `pipeline.retrieval.evaluate.evaluate`.
@@ -94,7 +95,7 @@ class Plan:
 
     layout: Layout
     splits: Mapping[str, str | None] = field(default_factory=dict)
-    seed: int = 0
+    first_seed: int = 0
     max_epochs: int | None = None
     extract: Mapping[str, Any] = field(default_factory=dict)
     word_vectors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -112,20 +113,21 @@ class Plan:
         """Return the split that has a role."""
         return split_for(role, self.manifest, self.splits.get(role))
 
-    def add(self, experiment: Experiment) -> None:
-        """Add the steps of an experiment.
+    def add(self, experiment: Experiment, seed: int) -> None:
+        """Add the steps of an experiment, trained with a seed.
 
         Raises
         ------
         DatasetError
             The dataset lacks a split.
         """
+        experiment = replace(experiment, name=seeded(experiment.name, seed, self.first_seed))
         features = self._add_features(experiment.images)
         captions = self._add_text(experiment)
         if experiment.finetuning is None:
-            head = self._add_head(experiment, features, captions)
+            head = self._add_head(experiment, seed, features, captions)
         else:
-            head = self._add_finetuned(experiment, features, captions)
+            head = self._add_finetuned(experiment, seed, features, captions)
             features = self._add_tuned_features(experiment, head)
         embeddings = self._add_embeddings(experiment, features, captions, head)
         self._add_evaluation(experiment.name, embeddings)
@@ -226,24 +228,24 @@ class Plan:
         )
 
     def _head_as_wanted(
-        self, experiment: Experiment, images: Path, captions: Path
+        self, experiment: Experiment, seed: int, images: Path, captions: Path
     ) -> dict[str, Any]:
         """Return what the description of an experiment's head must say."""
         return {
             "kind": experiment.head,
             "settings": with_epochs_at_most(experiment.head, experiment.settings, self.max_epochs),
-            "seed": self.seed,
+            "seed": seed,
             "train_split": self.split("train"),
             "validation_split": self.split("validation"),
             "average_captions": experiment.average_captions,
             "made_from": self._made_from(images, captions),
         }
 
-    def _add_head(self, experiment: Experiment, images: Path, captions: Path) -> Path:
+    def _add_head(self, experiment: Experiment, seed: int, images: Path, captions: Path) -> Path:
         out = self.layout.head(experiment.name)
 
         def wanted() -> dict[str, Any]:
-            return self._head_as_wanted(experiment, images, captions)
+            return self._head_as_wanted(experiment, seed, images, captions)
 
         def make(monitor: Monitor) -> object:
             return fit(
@@ -254,7 +256,7 @@ class Plan:
                 captions=captions,
                 train_split=self.split("train"),
                 validation_split=self.split("validation"),
-                seed=self.seed,
+                seed=seed,
                 max_epochs=self.max_epochs,
                 leave_out_failed=self.leave_out_failed,
                 monitor=monitor,
@@ -264,16 +266,18 @@ class Plan:
         size = f"head {experiment.head}"
         return self._add(Step("train", experiment.name, out, (images, captions), size, fault, make))
 
-    def _add_finetuned(self, experiment: Experiment, images: Path, captions: Path) -> Path:
+    def _add_finetuned(
+        self, experiment: Experiment, seed: int, images: Path, captions: Path
+    ) -> Path:
         how, out = experiment.finetuning, self.layout.head(experiment.name)
         assert how is not None
-        start = self.layout.head(how.start)
+        start = self.layout.head(seeded(how.start, seed, self.first_seed))
         if start not in self.steps:
-            self.add(self.experiment_named(how.start))
+            self.add(self.experiment_named(how.start), seed)
 
         def wanted() -> dict[str, Any]:
             return {
-                **self._head_as_wanted(experiment, images, captions),
+                **self._head_as_wanted(experiment, seed, images, captions),
                 "finetuning": {
                     **asdict(how),
                     "start_sha256": sha256_of_file(start / TENSORS_FILE),
@@ -292,7 +296,7 @@ class Plan:
                 weights=self.extract.get("weights"),
                 train_split=self.split("train"),
                 validation_split=self.split("validation"),
-                seed=self.seed,
+                seed=seed,
                 max_epochs=self.max_epochs,
                 leave_out_failed=self.leave_out_failed,
                 monitor=monitor,

@@ -80,10 +80,6 @@ def margin_interval(
 ) -> tuple[float, float]:
     """Return the percentile interval of one system's `rsum` less another's.
 
-    A paired bootstrap: both systems are measured on the same draws of images, so that an image
-    that is hard for both does not widen the interval. It tells more than whether the intervals
-    of the two systems overlap.
-
     Parameters
     ----------
     galleries, others : of the two systems; the same images in the same order.
@@ -94,13 +90,57 @@ def margin_interval(
     ValueError
         The galleries differ in their numbers of images.
     """
-    sizes = [[len(gallery.image_to_text) for gallery in of] for of in (galleries, others)]
-    if sizes[0] != sizes[1]:
-        raise ValueError(f"the galleries have {sizes[0]} and {sizes[1]} images; expected the same")
-    # The seed gives both the same draws, which depend on the numbers of images alone.
-    drawn = [_figures(of, resamples, seed)[:, -1:] for of in (galleries, others)]
-    low, high = _bounds(drawn[0] - drawn[1], level)
+    low, high = _bounds(margins([galleries], [others], resamples, seed)[:, None], level)
     return float(low[0]), float(high[0])
+
+
+def margins(
+    trainings: Sequence[Sequence[RankedGallery]],
+    others: Sequence[Sequence[RankedGallery]],
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+) -> Matrix:
+    """Return how far one system's `rsum` is above another's, in each draw of a paired bootstrap.
+
+    Both systems are measured on the same draws of images, so that an image that is hard for both
+    does not widen the interval: it tells more than whether the intervals of the two overlap. Of
+    a system that was trained with several seeds each draw takes the mean over as many trainings,
+    drawn from them with replacement, so that luck with the seed widens it.
+
+    Parameters
+    ----------
+    trainings, others : the galleries of each training of the two systems, one or more; all of the
+        same images in the same order.
+    resamples, seed : as in `intervals`.
+
+    Returns
+    -------
+    array
+        (resamples,) float64.
+
+    Raises
+    ------
+    ValueError
+        The galleries differ in their numbers of images.
+    """
+    sizes = {tuple(len(g.image_to_text) for g in of) for of in (*trainings, *others)}
+    if len(sizes) > 1:
+        found = " and ".join(str(list(size)) for size in sorted(sizes))
+        raise ValueError(f"the galleries have {found} images; expected the same")
+    # The seed gives all the same draws, which depend on the numbers of images alone.
+    first, second = (
+        np.column_stack([_figures(of, resamples, seed)[:, -1] for of in side])
+        for side in (trainings, others)
+    )
+    rng = np.random.default_rng([seed, 1])
+    return _mean_of_draws(first, rng) - _mean_of_draws(second, rng)
+
+
+def _mean_of_draws(figures: Matrix, rng: np.random.Generator) -> Matrix:
+    """Return (draws,): of each row the mean over as many of its columns, drawn anew."""
+    drawn = rng.integers(figures.shape[1], size=figures.shape)
+    means: Matrix = np.take_along_axis(figures, drawn, axis=1).mean(axis=1)
+    return means
 
 
 def _figures(galleries: Sequence[RankedGallery], resamples: int, seed: int) -> Matrix:

@@ -1,9 +1,11 @@
 """Made embeddings for tests of ranks: uneven captions, shuffled rows, many ties if asked."""
 
+from pathlib import Path
+
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.embeddings import Embeddings, write_embeddings
 from pipeline.retrieval.similarity import CROSS_ATTENTIONS
 
 SETS = list(CROSS_ATTENTIONS)
@@ -34,3 +36,21 @@ def made(counts: list[int], similarity: str, seed: int = 0, integers: bool = Fal
         similarity,
         {},
     )
+
+
+def noisy(images: int, noise: float, seed: int) -> Embeddings:
+    """Two captions an image, each its image's point and noise: more noise, less recall."""
+    points = np.random.default_rng(0).standard_normal((images, 8)).astype(np.float32)
+    rng = np.random.default_rng(seed)
+    captions = np.repeat(points, 2, axis=0)
+    captions = captions + noise * rng.standard_normal(captions.shape).astype(np.float32)
+    ids = tuple(f"im{k}" for k in range(images))
+    owners = tuple(i for i in ids for _ in range(2))
+    names = tuple(f"{i}#{k % 2}" for k, i in enumerate(owners))
+    return Embeddings(ids, points, names, owners, captions, "cosine", {})
+
+
+def written(folder: Path, name: str, embeddings: Embeddings) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_embeddings(folder / f"{name}.h5", embeddings)
+    return folder / f"{name}.h5"

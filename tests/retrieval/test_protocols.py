@@ -293,5 +293,5 @@ def test_the_interval_of_a_margin_is_of_the_same_draws() -> None:
     found = margin_interval(one, other, resamples=200, seed=3)
     np.testing.assert_allclose(found, np.quantile(margins, [0.025, 0.975]), rtol=1e-12)
     assert margin_interval(one, one) == (0.0, 0.0)
-    with pytest.raises(ValueError, match=r"\[7, 7\] and \[7\] images"):
+    with pytest.raises(ValueError, match=r"\[7\] and \[7, 7\] images"):
         margin_interval(one, other[:1])

@@ -60,6 +60,11 @@ def test_run_makes_what_is_missing_and_nothing_else(project: Path, pipeline: Cal
     again = pipeline("run", NAME, "--seed", 1)
     assert "made with other seed" in again.stderr
     assert made(again.stderr) == ["train"]  # ridge draws nothing, so that its tensors are the same
+    twice = pipeline("run", NAME, "--seed", 1, "--seeds", 2)
+    assert made(twice.stderr) == ["train", "embed", "evaluate"]
+    assert f"{NAME}-seed2" in twice.stdout
+    trained = json.loads(Path(f"data/heads/scenes/{NAME}-seed2/head.json").read_text())
+    assert trained["seed"] == 2
     Path(f"data/evaluations/scenes/{NAME}/provenance.json").unlink()
     assert made(pipeline("run", NAME, "--seed", 1).stderr) == ["evaluate"]
 
