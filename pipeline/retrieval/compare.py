@@ -83,7 +83,8 @@ def compare(
                     f"{len(known.image_ids)} of {first[0]} in the same order; embed the same split "
                     "of the same dataset"
                 )
-    draws = margins(*([training.galleries for training in side] for side in sides), resamples)
+    one, other = ([training.galleries for training in side] for side in sides)
+    draws = margins(one, other, resamples)
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     p = 2 * min(float(np.mean(draws <= 0)), float(np.mean(draws >= 0)))
     ours, theirs = (tuple(training.rsum for training in side) for side in sides)

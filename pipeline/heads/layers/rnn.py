@@ -7,6 +7,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from pipeline.heads import HeadError
 from pipeline.heads.data.pairs import Features
+from pipeline.heads.layers.recurrence import last_rows, lstm_states, run_recurrent
 from pipeline.text.encoders.token_ids import PADDING
 
 RANDOM_WORD = 0.1
@@ -107,23 +108,16 @@ class PeepholeLSTM(nn.Module):
         states : packed as `sequence` is.
         last : (1, captions, hidden), in the order of the batch before it was packed.
         """
-        words = self.word(sequence.data).split(sequence.batch_sizes.tolist())
-        state = cell = words[0].new_zeros(len(words[0]), self.peepholes.shape[1])
-        to_input, to_forget, to_output = self.peepholes
-        states, ended = [], []
-        for word in words:
-            # The longest captions come first, so that those that have ended are the last rows.
-            ended.append(state[len(word) :])
-            state, cell = state[: len(word)], cell[: len(word)]
-            i, f, o, new = (word + self.state(state)).chunk(4, dim=1)
-            kept = torch.sigmoid(f + to_forget * cell) * cell
-            cell = kept + torch.sigmoid(i + to_input * cell) * torch.tanh(new)
-            state = torch.sigmoid(o + to_output * cell) * torch.tanh(cell)
-            states.append(state)
-        last = torch.cat([state, *reversed(ended)])
-        if sequence.unsorted_indices is not None:
-            last = last[sequence.unsorted_indices]
-        return sequence._replace(data=torch.cat(states)), last[None]
+        states = lstm_states(
+            sequence.data,
+            sequence.batch_sizes.tolist(),
+            self.word.weight,
+            self.state.weight,
+            self.word.bias,
+            peepholes=self.peepholes,
+        )
+        last = states[last_rows(sequence)]
+        return sequence._replace(data=states), last[None]
 
 
 class SentenceTower(nn.Module):
@@ -157,7 +151,7 @@ class SentenceTower(nn.Module):
         super().__init__()
         self.words = words
         self.pooling = pooling
-        self.rnn: nn.Module
+        self.rnn: PeepholeLSTM | nn.GRU | nn.LSTM
         if cell == "peephole_lstm":
             self.rnn = PeepholeLSTM(words.embedding_dim, dim)
         else:
@@ -171,11 +165,14 @@ class SentenceTower(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """Return (captions, dim) of (captions, length); a caption without words is zero."""
         sequence, lengths = packed(ids)
-        states, last = self.rnn(sequence._replace(data=self.words(sequence.data)))
+        sequence = sequence._replace(data=self.words(sequence.data))
+        if isinstance(self.rnn, PeepholeLSTM):
+            states, last = self.rnn(sequence)
+        else:
+            states, last = run_recurrent(self.rnn, sequence)
         if self.pooling == "last":
-            hidden = last[0] if isinstance(last, tuple) else last
             ways = 2 if self.rnn.bidirectional else 1
-            pooled = torch.cat(tuple(hidden[-ways:]), dim=1)
+            pooled = torch.cat(tuple(last[-ways:]), dim=1)
         elif self.pooling == "max":
             pooled = pad_packed_sequence(states, padding_value=-torch.inf)[0].amax(dim=0)
         else:

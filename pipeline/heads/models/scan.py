@@ -19,6 +19,7 @@ from pipeline.heads.base import choice, setting
 from pipeline.heads.data.batches import Batch, require_two_images, shuffled_captions
 from pipeline.heads.data.feature_spec import HeadInputs, require_grid, require_sequence
 from pipeline.heads.data.pairs import Features
+from pipeline.heads.layers.recurrence import run_recurrent
 from pipeline.heads.layers.rnn import packed, word_table
 from pipeline.heads.losses.ranking import max_of_hinges, mean_of_hinges
 from pipeline.heads.training.task import TrainingTask, overall, steps
@@ -84,7 +85,8 @@ class Words(nn.Module):
         A caption's words come first, whatever side its padding is on; the rest is zero.
         """
         sequence, lengths = packed(rows)
-        states, _ = self.gru(sequence._replace(data=self.words(sequence.data)))
+        words = sequence._replace(data=self.words(sequence.data))
+        states, _ = run_recurrent(self.gru, words)
         both, _ = pad_packed_sequence(states, batch_first=True, total_length=rows.shape[1])
         forwards, backwards = both.chunk(2, dim=2)
         present = torch.arange(rows.shape[1], device=rows.device) < lengths[:, None]

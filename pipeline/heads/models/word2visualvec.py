@@ -33,6 +33,7 @@ from pipeline.heads.data.feature_spec import (
     require_vectors,
 )
 from pipeline.heads.data.pairs import Features, Pairs, in_blocks
+from pipeline.heads.layers.recurrence import run_recurrent
 from pipeline.heads.layers.rnn import RANDOM_WORD, packed, word_table
 from pipeline.heads.training.task import TrainingTask, per_tensor, plateau
 from pipeline.heads.training.trainer import network_kind
@@ -87,7 +88,7 @@ class LastState(nn.Module):
         """Return (n, state) of token ids (n, length); zero for a caption without words."""
         sequence, lengths = packed(rows)
         words = self.dropout(self.words(sequence.data))
-        _, last = self.gru(sequence._replace(data=words))
+        _, last = run_recurrent(self.gru, sequence._replace(data=words))
         return torch.where(lengths[:, None] > 0, last[0], 0.0)
 
 

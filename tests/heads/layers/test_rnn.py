@@ -81,9 +81,9 @@ def naive(net: SentenceTower, caption: list[int]) -> Tensor:
 def peepholes(net: SentenceTower, words: list[Tensor]) -> Tensor:
     """Kiros et al. 2014, eq. (1) to (5), a word and a gate at a time."""
     weights = dict(net.rnn.named_parameters())
-    x_i, x_f, x_o, x_c = weights["word.weight"].chunk(4)
-    b_i, b_f, b_o, b_c = weights["word.bias"].chunk(4)
-    h_i, h_f, h_o, h_c = weights["state.weight"].chunk(4)
+    x_i, x_f, x_c, x_o = weights["word.weight"].chunk(4)
+    b_i, b_f, b_c, b_o = weights["word.bias"].chunk(4)
+    h_i, h_f, h_c, h_o = weights["state.weight"].chunk(4)
     c_i, c_f, c_o = map(torch.diag, weights["peepholes"])
     m = c = torch.zeros(DIM)
     states = []
