@@ -12,6 +12,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,9 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from pipeline.heads.layers.recurrence import run_recurrent
 from pipeline.heads.layers.rnn import PeepholeLSTM
+
+Program = Callable[[PackedSequence], tuple[PackedSequence, object]]
+"""Packed words to packed states, and the last ones."""
 
 # Captions in a batch, word and state size: those of the small size and of the papers.
 SIZES = ((128, 50, 256), (128, 300, 1024))
@@ -37,21 +41,19 @@ def main() -> None:
     for kind in (nn.GRU, nn.LSTM):
         for size in SIZES:
             rnn = kind(*size[1:])
-            compare(f"{kind.__name__}, torch", size, rnn, rnn, run_recurrent, options.steps)
+            ours = partial(run_recurrent, rnn)
+            compare(f"{kind.__name__}, torch", size, rnn, rnn, ours, options.steps)
     for size in PEEPHOLES:
-        peephole = PeepholeLSTM(*size[1:])
-        compare(
-            "peephole LSTM, loop", size, peephole, looped(peephole), lambda net, s: net(s),
-            options.steps,
-        )  # fmt: skip
+        lstm = PeepholeLSTM(*size[1:])
+        compare("peephole LSTM, loop", size, lstm, looped(lstm), lstm, options.steps)
 
 
 def compare(
     name: str,
     size: tuple[int, int, int],
     net: nn.Module,
-    other: Callable[[PackedSequence], tuple[PackedSequence, object]],
-    ours: Callable[[nn.Module, PackedSequence], tuple[PackedSequence, object]],
+    other: Program,
+    ours: Program,
     steps: int,
 ) -> None:
     """Print a row of the table."""
@@ -68,7 +70,7 @@ def compare(
 
     programs = {
         "other": lambda: gradients(other(sequence)[0]),
-        "ours": lambda: gradients(ours(net, sequence)[0]),
+        "ours": lambda: gradients(ours(sequence)[0]),
     }
     found = {program: run() for program, run in programs.items()}
     seconds: dict[str, list[float]] = {program: [] for program in programs}
@@ -91,7 +93,7 @@ def difference(one: Iterable[Tensor], other: Iterable[Tensor]) -> float:
     return max(float((a - b).abs().max() / b.abs().max()) for a, b in pairs)
 
 
-def looped(net: PeepholeLSTM) -> Callable[[PackedSequence], tuple[PackedSequence, object]]:
+def looped(net: PeepholeLSTM) -> Program:
     """Return the network as a loop over words, whose gradients autograd finds."""
 
     def run(sequence: PackedSequence) -> tuple[PackedSequence, object]:
