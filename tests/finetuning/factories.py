@@ -1,22 +1,57 @@
-"""A dataset of drawn scenes, a small network, and a fine-tuning that kills itself."""
+"""A small network, experiments that take it, and a fine-tuning that kills itself."""
 
 import os
 import signal
-import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
+import pytest
+from torch import Tensor, nn
 
 from pipeline.experiments.layout import Layout
 from pipeline.finetuning.finetune import finetune
 from pipeline.heads.catalogue import CaptionFeatures, Experiment, Finetuning
 from pipeline.heads.trained_head import TrainedHead
+from pipeline.images.backbone import Backbone
+from pipeline.images.backbones import BACKBONES
 from pipeline.progress import QUIET, Monitor, Progress
+from pipeline.recipes import RECIPES, Crop, Normalise, Recipe, Resize
 
-RECIPE, FIRST_LAYER = "timm:test_resnet", "layer3"
+RECIPE, FIRST_LAYER = "tiny", "late"
 EPOCHS = 2
+
+
+class Tiny(nn.Module):
+    """Two convolutions with batch norms, and a classifier that no recipe reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.early = self._layer(3, 8)
+        self.late = self._layer(8, 16)
+        self.fc = nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.fc(self.late(self.early(x)).mean(dim=(2, 3)))
+        return scores
+
+    @staticmethod
+    def _layer(inputs: int, outputs: int) -> nn.Sequential:
+        convolution = nn.Conv2d(inputs, outputs, 3, stride=2, padding=1, bias=False)
+        return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU())
+
+
+def add_tiny(patch: pytest.MonkeyPatch) -> None:
+    """Put the small network and its recipe among the known ones."""
+    recipe = Recipe(
+        RECIPE, RECIPE, "none", Resize("squash", 32), Crop("none", 32),
+        Normalise(255.0, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)), FIRST_LAYER, "none",
+        "mean over cells", "none", (16,), "row, channel",
+    )  # fmt: skip
+    patch.setitem(RECIPES, RECIPE, recipe)
+    patch.setitem(BACKBONES, RECIPE, Backbone(Tiny))
+
 
 _WORDS = CaptionFeatures("token-ids", "token-ids")
 _SETTINGS = {
@@ -64,6 +99,15 @@ class _Killer:
         yield show
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    tuned(Path(sys.argv[1]), sys.argv[2], _Killer())
+def killed(folder: Path, out: str) -> int:
+    """Return the signal that ended a process of its own that fine-tuned as `tuned` does."""
+    with warnings.catch_warnings():
+        # A process with threads is forked; the child makes its own.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        try:
+            tuned(folder, out, _Killer())
+        finally:
+            os._exit(0)
+    return os.WTERMSIG(os.waitpid(child, 0)[1])

@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,10 +26,7 @@ from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.shards.feature_set import read_features
-from tests.finetuning.factories import FIRST_LAYER, RECIPE, START, TUNED, tuned
-from tests.project import PROJECT
-
-pytest.importorskip("timm")
+from tests.finetuning.factories import FIRST_LAYER, RECIPE, START, TUNED, add_tiny, killed, tuned
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +37,15 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     draw_scenes(dataset, 18, seed=0).write(dataset)
     before = torch.get_num_threads()
     torch.set_num_threads(1)
+    patch = pytest.MonkeyPatch()
+    add_tiny(patch)
     assert made(folder) == [
-        "extract timm:test_resnet", "text token-ids", "train start", "embed start",
-        "evaluate start", "train tuned", "extract timm:test_resnet-tuned", "embed tuned",
+        "extract tiny", "text token-ids", "train start", "embed start",
+        "evaluate start", "train tuned", "extract tiny-tuned", "embed tuned",
         "evaluate tuned",
     ]  # fmt: skip
     yield folder
+    patch.undo()
     torch.set_num_threads(before)
 
 
@@ -68,12 +66,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_killed_and_continued_it_ends_in_the_same_bytes(project: Path) -> None:
     """Killed within its last epoch, and continued with workers that read ahead."""
-    killed = subprocess.run(
-        [sys.executable, "-m", "tests.finetuning.factories", str(project), "killed"],
-        cwd=PROJECT,
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL
+    assert killed(project, "killed") == signal.SIGKILL
     assert (project / ".work" / "train-killed" / "checkpoint.safetensors").is_file()
     assert not (project / "killed").exists()
     tuned(project, "killed", workers=1)
@@ -117,7 +110,7 @@ def test_only_what_is_out_of_date_is_made_again(project: Path) -> None:
     assert made(project) == []
     again = made(project, seed=1, dry_run=True)
     assert [step for step in again if "start" not in step] == [
-        "train tuned", "extract timm:test_resnet-tuned", "embed tuned", "evaluate tuned",
+        "train tuned", "extract tiny-tuned", "embed tuned", "evaluate tuned",
     ]  # fmt: skip
 
 
@@ -149,11 +142,11 @@ def test_what_cannot_be_tuned_is_refused(project: Path) -> None:
         ({"experiment": START}, "says nothing of fine-tuning"),
         ({"experiment": replace(TUNED, head="ridge", settings={})}, "a head of the same kind"),
         (
-            {"experiment": replace(TUNED, finetuning=replace(how, first_layer="layer9"))},
-            "no layer 'layer9'",
+            {"experiment": replace(TUNED, finetuning=replace(how, first_layer="later"))},
+            "no layer 'later'.*did you mean late",
         ),
         (
-            {"experiment": replace(TUNED, finetuning=replace(how, first_layer="act1"))},
+            {"experiment": replace(TUNED, finetuning=replace(how, first_layer="late.2"))},
             "has no weights",
         ),
     )

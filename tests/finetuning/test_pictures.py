@@ -15,6 +15,7 @@ from pipeline.images.backbones import backbone_named
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import load_weights
 from pipeline.recipes import Normalise, resolve_recipe
+from tests.finetuning.factories import add_tiny
 
 
 def test_crops_are_distributed_as_torchvisions() -> None:
@@ -62,15 +63,13 @@ _BLUE_FIRST = Normalise(1.0, (104.0, 117.0, 123.0), (1.0, 1.0, 1.0), "BGR")
     ("name", "weights", "changes"),
     [
         ("efficientnet-lite0-pool", "imagenet", {}),
-        ("timm:test_resnet", "random:0", {"normalise": _BLUE_FIRST, "norm": "l2"}),
-        ("timm:test_vit", "random:0", {}),
+        ("tiny", "random:0", {"normalise": _BLUE_FIRST, "norm": "l2"}),
     ],
 )
 def test_the_network_that_learns_is_the_one_that_extracts(
-    name: str, weights: str, changes: dict[str, Any]
+    name: str, weights: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if name.startswith("timm:"):
-        pytest.importorskip("timm")
+    add_tiny(monkeypatch)
     recipe = replace(resolve_recipe(name), **changes)
     state = load_weights(recipe, weights).state
     size = recipe.crop.size
