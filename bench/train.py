@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from pipeline.datasets.manifest import ImageEntry
-from pipeline.heads.data.batches import Batch, BatchLoader
+from pipeline.heads.data.batches import Batch, BatchLoader, PairDataset
 from pipeline.heads.data.feature_spec import HeadInputs
 from pipeline.heads.data.pairs import Pairs, join_pairs
 from pipeline.heads.models import two_branch, vse
@@ -67,7 +67,12 @@ def compare(
 
     def epochs(pairs: Pairs, number: int) -> Iterator[Batch]:
         rng = np.random.default_rng(0)
-        loader = BatchLoader(pairs, task.batches, rng, number, torch.device("cpu"))
+        loader = BatchLoader(
+            PairDataset(pairs),
+            lambda: ((0, rows) for rows in task.batches(pairs.image_of_caption, rng)),
+            number,
+            torch.device("cpu"),
+        )
         return chain.from_iterable(repeat(loader))
 
     held = list(islice(epochs(sources["rows in memory"], 0), steps))

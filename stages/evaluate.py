@@ -1,4 +1,4 @@
-"""`pipeline evaluate`: embedding files become recall tables."""
+"""`pipeline evaluate`: embedding files and localization files become tables."""
 
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from stages.experiment import layout_of
     "--protocol",
     metavar="NAME",
     help=f"{', '.join(PROTOCOLS)} or first-N: checks what the file holds, and adds mean inverted "
-    "rank, chance levels and 95 % intervals.  [default: all, without these]",
+    "rank, chance levels and 95 % intervals; entities, for a file of `pipeline localize`.  "
+    "[default: all, without these]",
 )
 @click.option(
     "--captions-per-image",
@@ -28,12 +29,19 @@ from stages.experiment import layout_of
     show_default=True,
     help="Captions of an image that count, the first ones; 0 counts all.",
 )
+@click.option(
+    "--nms",
+    type=click.FloatRange(0, 1),
+    help="Protocol entities: overlap above which boxes are dropped before average precision.  "
+    "[default: 0.3]",
+)
 @click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
 def evaluate(
     embeddings: Path | None,
     out: Path | None,
     protocol: str | None,
     captions_per_image: int,
+    nms: float | None,
     device: str,
 ) -> None:
     """Rank anybody's embedding file in both directions and write recall.json and recall.csv.
@@ -45,7 +53,13 @@ def evaluate(
     Examples:
       pipeline evaluate
       pipeline evaluate coco.h5 --protocol coco-1k --out data/evaluations/coco/coco-1k
+      pipeline evaluate data/localizations/entities/NAME.h5 --protocol entities --out data/regions
     """
+    if protocol == "entities":
+        _evaluate_localized(embeddings, out, nms)
+        return
+    if nms is not None:
+        raise WrongUsage("--nms goes with --protocol entities")
     # Here, so that --help needs neither numpy nor h5py.
     from pipeline.retrieval.evaluate import evaluate as evaluate_file
     from pipeline.retrieval.tables import markdown_table
@@ -75,6 +89,20 @@ def evaluate(
             monitor=CONSOLE,
         ).table
     click.echo(markdown_table(tables), nl=False)
+
+
+def _evaluate_localized(file: Path | None, out: Path | None, nms: float | None) -> None:
+    """Measure a localization file; print its tables with those of the papers below."""
+    from pipeline.localization.evaluate import evaluate_localized, markdown
+    from pipeline.localization.measures import NMS
+    from pipeline.report.published import localized_rows
+
+    if file is None or out is None:
+        raise WrongUsage("--protocol entities takes a file of `pipeline localize` and --out DIR")
+    nms = NMS if nms is None else nms
+    log_settings("evaluate", localization=file, out=out, protocol="entities", nms=nms)
+    table = evaluate_localized(file, out, nms=nms, monitor=CONSOLE)
+    click.echo(markdown(table, localized_rows()), nl=False)
 
 
 def _all_of_params() -> dict[str, tuple[Path, Path]]:

@@ -52,10 +52,13 @@ def every_name(params: Params) -> list[str]:
     """Return the experiments of params.yaml, then all published systems, then the ensembles.
 
     Presets on a library's model, "open-clip:<model>", are left out: its package or its weights may
-    not be here. So are those that fine-tune an image network, which takes hours without a GPU.
+    not be here. So are those that fine-tune an image network, which takes hours without a GPU, and
+    those of regions and phrases, which `pipeline localize` trains.
     """
     published = [
-        name for name, p in PRESETS.items() if ":" not in p.images and p.finetuning is None
+        name
+        for name, p in PRESETS.items()
+        if ":" not in p.images and p.finetuning is None and not p.of_phrases
     ]
     return list(dict.fromkeys([*params.experiments, *published, *params.ensembles, *ENSEMBLES]))
 

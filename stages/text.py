@@ -1,4 +1,4 @@
-"""`pipeline text`: the captions of a dataset become feature shards."""
+"""`pipeline text`: the captions or phrases of a dataset become feature shards."""
 
 import time
 from collections.abc import Callable
@@ -81,6 +81,11 @@ def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_plan_options
 @click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
 @click.option("--out", required=True, type=OUTPUT, help="Folder of the shards.")
+@click.option(
+    "--phrases",
+    is_flag=True,
+    help="Encode, and fit to, the distinct phrases of the dataset's regions, not its captions.",
+)
 @click.option("--split", help="Only the captions of this split.  [default: all]")
 @click.option(
     "--fit-split",
@@ -113,6 +118,7 @@ def text(
     encoder: str,
     dataset: Path,
     out: Path,
+    phrases: bool,
     split: str | None,
     fit_split: str,
     fitted: Path | None,
@@ -137,6 +143,7 @@ def text(
       pipeline text --encoder mean --dataset data/scenes --out data/text/scenes/mean
       pipeline text --encoder fv-hglmm --pca 1000 --dataset data/flickr8k \\
           --out data/text/flickr8k/fv-hglmm-pca1000
+      pipeline text --encoder mean --phrases --dataset data/scenes --out data/text/scenes/phrases
     """
     # Here, since `--help` needs neither h5py nor scipy.
     from pipeline.text.encode import encode, encoder_folder
@@ -145,7 +152,8 @@ def text(
     options["vectors"] = Layout(dataset).named_vectors(options["vectors"])
     fitted = fitted or encoder_folder(out)
     log_settings(
-        "text", encoder=encoder, dataset=dataset, out=out, split=split, fit_split=fit_split,
+        "text", encoder=encoder, dataset=dataset, out=out, phrases=phrases, split=split,
+        fit_split=fit_split,
         fitted=fitted, codebooks=codebooks, device=device, trained_on=trained_on, workers=workers,
         scheduler=scheduler,
         **options,
@@ -154,6 +162,7 @@ def text(
         dataset,
         out,
         encoder=encoder,
+        phrases=phrases,
         split=split,
         fit_split=fit_split,
         fitted=fitted,

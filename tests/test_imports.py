@@ -29,6 +29,7 @@ LEVELS = (
     ("pipeline/regions",),
     ("pipeline/heads",),
     ("pipeline/finetuning",),
+    ("pipeline/localization",),
     ("pipeline/search", "pipeline/report"),
     ("pipeline/experiments",),
     ("stages",),

@@ -42,6 +42,18 @@ class Layout:
         """Return the folder of the image features of a recipe."""
         return self._of("features") / recipe
 
+    def proposals(self, method: str) -> Path:
+        """Return the folder of the boxes that a method proposes."""
+        return self._of("proposals") / method
+
+    def regions(self, recipe: str, method: str) -> Path:
+        """Return the folder of the features of the boxes that a method proposes."""
+        return self._of("features") / f"{recipe}@{method}"
+
+    def localization(self, experiment: str) -> Path:
+        """Return an experiment's localization file."""
+        return self._of("localizations") / f"{experiment}.h5"
+
     def vectors(self, name: str) -> Path:
         """Return the file of the dataset's word vectors of that name."""
         return self._of("vectors") / f"{name}.safetensors"

@@ -18,6 +18,7 @@ from pipeline.datasets.splits import Role, split_for
 from pipeline.experiments.layout import Layout, seeded
 from pipeline.finetuning.finetune import WEIGHTS_FILE, finetune
 from pipeline.hashing import sha256_of_file
+from pipeline.heads import HeadError
 from pipeline.heads.catalogue import Experiment, with_epochs_at_most
 from pipeline.heads.data.pairs import made_from
 from pipeline.heads.embed import embed
@@ -120,7 +121,14 @@ class Plan:
         ------
         DatasetError
             The dataset lacks a split.
+        HeadError
+            The experiment is one of regions and phrases.
         """
+        if experiment.of_phrases:
+            raise HeadError(
+                f"{experiment.name!r} is fitted on regions and phrases, not on images and "
+                "captions; use `pipeline localize`"
+            )
         experiment = replace(experiment, name=seeded(experiment.name, seed, self.first_seed))
         features = self._add_features(experiment.images)
         captions = self._add_text(experiment)

@@ -16,21 +16,11 @@ from torch import nn
 
 from pipeline.heads import HeadError
 from pipeline.heads.data.feature_spec import HeadInputs
-from pipeline.heads.data.pairs import Features, Pairs, Rows, in_blocks
+from pipeline.heads.data.pairs import Features, HeldOut, Pairs, Rows, in_blocks
 from pipeline.progress import Progress, no_progress
-from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.recall import recall_table
 
 # Enough for full matrix products, few enough for a long caption's activations.
 _ROWS = 512
-
-_FIGURES = (
-    "image_to_text_r1",
-    "text_to_image_r1",
-    "image_to_text_r10",
-    "text_to_image_r10",
-    "rsum",
-)
 
 History = list[dict[str, float]]
 """One entry an epoch (or one for a closed form): the figures worth plotting."""
@@ -50,6 +40,7 @@ class FitOptions:
     device : where the network is trained.
     words : (vocab_size, d) float32, a vector for each token id and NaN where there is none, for
         heads that read words and may start from known vectors.
+    start : tensors of a trained head of the same architecture, which training goes on from.
     """
 
     seed: int
@@ -58,6 +49,7 @@ class FitOptions:
     workers: int = 0
     device: str = "cpu"
     words: Features | None = None
+    start: Mapping[str, torch.Tensor] | None = None
 
 
 class Head(Protocol):
@@ -66,7 +58,7 @@ class Head(Protocol):
     similarity: str
     """Name of the similarity that its embeddings are meant for."""
 
-    def fit(self, train: Pairs, validation: Pairs, options: FitOptions) -> History:
+    def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:
         """Fit on `train`; `validation` may choose among epochs or settings, no more."""
 
     def embed_images(self, rows: Rows) -> Features:
@@ -111,34 +103,34 @@ def embed_rows(module: nn.Module, rows: Rows, device: torch.device) -> Features:
 
 
 def retrieval_figures(
-    net: nn.ModuleDict, similarity: str, pairs: Pairs, device: torch.device
+    net: nn.ModuleDict,
+    similarity: str,
+    held_out: HeldOut,
+    device: torch.device,
+    images: Rows | None = None,
 ) -> dict[str, float]:
-    """Return R@1 and R@10 in both directions and rsum of a split, in percent.
+    """Return the figures of a split under a network; see `HeldOut.figures`.
+
+    Parameters
+    ----------
+    net : its modules "image" and "caption", in evaluation mode, on `device`.
+    similarity : that its embeddings are meant for.
+    held_out : the split.
+    images : in place of the split's, such as its images scaled.
 
     Raises
     ------
     HeadError
         An embedding is not finite.
     """
-    images = embed_rows(net["image"], pairs.images, device)
-    captions = embed_rows(net["caption"], pairs.captions, device)
-    if not (np.isfinite(images).all() and np.isfinite(captions).all()):
+    embedded = embed_rows(net["image"], held_out.images if images is None else images, device)
+    captions = embed_rows(net["caption"], held_out.captions, device)
+    if not (np.isfinite(embedded).all() and np.isfinite(captions).all()):
         raise HeadError(
             "training diverged: an embedding of the validation split is not finite; lower the "
             "learning rate, or check the features for outliers"
         )
-    table = recall_table(
-        Embeddings(
-            pairs.image_ids,
-            images,
-            pairs.caption_ids,
-            pairs.caption_image_ids,
-            captions,
-            similarity,
-            {},
-        )
-    )
-    return {name: float(table[name]) for name in _FIGURES}
+    return held_out.figures(embedded, captions, similarity)
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,8 @@ class Experiment:
     preset : the published system that it follows, a name in `pipeline.heads.presets.PRESETS`.
     finetuning : how head and image network learn together; None: the head alone learns, on stored
         features.
+    of_phrases : whether the head is fitted on regions and phrases; see `pipeline.localization`.
+    goes_on_from : experiment whose trained head it goes on from with mined boxes; None: none.
     """
 
     name: str
@@ -82,6 +84,8 @@ class Experiment:
     average_captions: bool = False
     preset: str | None = None
     finetuning: Finetuning | None = None
+    of_phrases: bool = False
+    goes_on_from: str | None = None
 
     @property
     def embedded_images(self) -> str:

@@ -16,11 +16,11 @@ from pipeline.devices import one_core_each
 from pipeline.heads import HeadError
 from pipeline.heads.base import Head
 from pipeline.heads.chunks import CAPTIONS, IMAGES, embed_chunk, split_into_chunks
+from pipeline.heads.data.averaged import averaged
 from pipeline.heads.data.pairs import (
     Features,
     Pairs,
     Rows,
-    averaged,
     join_pairs,
     made_from,
     with_features,
@@ -75,7 +75,7 @@ def embed(
     -------
     Embeddings
         What the file holds. Images without a caption are left out. A head that was fitted on
-        averaged captions has one caption an image; see `pipeline.heads.data.pairs.averaged`.
+        averaged captions has one caption an image; see `pipeline.heads.data.averaged.averaged`.
 
     Raises
     ------

@@ -60,12 +60,15 @@ _FISHER = _fisher("hglmm")
 _COUNTS = CaptionFeatures("bow-vsepp", "bow", {"tokenizer": "vsepp"})
 _WORDS = CaptionFeatures("token-ids-words", "token-ids-words")
 _YAN_CAPTIONS = CaptionFeatures("token-ids-yan", "token-ids-yan")
+_PHRASES = CaptionFeatures("phrases-fv-hglmm-pca1000", "fv-hglmm", {"sample": 20_000, "pca": 1000})
 _W2V_MEAN = CaptionFeatures("mean-w2vv", "mean-w2vv", {"vectors": "word2vec-100d"})
 _W2V_ALL = CaptionFeatures(
     "w2vv-multiscale", "bow+mean-w2vv+token-ids-w2vv", {"vectors": "word2vec-100d"}
 )
 
 _WANG = {"dim": 256, "epochs": 45, "lr_decay_every": 30}
+_REGIONS = {"hidden": 1024, "dim": 256, "epochs": 12, "lr_decay_every": 5}
+_REGIONS_MINED = {"hidden": 1024, "dim": 256}
 _W2VV = {"hidden": 512, "epochs": 12, "learning_rate": 0.0005}
 _W2VV_GRU = {**_W2VV, "word_dim": 50, "hidden_size": 256}
 _GRU = {"dim": 512, "word_dim": 50, "image_scaling": "unit"}
@@ -117,6 +120,9 @@ SMALL: dict[str, Changes] = {
         for mixtures in ("gmm", "lmm", "gmm-hglmm")
     },
     "wang2016-cca-gong": Changes({"dim": 128}, _FISHER),
+    "wang2016-phrases-cca": Changes({"dim": 128}, _PHRASES),
+    **{f"wang2016-phrases-{model}": Changes(_REGIONS, _PHRASES) for model in "abcd"},
+    **{f"wang2016-phrases-{model}-mined": Changes(_REGIONS_MINED, _PHRASES) for model in "abcd"},
     "dong2018-w2vv-bow": Changes(_W2VV),
     "dong2018-w2vv-word2vec": Changes(_W2VV, _W2V_MEAN),
     "dong2018-w2vv-word2vec-2-layers": Changes(_W2VV, _W2V_MEAN),
@@ -151,7 +157,11 @@ SMALL: dict[str, Changes] = {
 }
 """Name of a preset -> what differs from it; a preset without an entry changes its images alone."""
 
+_TINY_REGIONS = {"hidden": 256, "dim": 64, "batch_size": 300}
+
 TINY: dict[str, Mapping[str, Any]] = {
+    **{f"wang2016-phrases-{model}": {**_TINY_REGIONS, "epochs": 16} for model in "abcd"},
+    **{f"wang2016-phrases-{model}-mined": _TINY_REGIONS for model in "abcd"},
     "wang2016-nonlinear-bidirectional-structure": {
         "hidden": 512, "dim": 128, "batch_size": 500, "lr_decay_every": 10, "epochs": 16,
     },
@@ -237,6 +247,8 @@ def resolve_experiment(
         average_captions=bool(average_captions),
         preset=preset,
         finetuning=settings_from(Finetuning, finetuning, "of fine-tuning") if finetuning else None,
+        of_phrases=preset is not None and find_preset(preset).of_phrases,
+        goes_on_from=None if preset is None else find_preset(preset).goes_on_from,
     )
 
 

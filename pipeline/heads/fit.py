@@ -12,11 +12,12 @@ from pipeline.devices import usable_device
 from pipeline.files import created_by, require_folder
 from pipeline.heads.base import FitOptions, Head, History
 from pipeline.heads.catalogue import Experiment, make_head, with_epochs_at_most
+from pipeline.heads.data.averaged import averaged
 from pipeline.heads.data.feature_spec import HeadInputs, require_averageable
 from pipeline.heads.data.pairs import (
+    HeldOut,
     Pairs,
     Rows,
-    averaged,
     float32_bytes,
     is_in_memory,
     join_pairs,
@@ -213,7 +214,12 @@ def log_sizes(data: TrainingData, pairs: Pairs, validation: Pairs, monitor: Moni
 
 
 def fit_with_progress(
-    head: Head, pairs: Pairs, validation: Pairs, options: FitOptions, name: str, monitor: Monitor
+    head: Head,
+    pairs: Pairs,
+    validation: HeldOut,
+    options: FitOptions,
+    name: str,
+    monitor: Monitor,
 ) -> History:
     """Fit a head with progress by epoch; if interrupted, log how many epochs are kept."""
     epochs: list[int] = []

@@ -38,6 +38,8 @@ class Preset:
     word_vectors : name of the vectors that words start from; None starts them at random.
     average_captions : whether the mean of an image's captions is its one caption.
     finetuning : how head and image network learn on together; None: they do not.
+    of_phrases : whether it is fitted on regions and phrases in place of images and captions.
+    goes_on_from : preset whose trained head it goes on from, with boxes mined by that head.
     """
 
     head: str
@@ -49,6 +51,8 @@ class Preset:
     word_vectors: str | None = None
     average_captions: bool = False
     finetuning: Finetuning | None = None
+    of_phrases: bool = False
+    goes_on_from: str | None = None
 
 
 def _with(preset: Preset, **settings: Any) -> Preset:
@@ -126,6 +130,40 @@ def _klein(mixtures: str) -> Preset:
 
 
 _WANG_MEAN = _captions("mean-word2vec-300d", "mean", vectors=_GOOGLENEWS)
+
+
+_PHRASES_OPEN = (
+    "regions: the recipe's network on the box alone, there Fast R-CNN tuned on VOC; all annotated "
+    "pairs of a batch match, those too that the limit of ten regions a phrase leaves out; the "
+    "epoch is chosen by R@1 + R@5 + R@10 of the validation split"
+)
+_PHRASES = Preset(
+    "two-branch",
+    TwoBranchSettings(hidden=8192, dim=4096, epochs=28, structure_weight=0.0),
+    "vgg19-fc7",
+    _captions("phrases-fv-hglmm-pca6000", "fv-hglmm", vectors=_GOOGLENEWS, pca=6000),
+    source="Wang, Li & Lazebnik 2016, section 3.3 and table 3",
+    leaves_open=_PHRASES_OPEN,
+    of_phrases=True,
+)
+_PHRASES_MODELS = {
+    "a": _PHRASES,
+    "b": _with(_PHRASES, structure_weight=0.1),
+    "c": _with(_PHRASES, image_structure_weight=0.1),
+    "d": _with(_PHRASES, image_structure_weight=0.1, structure_weight=0.1),
+}
+
+
+def _mined(name: str) -> Preset:
+    """Return the model that goes on from another one with mined boxes, eq. (1) and (2) alone."""
+    changed = _with(_PHRASES, epochs=5, learning_rate=0.001, lr_decay_every=5, mined_each=5)
+    return replace(
+        changed,
+        goes_on_from=name,
+        leaves_open=f"{_PHRASES_OPEN}; the rate is the one that the model before ends with; of the "
+        "boxes mined for a phrase 5 are drawn in each batch that has it; a box that overlaps a "
+        "true box of its phrase by half or more is not mined",
+    )
 
 
 _W2VV = Preset(
@@ -287,6 +325,19 @@ PRESETS: dict[str, Preset] = {
         leaves_open="on what scale the ridge of 1e-4 is: on images of unit length, as the captions "
         "nearly are; all coordinates that correlate are kept",
     ),
+    "wang2016-phrases-cca": replace(
+        _WANG_CCA,
+        images=_PHRASES.images,
+        captions=_PHRASES.captions,
+        source="Wang, Li & Lazebnik 2016, table 3, after Plummer et al. 2015",
+        leaves_open=f"{_WANG_CCA.leaves_open}; regions: the recipe's network on the box alone",
+        of_phrases=True,
+    ),
+    **{f"wang2016-phrases-{model}": preset for model, preset in _PHRASES_MODELS.items()},
+    **{
+        f"wang2016-phrases-{model}-mined": _mined(f"wang2016-phrases-{model}")
+        for model in _PHRASES_MODELS
+    },
     "dong2018-w2vv-bow": _W2VV,
     "dong2018-w2vv-word2vec": _W2VV_WORD2VEC,
     "dong2018-w2vv-word2vec-2-layers": _with(_W2VV_DEPTH, layers=2),

@@ -40,7 +40,7 @@ class TrainedHead:
     created_by : software and versions.
     head : the fitted head itself.
     average_captions : whether it was fitted on the mean features of an image's captions, and embeds
-        those; see `pipeline.heads.data.pairs.averaged`.
+        those; see `pipeline.heads.data.averaged.averaged`.
     finetuning : how it learnt together with the network of its image features, and from which head
         and weights; None: on stored features. See `pipeline.finetuning.finetune`.
     tensors_sha256 : of the head's file; None while it is not on disk.

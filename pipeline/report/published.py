@@ -109,6 +109,15 @@ def published_for(experiment: str, dataset: str) -> tuple[PublishedRow, ...]:
     )
 
 
+def localized_rows() -> dict[str, dict[str, str]]:
+    """Return the printed figures of phrase localization by paper, table and system."""
+    return {
+        f"{row.paper}, table {row.table}: {row.system}": dict(row.values)
+        for row in published_rows()
+        if any(column.startswith("phrase_to_region") for column in row.values)
+    }
+
+
 def parse_published(text: str, where: str) -> tuple[PublishedRow, ...]:
     """Read and check a file of published numbers.
 

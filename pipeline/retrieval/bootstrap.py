@@ -143,6 +143,40 @@ def _mean_of_draws(figures: Matrix, rng: np.random.Generator) -> Matrix:
     return means
 
 
+def mean_intervals(
+    values: Matrix,
+    image_rows: Ranks,
+    num_images: int,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+    level: float = LEVEL,
+) -> Matrix:
+    """Return percentile intervals of means over queries that belong to images.
+
+    As in `intervals`, a resample draws images, each with all its queries.
+
+    Parameters
+    ----------
+    values : (measures, queries).
+    image_rows : (queries,) int64, the row of each query's image.
+    num_images : 1 or more; images without queries are drawn too.
+    resamples, seed, level : as in `intervals`.
+
+    Returns
+    -------
+    (2, measures) float64, lower and upper bounds; NaN without queries.
+    """
+    counted = np.vstack([np.ones(len(image_rows)), values])
+    sums: Matrix = np.stack(
+        [np.bincount(image_rows, weights=v, minlength=num_images) for v in counted]
+    ).astype(np.float64)
+    totals = _totals(sums, resamples, np.random.default_rng(seed))
+    drawn = totals[totals[:, 0] > 0]
+    if not len(drawn):
+        return np.full((2, len(values)), np.nan)
+    return _bounds(drawn[:, 1:] / drawn[:, :1], level)
+
+
 def _figures(galleries: Sequence[RankedGallery], resamples: int, seed: int) -> Matrix:
     """Return (resamples, `_NAMES` and `rsum`): the figures of each draw."""
     rng = np.random.default_rng(seed)
@@ -167,14 +201,21 @@ def _drawn(gallery: RankedGallery, resamples: int, rng: np.random.Generator) -> 
             _sums(gallery.text_to_image, gallery.image_rows, num_images),
         ]
     )
+    totals = _totals(sums, resamples, rng)
+    half = len(MEASURES) + 1
+    one_way, other = totals[:, :half], totals[:, half:]
+    return np.hstack([one_way[:, 1:] / one_way[:, :1], other[:, 1:] / other[:, :1]])
+
+
+def _totals(sums: Matrix, resamples: int, rng: np.random.Generator) -> Matrix:
+    """Return (resamples, sums): what the sums (sums, images) of drawn images add up to."""
+    num_images = sums.shape[1]
     totals = np.empty((resamples, len(sums)))
     for total in totals:
         times = np.bincount(rng.integers(num_images, size=num_images), minlength=num_images)
         # Not a product of BLAS, whose last bits depend on the number of threads.
         np.einsum("sn,n->s", sums, times.astype(np.float64), out=total)
-    half = len(MEASURES) + 1
-    one_way, other = totals[:, :half], totals[:, half:]
-    return np.hstack([one_way[:, 1:] / one_way[:, :1], other[:, 1:] / other[:, :1]])
+    return totals
 
 
 def _sums(ranks: Ranks, image_rows: Ranks, num_images: int) -> Matrix:

@@ -1,7 +1,8 @@
-"""The job of `pipeline text`: the captions of a dataset become feature shards."""
+"""The job of `pipeline text`: the captions or phrases of a dataset become feature shards."""
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pipeline.text.catalogue import plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.text.rows import caption_header, changed_rows, encode_captions
+from pipeline.text.unique_phrases import unique_phrases
 from pipeline.text.workers import encode_on_workers
 
 _MB = 1e6
@@ -26,6 +28,7 @@ def encode(
     out: str | Path,
     *,
     encoder: str,
+    phrases: bool = False,
     split: str | None = None,
     fit_split: str = "train",
     fitted: str | Path | None = None,
@@ -40,7 +43,7 @@ def encode(
     monitor: Monitor = QUIET,
     **options: Any,
 ) -> FeatureIndex:
-    """Encode the captions of a dataset into feature shards.
+    """Encode the captions of a dataset, or the distinct phrases of its regions, into shards.
 
     Vocabularies, codebooks and principal components are fitted to the captions of one split and
     stay in a folder beside the shards. What is there from an earlier call is taken: fitted files,
@@ -50,8 +53,9 @@ def encode(
     Parameters
     ----------
     dataset : folder of a prepared dataset.
-    out : folder of the shards; its row ids are caption ids.
+    out : folder of the shards; its row ids are caption ids, or `phrase_key` of phrases.
     encoder : names of `pipeline.text.catalogue.ENCODERS`, joined by "+" for a concatenation.
+    phrases : encode, and fit to, the distinct phrases of the regions in place of captions.
     split : only the captions of this split; None takes all.
     fit_split : split whose captions vocabularies, codebooks and components are fitted to.
     fitted : folder of the fitted files; None: `encoder_folder(out)`.
@@ -85,10 +89,11 @@ def encode(
     plan = plan_encoder(encoder, **options)
     place = place_of_work(workers, scheduler, resources)
     manifest = read_manifest(Path(dataset))
-    caption_of = manifest.captions(split)
+    texts_of = partial(unique_phrases, dataset) if phrases else manifest.captions
+    caption_of = texts_of(split)
     captions = list(caption_of.values())
     fitting = Fitting(
-        list(manifest.captions(fit_split).values()),
+        list(texts_of(fit_split).values()),
         manifest.name,
         fit_split,
         None if codebooks is None else Path(codebooks),

@@ -8,8 +8,9 @@ one before.
 """
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,6 +39,12 @@ class Batch:
     images: Tensor
     captions: Tensor
     image_of_caption: Tensor
+
+    @property
+    def matches(self) -> Tensor:
+        """Which captions are of an image, (i, c) bool."""
+        row = torch.arange(len(self.images), device=self.image_of_caption.device)
+        return self.image_of_caption == row[:, None]
 
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on another device."""
@@ -80,7 +87,7 @@ def batches_with_siblings(
     starts = first_captions_of(image_of_caption)
     counts = np.diff(starts)
     taken = np.zeros(len(image_of_caption), bool)
-    chunks = _in_batches(rng.permutation(len(image_of_caption)), batch_size)
+    chunks = in_batches(rng.permutation(len(image_of_caption)), batch_size)
     for sampled in _without_single_images(chunks, image_of_caption):
         taken[sampled] = True
         images = np.unique(image_of_caption[sampled])
@@ -89,13 +96,29 @@ def batches_with_siblings(
         ends = np.cumsum(number)
         own = np.arange(ends[-1]) + np.repeat(starts[images] + number - ends, number)
         free = own[~taken[own]]
-        num_free = np.bincount(image_of_caption[free], minlength=len(counts))[images]
-        first_free = np.cumsum(num_free) - num_free
-        having = num_free > 0
-        drawn = rng.integers(num_free[having])
-        siblings = free[first_free[having] + drawn]
+        place = np.searchsorted(images, image_of_caption[free])
+        siblings = one_more_of_each(free, place, len(images), rng)
         taken[sampled] = False
         yield np.sort(np.concatenate([sampled, siblings]))
+
+
+def one_more_of_each(
+    members: RowNumbers, group: RowNumbers, groups: int, rng: np.random.Generator
+) -> RowNumbers:
+    """Return a random member of each group that has any, group after group.
+
+    Parameters
+    ----------
+    members : (n,), group after group.
+    group : (n,) ascending, the group of each.
+    groups : their number.
+    rng : draws.
+    """
+    number = np.bincount(group, minlength=groups)
+    first = np.cumsum(number) - number
+    having = number > 0
+    chosen: RowNumbers = members[first[having] + rng.integers(number[having])]
+    return chosen
 
 
 def one_caption_each(
@@ -106,7 +129,7 @@ def one_caption_each(
     An epoch of order-embeddings (Vendrov et al. 2016).
     """
     rows = _random_captions(image_of_caption, rng)
-    chunks = _in_batches(rows[rng.permutation(len(rows))], batch_size)
+    chunks = in_batches(rows[rng.permutation(len(rows))], batch_size)
     for batch in _without_single_images(chunks, image_of_caption):
         yield np.sort(batch)
 
@@ -119,7 +142,7 @@ def shuffled_captions(
     An epoch of VSE++ (Faghri et al. 2018). A batch may hold two captions of one image; deviation:
     they are then never negatives of each other or of their image, as they are there.
     """
-    chunks = _in_batches(rng.permutation(len(image_of_caption)), batch_size)
+    chunks = in_batches(rng.permutation(len(image_of_caption)), batch_size)
     for batch in _without_single_images(chunks, image_of_caption):
         yield np.sort(batch)
 
@@ -145,7 +168,8 @@ def _random_captions(image_of_caption: RowNumbers, rng: np.random.Generator) -> 
     return starts[:-1] + rng.integers(np.diff(starts))
 
 
-def _in_batches(rows: RowNumbers, batch_size: int) -> list[RowNumbers]:
+def in_batches(rows: RowNumbers, batch_size: int) -> list[RowNumbers]:
+    """Return consecutive rows, `batch_size` at a time and the rest."""
     return [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
 
 
@@ -205,22 +229,25 @@ class BatchLoader:
 
     def __init__(
         self,
-        pairs: Pairs,
-        batches: Batches,
-        rng: np.random.Generator,
+        dataset: Dataset[Any],
+        epoch: Callable[[], Iterable[Any]],
         workers: int,
         device: torch.device,
-        epoch: Callable[[], int] = lambda: 0,
     ) -> None:
         """Describe the loading; `workers` start with the first epoch and end with the loader.
 
-        `epoch` returns the number of the epoch that begins, for rows that differ between epochs.
+        Parameters
+        ----------
+        dataset : gives the batch of a key, or an error of the user's.
+        epoch : draws the keys of an epoch.
+        workers : processes that read batches ahead; 0 reads them in this one.
+        device : where the batches go.
         """
         self._device = device
         self._loader = DataLoader(
-            PairDataset(pairs),
+            dataset,
             batch_size=None,
-            sampler=_Epoch(batches, pairs.image_of_caption, rng, epoch),
+            sampler=_Epoch(epoch),
             num_workers=workers,
             # A new worker would check again what the last one has checked of the features.
             persistent_workers=workers > 0,
@@ -230,7 +257,7 @@ class BatchLoader:
             generator=torch.Generator(),
         )
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Any]:
         for batch in self._loader:
             if isinstance(batch, PipelineError):
                 raise batch
@@ -238,22 +265,13 @@ class BatchLoader:
 
 
 class _Epoch:
-    """The number and the caption rows of each batch of a new epoch whenever it is iterated."""
+    """The keys of a new epoch whenever it is iterated."""
 
-    def __init__(
-        self,
-        batches: Batches,
-        image_of_caption: RowNumbers,
-        rng: np.random.Generator,
-        epoch: Callable[[], int],
-    ) -> None:
-        self._batches, self._image_of_caption, self._rng = batches, image_of_caption, rng
+    def __init__(self, epoch: Callable[[], Iterable[Any]]) -> None:
         self._epoch = epoch
 
-    def __iter__(self) -> Iterator[tuple[int, RowNumbers]]:
-        epoch = self._epoch()
-        for rows in self._batches(self._image_of_caption, self._rng):
-            yield epoch, rows
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._epoch())
 
 
 def _leave_interrupts_to_the_parent(worker: int) -> None:

@@ -17,6 +17,8 @@ import numpy.typing as npt
 from pipeline.datasets.manifest import MANIFEST_FILE, ImageEntry
 from pipeline.hashing import sha256_of_file
 from pipeline.heads import HeadError
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.recall import recall_table
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OK
 from pipeline.shards.index import FeatureIndex
@@ -186,8 +188,79 @@ def _require_finite(features: Features, names: Sequence[object], where: str) -> 
         )
 
 
+_FIGURES = (
+    "image_to_text_r1",
+    "text_to_image_r1",
+    "image_to_text_r10",
+    "text_to_image_r10",
+    "rsum",
+)
+
 IN_MEMORY_BYTES = 1 << 30
 """A side of fewer float32 bytes is held in memory; a larger one is read as it is needed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """A list of numbers for each of some rows.
+
+    Attributes
+    ----------
+    starts : (rows + 1,) int64, where the list of each row starts in `values`; their number last.
+    values : (n,) int64.
+    """
+
+    starts: RowNumbers
+    values: RowNumbers
+
+    @classmethod
+    def of(cls, rows: RowNumbers, values: RowNumbers, num_rows: int) -> "Lists":
+        """Return the lists of pairs (row, value), each in ascending order."""
+        order = np.lexsort((values, rows))
+        counts = np.bincount(rows, minlength=num_rows)
+        return cls(np.concatenate(([0], np.cumsum(counts))).astype(np.int64), values[order])
+
+    def of_rows(self, rows: RowNumbers) -> tuple[RowNumbers, RowNumbers]:
+        """Return all values of some rows, and for each its place in `rows`."""
+        number = self.starts[rows + 1] - self.starts[rows]
+        place = np.repeat(np.arange(len(rows)), number)
+        before = np.cumsum(number) - number
+        return self.values[np.arange(len(place)) + (self.starts[rows] - before)[place]], place
+
+    def digest(self) -> str:
+        """Return a text that differs where the lists do."""
+        return hashlib.sha256(self.starts.tobytes() + b"|" + self.values.tobytes()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """Which captions of `Pairs` are the same phrase, and which phrases describe which image.
+
+    Attributes
+    ----------
+    phrases : features of the distinct phrases.
+    phrase_of_caption : (captions,) int64, rows of `phrases`.
+    phrases_of_image : all that describe an image, those too that make no pair with it.
+    images_of_phrase : the same the other way.
+    mined : features of boxes that no phrase describes, but that came nearer to one than its true
+        boxes; None without any.
+    mined_of_phrase : rows of `mined` by the phrase that they came near to; None without any.
+    """
+
+    phrases: Rows
+    phrase_of_caption: RowNumbers
+    phrases_of_image: Lists
+    images_of_phrase: Lists
+    mined: Rows | None = None
+    mined_of_phrase: Lists | None = None
+
+    def digest(self) -> str:
+        """Return a text that differs where the phrases, the joining or the mined boxes do."""
+        parts = [self.phrases.digest(), self.phrases_of_image.digest()]
+        parts.append(hashlib.sha256(self.phrase_of_caption.tobytes()).hexdigest())
+        if self.mined is not None and self.mined_of_phrase is not None:
+            parts += [self.mined.digest(), self.mined_of_phrase.digest()]
+        return " ".join(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,6 +273,8 @@ class Pairs:
     image_of_caption : (captions,) int64, the row of each caption's image; ascending, no image
         without one.
     images, captions : the features of either side.
+    links : which captions are the same phrase, where they describe several images; see
+        `pipeline.heads.data.links`.
     """
 
     image_ids: tuple[str, ...]
@@ -207,6 +282,7 @@ class Pairs:
     image_of_caption: RowNumbers
     images: Rows
     captions: Rows
+    links: Links | None = None
 
     @property
     def caption_image_ids(self) -> tuple[str, ...]:
@@ -221,52 +297,42 @@ class Pairs:
         digest.update(self.image_of_caption.tobytes())
         digest.update(self.images.digest().encode())
         digest.update(self.captions.digest().encode())
+        if self.links is not None:
+            digest.update(self.links.digest().encode())
         return digest.hexdigest()
 
+    def figures(self, images: Features, captions: Features, similarity: str) -> dict[str, float]:
+        """Return R@1 and R@10 in both directions and rsum of embeddings, in percent."""
+        table = recall_table(
+            Embeddings(
+                self.image_ids,
+                images,
+                self.caption_ids,
+                self.caption_image_ids,
+                captions,
+                similarity,
+                {},
+            )
+        )
+        return {name: float(table[name]) for name in _FIGURES}
 
-class AveragedRows:
-    """The mean features of the captions of each image; of more than five the first five count.
 
-    Qian & Lamberti 2018, section 5, "Baseline + Weight": the mean over the five captions of an
-    image is the query.
-    """
+class HeldOut(Protocol):
+    """What a split gives to choose an epoch or a setting by; `Pairs` are one."""
 
-    most = 5
+    @property
+    def images(self) -> Rows:
+        """Features of the images."""
 
-    def __init__(self, rows: Rows, image_of_caption: RowNumbers) -> None:
-        """Take caption features and the image row of each caption, (captions,) ascending."""
-        self._rows = rows
-        self._starts = first_captions_of(image_of_caption)
-        self.row_shape = rows.row_shape
-
-    def __len__(self) -> int:
-        return len(self._starts) - 1
-
-    def take(self, rows: RowNumbers) -> Features:
-        """Return (n, *row_shape) float32 of image rows (n,); see `Rows.take`."""
-        means = np.empty((len(rows), *self.row_shape), np.float32)
-        for at, image in enumerate(rows):
-            start, stop = self._starts[image], self._starts[image + 1]
-            own = np.arange(start, min(stop, start + self.most))
-            means[at] = self._rows.take(own).mean(axis=0, dtype=np.float64)
-        return means
+    @property
+    def captions(self) -> Rows:
+        """Features of the captions."""
 
     def digest(self) -> str:
-        """Return a text that differs where the features or their images do."""
-        return hashlib.sha256(
-            self._rows.digest().encode() + self._starts.tobytes() + b"averaged"
-        ).hexdigest()
+        """Return a text that differs where the features or the joining do."""
 
-
-def averaged(pairs: Pairs) -> Pairs:
-    """Return pairs of each image with one caption, the mean of its own: `<image id>#mean`."""
-    return Pairs(
-        pairs.image_ids,
-        tuple(f"{image_id}#mean" for image_id in pairs.image_ids),
-        np.arange(len(pairs.image_ids)),
-        pairs.images,
-        AveragedRows(pairs.captions, pairs.image_of_caption),
-    )
+    def figures(self, images: Features, captions: Features, similarity: str) -> dict[str, float]:
+        """Return figures of the rows' embeddings, all finite; by the greatest `rsum` is chosen."""
 
 
 def made_from(dataset: str | Path, images: FeatureIndex, captions: FeatureIndex) -> dict[str, str]:

@@ -37,7 +37,7 @@ from pipeline.heads.canonical_correlation import (
     moments_of,
 )
 from pipeline.heads.data.feature_spec import HeadInputs, require_vectors
-from pipeline.heads.data.pairs import Features, Pairs, Rows
+from pipeline.heads.data.pairs import Features, HeldOut, Pairs, Rows
 from pipeline.heads.layers.scaling import UnitRows, signed_roots
 
 CANDIDATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
@@ -112,7 +112,7 @@ class CcaHead:
         self._net: nn.ModuleDict | None = None
         self._correlations = torch.empty(0, dtype=torch.float64)
 
-    def fit(self, train: Pairs, validation: Pairs, options: FitOptions) -> History:
+    def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:
         """Solve for each ridge in question, and keep the solution of the highest rsum.
 
         Nothing is random. The history has an entry for each pair of ridges: `epoch` from 1,
@@ -131,7 +131,7 @@ class CcaHead:
                 "correlation"
             )
         train = replace(train, images=self._prepared(train.images))
-        validation = replace(validation, images=self._prepared(validation.images))
+        images = self._prepared(validation.images)
         moments = moments_of(train)
         correlation = CanonicalCorrelation(moments)
         added = self._added_to(correlation)
@@ -146,7 +146,7 @@ class CcaHead:
                 found = correlation.solve(*added(image_ridge, caption_ridge), self.settings.dim)
                 rho = torch.from_numpy(found.correlations)
                 net = self._network(moments, found)
-                figures = retrieval_figures(net, self.similarity, validation, _CPU)
+                figures = retrieval_figures(net, self.similarity, validation, _CPU, images)
                 history.append(
                     {
                         "epoch": len(history) + 1,

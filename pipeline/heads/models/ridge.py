@@ -3,7 +3,7 @@
 Qian & Lamberti 2018, section 4.1: W minimises sum_k |v_k - W s_k|^2 over the training pairs; a
 caption is then looked up by the Euclidean distance of W s to the image features, which are the
 image embeddings unchanged. Their "Baseline + Weight" has the mean of the features of an image's
-captions as its one caption; see `pipeline.heads.data.pairs.averaged`. Deviations: both
+captions as its one caption; see `pipeline.heads.data.averaged.averaged`. Deviations: both
 sides are centred, which is the same as a constant feature; a small ridge keeps collinear text
 features from blowing up; the image features may be brought to unit length first (`image_scaling`),
 since predictions shrink towards the mean image, and images near it, or short ones, are then close
@@ -18,7 +18,7 @@ import torch
 
 from pipeline.heads.base import FitOptions, HeadKind, History, choice, setting
 from pipeline.heads.data.feature_spec import HeadInputs, require_vectors
-from pipeline.heads.data.pairs import Doubles, Features, Pairs, Rows, in_blocks
+from pipeline.heads.data.pairs import Doubles, Features, HeldOut, Pairs, Rows, in_blocks
 from pipeline.heads.layers.scaling import UnitRows, mean_and_scale
 
 # Pairs whose float64 copies are in memory together.
@@ -59,7 +59,7 @@ class RidgeHead:
         self._image_mean: Doubles = np.zeros(image_dim)
         self._image_centre: Doubles = np.zeros(image_dim)
 
-    def fit(self, train: Pairs, validation: Pairs, options: FitOptions) -> History:
+    def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:
         """Solve the normal equations, accumulated in float64; nothing is random or chosen."""
         options.progress(0, 1, 0)
         caption_dim, image_dim = self._weight.shape

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from pipeline.heads.base import choice, setting
 from pipeline.heads.data.batches import Batch, batches_with_siblings, require_two_images
 from pipeline.heads.data.feature_spec import HeadInputs, require_vectors
+from pipeline.heads.data.links import LinkedBatch, linked_batches, require_two_phrases
 from pipeline.heads.data.pairs import Features, Pairs
 from pipeline.heads.layers.scaling import Standardised, UnitLength
 from pipeline.heads.losses.structure import structure_preserving_loss
@@ -26,7 +27,7 @@ from pipeline.heads.training.trainer import network_kind
 
 @dataclass(frozen=True)
 class TwoBranchSettings:
-    """Settings of section 3.1; the last three name the terms of eq. (5).
+    """Settings of section 3.1, whose last three name the terms of eq. (5), and of section 3.3.
 
     branches : "nonlinear", or "linear" for a single linear layer a branch, without batch norm.
     hidden, dim : outputs of the two linear layers of each branch; a linear one has no hidden.
@@ -37,6 +38,8 @@ class TwoBranchSettings:
         `lr_decay_every` epochs.
     margin, top_k : m, and K, the violations that count for each positive pair.
     text_to_image_weight, structure_weight : lambda_1 (0 ranks in one direction only) and lambda_3.
+    image_structure_weight : lambda_2; regions have it, since several may be of one phrase.
+    mined_each : mined boxes of each phrase of a batch, drawn anew in every epoch; of regions.
     """
 
     branches: str = choice("nonlinear", "linear")
@@ -54,6 +57,8 @@ class TwoBranchSettings:
     top_k: int = setting(50, at_least=1)
     text_to_image_weight: float = setting(2.0)
     structure_weight: float = setting(0.2)
+    image_structure_weight: float = setting(0.0)
+    mined_each: int = setting(0)
 
 
 def task(settings: TwoBranchSettings, inputs: HeadInputs) -> TrainingTask:
@@ -73,16 +78,17 @@ def task(settings: TwoBranchSettings, inputs: HeadInputs) -> TrainingTask:
     def build(words: Features | None) -> nn.ModuleDict:
         return nn.ModuleDict({side: _branch(s, dim) for side, dim in dims.items()})
 
-    def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
-        row = torch.arange(len(batch.images), device=batch.image_of_caption.device)
+    def loss(
+        net: nn.ModuleDict, batch: Batch | LinkedBatch, epoch: int, generator: torch.Generator
+    ) -> Tensor:
         return structure_preserving_loss(
             net["image"](batch.images),
             net["caption"](batch.captions),
-            batch.image_of_caption == row[:, None],
+            batch.matches,
             s.margin,
             s.top_k,
             text_to_image=s.text_to_image_weight,
-            image_structure=0.0,  # a caption describes one image
+            image_structure=s.image_structure_weight,
             sentence_structure=s.structure_weight,
         )
 
@@ -102,8 +108,9 @@ def task(settings: TwoBranchSettings, inputs: HeadInputs) -> TrainingTask:
         ),
         rate=steps(s.lr_decay_every, s.lr_decay),
         epochs=s.epochs,
-        require=require_two_images,
+        require=lambda pairs: (require_two_phrases if pairs.links else require_two_images)(pairs),
         prepare=prepare,
+        linked_batches=lambda pairs, rng: linked_batches(pairs, s.batch_size, s.mined_each, rng),
     )
 
 

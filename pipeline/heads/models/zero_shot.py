@@ -13,7 +13,7 @@ from torch import nn
 from pipeline.heads import HeadError
 from pipeline.heads.base import FitOptions, HeadKind, History, retrieval_figures
 from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs, require_vectors
-from pipeline.heads.data.pairs import Features, Pairs, Rows, in_blocks
+from pipeline.heads.data.pairs import Features, HeldOut, Pairs, Rows, in_blocks
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ZeroShotHead:
                 f"{dims[1]}; take the embeddings of both, without other features beside them"
             )
 
-    def fit(self, train: Pairs, validation: Pairs, options: FitOptions) -> History:
+    def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:
         """Return the figures of the validation split; the training split is not looked at."""
         options.progress(0, 1, 0)
         unchanged = nn.ModuleDict({"image": nn.Identity(), "caption": nn.Identity()})

@@ -5,14 +5,17 @@ Everything else about training is the same for all heads; see `pipeline.heads.tr
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pipeline.heads.data.batches import Batch, Batches
+from pipeline.heads.data.batches import Batches
+from pipeline.heads.data.links import LinkedRows
 from pipeline.heads.data.pairs import Features, Pairs
 
-Loss = Callable[[nn.ModuleDict, Batch, int, torch.Generator], Tensor]
+Loss = Callable[[nn.ModuleDict, Any, int, torch.Generator], Tensor]
 """See `TrainingTask.loss`."""
 
 Clip = Callable[[Iterable[nn.Parameter]], None]
@@ -36,7 +39,9 @@ class TrainingTask:
         is in its state dictionary.
     loss : from those modules, in training mode, a batch on their device, the epoch (from 0), and a
         generator (on the CPU) for sampled negatives, to a scalar.
-    batches : of an epoch.
+    batches : of an epoch; the loss gets a `Batch` of each.
+    linked_batches : of an epoch of pairs with links; the loss then gets a `LinkedBatch`. None: such
+        pairs are taken like any others.
     optimiser : of the modules' parameters.
     rate : factor on the learning rate of each parameter group, from the epoch (from 0) and the
         validation scores of the epochs before; see `steps`, `milestones` and `plateau`.
@@ -58,6 +63,7 @@ class TrainingTask:
     patience: int | None = None
     require: Callable[[Pairs], None] | None = None
     prepare: Callable[[nn.ModuleDict, Pairs], None] | None = None
+    linked_batches: Callable[[Pairs, np.random.Generator], Iterable[LinkedRows]] | None = None
 
 
 def per_tensor(norm: float) -> Clip:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from pipeline.devices import usable_device
@@ -23,9 +24,10 @@ from pipeline.heads.base import (
     require_fitted,
     retrieval_figures,
 )
-from pipeline.heads.data.batches import BatchLoader
+from pipeline.heads.data.batches import BatchLoader, PairDataset
 from pipeline.heads.data.feature_spec import HeadInputs
-from pipeline.heads.data.pairs import Features, Pairs, Rows
+from pipeline.heads.data.links import LinkedDataset
+from pipeline.heads.data.pairs import Features, HeldOut, Pairs, RowNumbers, Rows
 from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.heads.training.task import TrainingTask
 
@@ -50,7 +52,7 @@ class NetworkHead:
         self._net: nn.ModuleDict | None = None
         self._device = torch.device("cpu")
 
-    def fit(self, train: Pairs, validation: Pairs, options: FitOptions) -> History:
+    def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:
         """Train, and embed with the weights of the best epoch; see `train_network`.
 
         Raises
@@ -101,7 +103,7 @@ def network_kind(settings: type[Any], task: Callable[[Any, HeadInputs], Training
 
 
 def train_network(
-    task: TrainingTask, pairs: Pairs, validation: Pairs, options: FitOptions, identity: object
+    task: TrainingTask, pairs: Pairs, validation: HeldOut, options: FitOptions, identity: object
 ) -> tuple[nn.ModuleDict, History]:
     """Train a network and give it with the weights of its best epoch, in evaluation mode.
 
@@ -115,9 +117,9 @@ def train_network(
     pairs : the training split.
     validation : its rsum chooses the epoch; the first of equals wins.
     options : seed, device, workers and where checkpoints go.
-    identity : JSON values that name the task; with both splits, the word vectors, the device
-        and the seed they decide whether a checkpoint is of this work. The number of epochs should
-        not be among them: it may be raised before an interrupted training is continued.
+    identity : JSON values that name the task; with both splits, the word vectors, the start, the
+        device and the seed they decide whether a checkpoint is of this work. The number of epochs
+        should not be among them: it may be raised before an interrupted training is continued.
 
     Returns
     -------
@@ -150,12 +152,10 @@ def train_network(
         )
         state = TrainingState(net, optimiser, rng, negatives)
         resumed = kept is not None and kept.resume(state, task.epochs)
-        if task.prepare and not resumed:
-            task.prepare(net, pairs)
+        if not resumed:
+            _begin(net, task, pairs, options)
         history = state.history
-        loader = BatchLoader(
-            pairs, task.batches, rng, options.workers, device, lambda: len(history)
-        )
+        loader = _loader(task, pairs, rng, options.workers, device, lambda: len(history))
 
         options.progress(len(history), task.epochs, 0)
         while len(history) < task.epochs and not _gave_up(history, task.patience):
@@ -194,6 +194,41 @@ def train_network(
     return net.eval(), [{**entry, "best": float(at == best)} for at, entry in enumerate(history)]
 
 
+def _begin(net: nn.ModuleDict, task: TrainingTask, pairs: Pairs, options: FitOptions) -> None:
+    """Put a trained head's tensors into a network, or prepare it for its training data."""
+    if options.start is None:
+        if task.prepare:
+            task.prepare(net, pairs)
+        return
+    try:
+        net.load_state_dict(dict(options.start))
+    except RuntimeError as error:
+        raise HeadError(
+            "the head to start from has another architecture than this experiment; give them the "
+            f"same settings ({' '.join(str(error).split())})"
+        ) from error
+
+
+def _loader(
+    task: TrainingTask,
+    pairs: Pairs,
+    rng: np.random.Generator,
+    workers: int,
+    device: torch.device,
+    number: Callable[[], int],
+) -> BatchLoader:
+    """Return what loads an epoch; `number` returns that of the epoch that begins."""
+    linked = task.linked_batches
+    if pairs.links is not None and linked is not None:
+        return BatchLoader(LinkedDataset(pairs), lambda: linked(pairs, rng), workers, device)
+
+    def epoch() -> Iterator[tuple[int, RowNumbers]]:
+        begun = number()
+        return ((begun, rows) for rows in task.batches(pairs.image_of_caption, rng))
+
+    return BatchLoader(PairDataset(pairs), epoch, workers, device)
+
+
 def _best(history: History) -> int:
     scores = [entry["rsum"] for entry in history]
     return scores.index(max(scores))
@@ -212,10 +247,11 @@ def _require_finite(loss: float, net: nn.Module, epoch: int) -> None:
         )
 
 
-def _fingerprint(pairs: Pairs, validation: Pairs, options: FitOptions, identity: object) -> str:
+def _fingerprint(pairs: Pairs, validation: HeldOut, options: FitOptions, identity: object) -> str:
     words = None if options.words is None else hashlib.sha256(options.words.tobytes()).hexdigest()
     splits = [pairs.digest(), validation.digest()]
-    return sha256_of_json([identity, splits, words, options.seed, options.device])
+    start = hashlib.sha256(save(dict(options.start))).hexdigest() if options.start else None
+    return sha256_of_json([identity, splits, words, options.seed, options.device, start])
 
 
 @contextmanager

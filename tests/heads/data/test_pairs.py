@@ -10,9 +10,9 @@ import pytest
 
 from pipeline.datasets.manifest import ImageEntry
 from pipeline.heads import HeadError
+from pipeline.heads.data.averaged import AveragedRows
 from pipeline.heads.data.pairs import (
     ArrayRows,
-    AveragedRows,
     FeatureRows,
     float32_bytes,
     in_blocks,

@@ -1,0 +1,155 @@
+"""Hard negatives: the proposals that a trained head takes for a phrase before its true boxes.
+
+Wang et al. 2016, section 3.3: "for each unique phrase in the training set" the boxes "that are
+closer to the phrase than the ground truth boxes", of which 50 at most are sampled. The paper does
+not say which images' proposals are looked at, nor what becomes of proposals that are right: here
+they are those of the images in which the phrase is said, nearer than the nearest of its true boxes
+there, and none that overlaps one of these by half or more.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.datasets.phrases import RegionPhrase
+from pipeline.heads.base import Head
+from pipeline.heads.data.pairs import ArrayRows, FeatureRows, Features, Lists, RowNumbers
+from pipeline.localization.measures import IOU
+from pipeline.progress import Progress, no_progress
+from pipeline.regions.boxes import iou
+from pipeline.regions.ground_truth import true_boxes, true_regions
+from pipeline.regions.proposals import Proposals, region_id
+from pipeline.retrieval.similarity import SIMILARITIES
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.text.unique_phrases import phrase_key
+
+MINED_A_PHRASE = 50
+
+_IMAGES = 32  # whose proposals are embedded together
+
+
+@dataclass(frozen=True, eq=False)
+class MinedBoxes:
+    """Hard negatives of phrases.
+
+    Attributes
+    ----------
+    region_ids : the boxes, each once.
+    of_phrase : rows of `region_ids` for each phrase, in the order of the phrases' keys.
+    found : boxes that came nearer, before sampling, with repetitions.
+    """
+
+    region_ids: tuple[str, ...]
+    of_phrase: Lists
+    found: int
+
+
+def mine(
+    head: Head,
+    phrases: Sequence[RegionPhrase],
+    keys: Sequence[str],
+    texts: FeatureSet,
+    truth: FeatureSet,
+    proposals: Proposals,
+    regions: FeatureSet,
+    *,
+    most: int,
+    seed: int,
+    progress: Progress = no_progress,
+) -> MinedBoxes:
+    """Return the hard negatives of each phrase.
+
+    Parameters
+    ----------
+    head : trained.
+    phrases : of the training split.
+    keys : of the distinct phrases; decides their rows.
+    texts, truth, regions : features of the phrases, of the true boxes and of the proposals.
+    proposals : of the same images.
+    most : proposals of an image that are looked at, the first ones.
+    seed : of the sampling.
+    progress : called with images done, images in all, and 0.
+
+    Raises
+    ------
+    MissingRows, FailedRows
+        A region or phrase has no features.
+    """
+    row = {key: number for number, key in enumerate(keys)}
+    embedded = head.embed_captions(FeatureRows(texts, keys))
+    similarity = SIMILARITIES[head.similarity]
+    of_image: dict[str, list[RegionPhrase]] = {}
+    for phrase in phrases:
+        of_image.setdefault(phrase.image, []).append(phrase)
+    boxes, numbers = true_boxes(phrases), true_regions(phrases)
+    nearer: list[list[str]] = [[] for _ in keys]
+    progress(0, len(of_image), 0)
+    looked_at = _with_embeddings(head, list(of_image), boxes, proposals, truth, regions, most)
+    for done, (image, own, true) in enumerate(looked_at, 1):
+        progress(done, len(of_image), 0)
+        if not len(own):
+            continue
+        said: dict[int, set[int]] = {}
+        for phrase in of_image[image]:
+            said.setdefault(row[phrase_key(phrase.phrase)], set()).update(numbers[phrase.id])
+        rows = np.array(list(said))
+        asked = similarity.prepare(embedded[rows])
+        scores = similarity.between(similarity.prepare(own), asked)
+        true_scores = similarity.between(similarity.prepare(true), asked)
+        overlap = iou(proposals.boxes(image)[:most], boxes[image])
+        for column, (phrase_row, region_numbers) in enumerate(said.items()):
+            chosen = sorted(region_numbers)
+            limit = true_scores[chosen, column].max()
+            hard = (scores[:, column] > limit) & (overlap[:, chosen].max(axis=1) < IOU)
+            nearer[phrase_row] += [region_id(image, int(k)) for k in np.flatnonzero(hard)]
+    return _sampled(nearer, seed)
+
+
+def _sampled(nearer: Sequence[Sequence[str]], seed: int) -> MinedBoxes:
+    """Return at most `MINED_A_PHRASE` of each phrase's boxes."""
+    rng = np.random.default_rng(seed)
+    number: dict[str, int] = {}
+    phrase_of: list[int] = []
+    values: list[int] = []
+    for phrase, found in enumerate(nearer):
+        chosen = np.arange(len(found))
+        if len(found) > MINED_A_PHRASE:
+            chosen = np.sort(rng.choice(len(found), MINED_A_PHRASE, replace=False))
+        for at in chosen:
+            phrase_of.append(phrase)
+            values.append(number.setdefault(found[int(at)], len(number)))
+    lists = Lists.of(_rows(phrase_of), _rows(values), len(nearer))
+    return MinedBoxes(tuple(number), lists, sum(map(len, nearer)))
+
+
+def _rows(values: Sequence[int]) -> RowNumbers:
+    return np.array(values, np.int64)
+
+
+def _with_embeddings(
+    head: Head,
+    images: Sequence[str],
+    boxes: dict[str, np.ndarray],
+    proposals: Proposals,
+    truth: FeatureSet,
+    regions: FeatureSet,
+    most: int,
+) -> Iterator[tuple[str, Features, Features]]:
+    """Yield each image with the embeddings of its proposals and of its true boxes."""
+    for start in range(0, len(images), _IMAGES):
+        part = images[start : start + _IMAGES]
+        ids = [proposals.region_ids(image)[:most] for image in part]
+        true_ids = [[region_id(image, k) for k in range(len(boxes[image]))] for image in part]
+        own, true = _embedded(head, regions, ids), _embedded(head, truth, true_ids)
+        yield from zip(part, own, true, strict=True)
+
+
+def _embedded(head: Head, features: FeatureSet, ids: Sequence[Sequence[str]]) -> list[Features]:
+    """Return the embeddings of each list of rows; (0, 1) for an empty list."""
+    together = [region for of_image in ids for region in of_image]
+    if not together:
+        return [np.zeros((0, 1), np.float32) for _ in ids]
+    rows = FeatureRows(features, together).take(np.arange(len(together)))
+    found = head.embed_images(ArrayRows(rows))
+    return list(np.split(found, np.cumsum([len(of_image) for of_image in ids])[:-1]))

@@ -1,0 +1,195 @@
+"""From drawn scenes to localized phrases: trained, mined, killed and continued, asked."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import pipeline
+from pipeline.datasets.manifest import read_manifest
+from pipeline.datasets.regions import read_phrases
+from pipeline.datasets.scenes.dataset import draw_scenes
+from pipeline.heads import HeadError
+from pipeline.heads.catalogue import Experiment
+from pipeline.heads.data.links import links_of
+from pipeline.heads.experiments import resolve_experiment
+from pipeline.heads.trained_head import load_head
+from pipeline.localization import LocalizationError
+from pipeline.localization.evaluate import tabulate
+from pipeline.localization.fit import OpenSources, Sources, fit_to_phrases
+from pipeline.localization.localize import localize, localize_experiment
+from pipeline.localization.localized import Localized, read_localized
+from pipeline.localization.mining import mine
+from pipeline.localization.pairs import training_pairs
+from pipeline.regions.boxes import iou
+from pipeline.regions.ground_truth import true_boxes, true_regions
+from pipeline.regions.proposals import read_proposals, region_id
+from pipeline.regions.propose import propose
+from pipeline.text.encode import encode
+from pipeline.text.unique_phrases import phrase_key, unique_phrases
+from tests.project import Recorder
+
+SMALL: dict[str, Any] = {
+    "hidden": 64, "dim": 16, "batch_size": 100, "dropout": 0.0, "epochs": 6, "learning_rate": 0.05
+}  # fmt: skip
+
+
+def write_region_features(dataset: Path, proposals: Path, out: Path) -> None:
+    """Write each region's crop at 4 x 4 pixels and the shape of its box, 52 numbers."""
+    manifest, boxes = read_manifest(dataset), read_proposals(proposals)
+    ids, rows = [], []
+    for entry in manifest.entries:
+        with Image.open(manifest.image_root / entry.file) as image:
+            whole = np.array(image.size * 2, float)
+            for name, box in zip(boxes.region_ids(entry.id), boxes.boxes(entry.id), strict=True):
+                crop = image.resize((4, 4), Image.Resampling.BOX, box=tuple(box.tolist()))
+                ids.append(name)
+                rows.append(np.concatenate([np.asarray(crop).ravel() / 128 - 1, box / whole]))
+    array = np.array(rows, np.float32)
+    pipeline.write_features(out, ids, array, recipe={"name": "crops"}, dataset=manifest.name)
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
+    """Drawn scenes, grid proposals, true boxes, features of all and of the phrases."""
+    root = tmp_path_factory.mktemp("localization")
+    draw_scenes(root / "scenes", 72, seed=0).write(root / "scenes")
+    for method in ("grid", "ground-truth"):
+        propose(root / "scenes", root / method, method=method, number=60)
+        write_region_features(root / "scenes", root / method, root / f"{method}-crops")
+    encode(root / "scenes", root / "phrases", encoder="bow", phrases=True)
+    return Sources(
+        root / "scenes", root / "phrases", root / "ground-truth-crops", root / "grid",
+        root / "grid-crops", most=60,
+    )  # fmt: skip
+
+
+def experiment(name: str, **settings: Any) -> Experiment:
+    preset = f"wang2016-phrases-{name}"
+    return resolve_experiment(preset, settings={**SMALL, **settings}, size="tiny")
+
+
+def test_phrases_are_encoded_once(sources: Sources) -> None:
+    phrases = read_phrases(sources.dataset)
+    texts = pipeline.read_features(sources.phrases)
+    assert set(texts.ids) == {phrase_key(phrase.phrase) for phrase in phrases}
+    assert len(texts.ids) < len(phrases)
+    keys = unique_phrases(sources.dataset)
+    assert len(set(keys.values())) == len(keys)
+    assert phrase_key("A  Red\tball") == phrase_key("a red ball")
+
+
+def test_pairs_are_the_annotated_ones_so_many_regions_a_phrase(
+    sources: Sources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.localization.pairs.REGIONS_A_PHRASE", 2)
+    phrases, opened = read_phrases(sources.dataset, "train"), OpenSources(sources)
+    pairs = training_pairs(phrases, opened.truth, opened.texts, seed=0)
+    links, numbers = links_of(pairs), true_regions(phrases)
+    annotated = {
+        (region_id(p.image, k), phrase_key(p.phrase)) for p in phrases for k in numbers[p.id]
+    }
+    made = {tuple(caption_id.rsplit("~", 1)) for caption_id in pairs.caption_ids}
+    assert made <= annotated
+    counts = {key: sum(k == key for _, k in annotated) for _, key in annotated}
+    for key, number in counts.items():
+        assert sum(k == key for _, k in made) == min(number, 2)
+    assert max(counts.values()) > 2
+    values, place = links.phrases_of_image.of_rows(np.arange(len(pairs.image_ids)))
+    keys = list({phrase_key(p.phrase): None for p in phrases})
+    linked = {(pairs.image_ids[r], keys[p]) for r, p in zip(place, values, strict=True)}
+    kept = set(pairs.image_ids)
+    assert linked == {(region, key) for region, key in annotated if region in kept}
+    row = pairs.captions.take(np.array([3]))[0]
+    text = opened.texts.read([pairs.caption_ids[3].rsplit("~", 1)[1]])[0]
+    np.testing.assert_array_equal(row, text)
+
+
+def score(found: Localized, name: str = "x") -> dict[str, float]:
+    return dict(tabulate(found, name).rows[name])
+
+
+def test_trained_mined_and_localized(sources: Sources, tmp_path: Path) -> None:
+    base, mined = experiment("d"), experiment("d-mined", epochs=2, learning_rate=0.01)
+    asked: dict[str, Any] = {"heads": lambda name: tmp_path / name, "split": "val"}
+    record = Recorder()
+    first = localize_experiment(base, sources, out=tmp_path / "d.h5", monitor=record, **asked)
+    found = localize_experiment(
+        mined, sources, base=base, out=tmp_path / "m.h5", monitor=record, **asked
+    )
+    assert any("up to date" in line for line in record.lines)
+    assert any("come nearer to a phrase" in line for line in record.lines)
+    table = tabulate(first, "d")
+    own, largest = table.rows["d"], table.rows["largest box"]
+    assert own["pointing_game"] > largest["pointing_game"] + 10
+    assert own["bound"] == score(found)["bound"]
+    again = read_localized(tmp_path / "m.h5")
+    assert again.provenance["experiment"] == "wang2016-phrases-d-mined"
+    assert again.provenance["split"] == "val"
+    # A head that is there is taken as it is; other settings make another.
+    bytes_before = (tmp_path / base.name / "head.safetensors").read_bytes()
+    localize_experiment(base, sources, out=tmp_path / "d2.h5", monitor=record, **asked)
+    assert (tmp_path / "d2.h5").read_bytes() == (tmp_path / "d.h5").read_bytes()
+    assert (tmp_path / base.name / "head.safetensors").read_bytes() == bytes_before
+
+
+def test_mined_boxes_are_nearer_and_wrong(sources: Sources, tmp_path: Path) -> None:
+    trained = fit_to_phrases(sources, tmp_path / "a", experiment=experiment("a", epochs=1))
+    phrases, opened = read_phrases(sources.dataset, "train"), OpenSources(sources)
+    keys = list({phrase_key(p.phrase): None for p in phrases})
+    given = (trained.head, phrases, keys, opened.texts, opened.truth, opened.proposals)
+    mined = mine(*given, opened.regions, most=60, seed=0)
+    assert 0 < np.diff(mined.of_phrase.starts).max() <= 50
+    assert mined.region_ids == mine(*given, opened.regions, most=60, seed=0).region_ids
+    boxes, numbers = true_boxes(phrases), true_regions(phrases)
+    embed = trained.embed_images
+    for row in range(0, len(keys), 7):
+        said = trained.embed_captions(opened.texts.read([keys[row]]))[0]
+        values, _ = mined.of_phrase.of_rows(np.array([row]))
+        for region in (mined.region_ids[v] for v in values[:5]):
+            image, _, k = region.rpartition("@")
+            own = sorted(
+                {n for p in phrases if p.image == image and phrase_key(p.phrase) == keys[row]
+                 for n in numbers[p.id]}
+            )  # fmt: skip
+            true = embed(opened.truth.read([region_id(image, n) for n in own])) @ said
+            assert (embed(opened.regions.read([region]))[0] @ said) > true.max() - 1e-6
+            box = opened.proposals.boxes(image)[[int(k)]]
+            assert iou(box, boxes[image][own]).max() < 0.5
+
+
+def test_interrupted_and_continued_gives_the_same_bytes(sources: Sources, tmp_path: Path) -> None:
+    start = tmp_path / "base"
+    fit_to_phrases(sources, start, experiment=experiment("d", epochs=1))
+    asked: dict[str, Any] = {"experiment": experiment("d-mined", epochs=3), "start": start}
+    fit_to_phrases(sources, tmp_path / "whole", **asked)
+    with pytest.raises(KeyboardInterrupt):
+        fit_to_phrases(sources, tmp_path / "cut", monitor=Recorder(interrupt_at=2), **asked)
+    fit_to_phrases(sources, tmp_path / "cut", **asked)
+    for file in ("head.safetensors", "head.json"):
+        assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+    assert load_head(tmp_path / "cut").made_from["start_sha256"] == load_head(start).tensors_sha256
+
+
+def test_canonical_correlation_takes_the_same_pairs(sources: Sources, tmp_path: Path) -> None:
+    settings = {"image_ridge": 0.01, "caption_ridge": 0.01}
+    cca = resolve_experiment("wang2016-phrases-cca", settings=settings, size="tiny")
+    trained = fit_to_phrases(sources, tmp_path / "cca", experiment=cca)
+    assert trained.chosen["rsum"] == pytest.approx(
+        sum(trained.chosen[f"phrase_to_region_r{k}"] for k in (1, 5, 10))
+    )
+    found = localize(sources, tmp_path / "cca.h5", head=tmp_path / "cca", split="val")
+    rsum = sum(score(found)[f"phrase_to_region_r{k}"] for k in (1, 5, 10))
+    assert rsum == pytest.approx(trained.chosen["rsum"])
+
+
+def test_what_does_not_fit_is_refused(sources: Sources, tmp_path: Path) -> None:
+    captions = resolve_experiment("wang2016-cca")
+    with pytest.raises(LocalizationError, match="not on regions and phrases"):
+        localize_experiment(captions, sources, heads=lambda n: tmp_path / n, out=tmp_path / "x.h5")
+    other = experiment("a-mined", dim=8, epochs=1)
+    fit_to_phrases(sources, tmp_path / "a", experiment=experiment("a", epochs=1))
+    with pytest.raises(HeadError, match="another architecture"):
+        fit_to_phrases(sources, tmp_path / "b", experiment=other, start=tmp_path / "a")
