@@ -215,15 +215,15 @@ def _show_results(params: "Params") -> None:
         f"The report, to be opened in a browser: {report}/html/index.html\nNext:\n"
         f"  {here} search {shlex.quote(_query(params))} --experiment {best}\n"
         f"  {here} serve --experiment {best}\n"
-        f"  {here} run vsepp            # another published system; docs/heads.md lists them",
+        f"  {here} run vsepp      # another published system; docs/heads.md lists them",
         err=True,
     )
 
 
 def _query(params: "Params") -> str:
-    """Return a sentence to ask for: words of drawn scenes, or a caption of another dataset."""
+    """Return a sentence to ask for: words of the drawn scenes, or a caption of another dataset."""
     if params.dataset_named(params.dataset).kind == "scenes":
-        return "two red circles"
+        return "red hearts on the water"
     from pipeline.datasets.manifest import read_manifest
 
     manifest = read_manifest(Layout.of(params.dataset).dataset)

@@ -173,6 +173,7 @@ TINY: dict[str, Mapping[str, Any]] = {
         "dim": 32, "caption_layers": 1, "learning_rate": 0.002, "mean_hinge_epochs": 3,
         "lr_milestones": (7, 9), "epochs": 14,
     },
+    "vsepp": {"dim": 128, "learning_rate": 0.01, "mean_hinge_epochs": 3, "epochs": 12},
     "ours-gru": {"dim": 128, "learning_rate": 0.004, "epochs": 11},
 }  # fmt: skip
 """Name of a preset -> settings over those of `SMALL`."""
