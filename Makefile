@@ -37,10 +37,12 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+ON_INTERRUPT := trap 'echo "interrupted: the same command starts the installation again"; exit 1' INT
+
 # $(call install,PACKAGES,WORDS): with uv where it is on PATH or in the environment, which trusts the
 # certificates that this machine trusts, as pip does; with pip where uv is not there or fails.
 define install
-	@uv=$$(command -v uv || command -v $(BIN)/uv) || uv=; \
+	@$(ON_INTERRUPT); uv=$$(command -v uv || command -v $(BIN)/uv) || uv=; \
 	echo "installing $(2) into $(VENV) with $$([ -n "$$uv" ] && echo uv || echo pip)"; \
 	{ [ -n "$$uv" ] && UV_SYSTEM_CERTS=true UV_NATIVE_TLS=true "$$uv" pip install --quiet \
 	    --python $(BIN)/python --constraint constraints.txt --editable '$(1)'; } || \
@@ -53,9 +55,9 @@ endef
 $(READY): setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not there). Name another with: make PYTHON=python3.12"; exit 1; }
-	@$(PYTHON) -m venv --clear $(VENV) || \
-	  { echo "$(VENV) could not be made, see above: when the disk has room and $(PYTHON) its module venv, give the same command again"; exit 1; }
-	@command -v uv >/dev/null || $(BIN)/python -m pip install -qqq --retries 2 --disable-pip-version-check uv || true
+	@$(ON_INTERRUPT); said=$$($(PYTHON) -m venv --clear $(VENV) 2>&1) || \
+	  { echo "$$said" >&2; echo "$(VENV) could not be made, see above: when the disk has room and $(PYTHON) its module venv, give the same command again"; exit 1; }
+	@$(ON_INTERRUPT); command -v uv >/dev/null || $(BIN)/python -m pip install -qqq --retries 2 --disable-pip-version-check uv || true
 	$(call install,$(EXTRAS),the packages of constraints.txt (6 GB: most of it torch))
 	@touch $@
 

@@ -3,6 +3,7 @@
 Logs go to stderr, results to stdout.
 """
 
+import errno
 import signal
 import sys
 import threading
@@ -135,12 +136,14 @@ def run(command: click.Command) -> None:
         _end_with(str(error))
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         _end_with(
-            f"{error.strerror or error}{where}: the system refused this; check the path, its "
-            "permissions and the free space, then run the same command again"
+            f"{error.strerror or error}{where}: the system refused this; "
+            f"{'make room on the disk' if full else 'check the path and its permissions'}, "
+            "then run the same command again"
         )
     except (KeyboardInterrupt, click.Abort):
-        _end_with("interrupted; nothing is left half-written")
+        _end_with("interrupted; nothing is left half-written, and the same command goes on")
     sys.exit(status if isinstance(status, int) else DONE)
 
 

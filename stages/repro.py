@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import shorten
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from stages.params import Params
 
 _STAGE = re.compile(r"(Running stage|Stage) '([^']+)'(.*)")
+_AFTER_THE_LAST = "To track the changes with git"
 _LOG = Path("data/repro.log")
 _SECONDS_BETWEEN_LINES = 20.0
 _COLUMNS = {
@@ -144,10 +146,12 @@ class Watch:
         if line.startswith("ERROR:"):
             stage = f"stage {self._stage}" if self._stage else "dvc"
             self.failed = self.failed or f"{stage} failed ({printable(line[7:])})"
+        elif line.startswith(_AFTER_THE_LAST):
+            self._end_stage(now)
         elif line.strip() and not line.startswith("Updating lock file"):
             self.last_lines.append(line)
             if self._stage and now - self._shown > _SECONDS_BETWEEN_LINES:
-                self._show(f"  {printable(line)[:100]}", now)
+                self._show(f"  {shorten(printable(line), 100, placeholder=' …')}", now)
 
     def summary(self) -> str:
         """Return what was done, and where the time went."""
