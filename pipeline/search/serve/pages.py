@@ -11,6 +11,8 @@ from pipeline.search.serve.service import MAX_CHARACTERS, Answer, Query, SearchS
 MAX_BODY = 20 * 2**20
 """Bytes of an upload, form and all."""
 
+_PICTURES, _SENTENCES = 12, 3  # to begin with
+
 
 class Pages:
     """The page of one experiment, in the look of the report.
@@ -25,9 +27,14 @@ class Pages:
         self._service = service
         self._templates = environment("pipeline.search.serve")
         self._templates.filters["query"] = lambda fields: urlencode(fields)
+        captions = {e.id: e.first_caption for e in service.manifest.entries}
+        pictures = service.image_ids[:: len(service.image_ids) // _PICTURES or 1][:_PICTURES]
+        known = [captions[id_] for id_ in pictures if 0 < len(captions[id_]) <= MAX_CHARACTERS]
         self._templates.globals |= {
             "blank": Query(),
-            "captions": {e.id: e.first_caption for e in service.manifest.entries},
+            "captions": captions,
+            "pictures": pictures,
+            "sentences": known[:_SENTENCES],
             "max_body": MAX_BODY,
             "max_characters": MAX_CHARACTERS,
             "made_by": f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}",

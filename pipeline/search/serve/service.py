@@ -97,6 +97,7 @@ class SearchService:
     experiment, similarity : of the embeddings.
     manifest : of the dataset.
     image_ids : of the images that are embedded.
+    split : the part of the dataset that is embedded; "" if the file does not say.
     sentences : how many are embedded.
     composable : whether words can be taken away from a picture and added to it.
     sides : what a picture can look for, of `SIDES`.
@@ -121,6 +122,7 @@ class SearchService:
         models = searcher.models
         self.experiment, self.similarity = models.head.experiment, searcher.similarity
         self.manifest, self.image_ids = searcher.embedded.manifest, searcher.ids("images")
+        self.split = str(searcher.embedded.space.provenance.get("split", ""))
         self.sentences = len(searcher.ids("sentences"))
         self.composable = is_composable(self.similarity)
         self.sides = tuple(SIDES)[0 if self.similarity in SYMMETRIC else 1 :]

@@ -48,7 +48,8 @@ def test_the_page_has_its_forms_and_asks_for_nothing_elsewhere(site: Site) -> No
     assert SAFE.items() <= got.headers.items()
     assert "Python" not in str(got.headers)
     addresses = [v for _, tag in got.page.tags for k, v in tag.items() if k in ("src", "href")]
-    assert sorted(addresses) == ["/", "/script.js", "/style.css", "data:,"]
+    first = {address.partition("?")[0] for address in addresses}
+    assert first == {"/", "/image", "/script.js", "/style.css", "data:,"}
     assert not [tag for tag, _ in got.page.tags if tag in ("style", "iframe", "object", "embed")]
     for path, kind in (("/style.css", "text/css"), ("/script.js", "text/javascript")):
         got = site.get(path)
@@ -56,6 +57,18 @@ def test_the_page_has_its_forms_and_asks_for_nothing_elsewhere(site: Site) -> No
         assert got.headers["content-type"].startswith(kind)
         assert b"http" not in got.body
         assert b"{%" not in got.body
+
+
+def test_the_first_page_has_queries_to_begin_with(site: Site) -> None:
+    page = site.get().page
+    ids = [entry.id for entry in read_manifest(site.sources.dataset).entries]
+    assert page.hits == ids
+    queries = [tag["href"] for _, tag in page.tags if tag.get("href", "").startswith("/?")]
+    assert len(queries) == len(ids) + 3
+    for query in queries:
+        found = site.get(query).page
+        assert found.fault == ""
+        assert len(found.hits) == TOP
 
 
 @pytest.mark.parametrize("of", ["images", "sentences"])
