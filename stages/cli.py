@@ -9,6 +9,7 @@ from stages.console import run
 
 COMMANDS = {
     "prepare": "Read or draw captioned images into a dataset.",
+    "propose": "Propose boxes of things on the images of a dataset.",
     "extract": "Turn images into feature shards.",
     "vectors": "Store or train word vectors for a dataset's words.",
     "text": "Turn captions into feature shards.",

@@ -1,0 +1,271 @@
+"""Proposals by OpenCV: EdgeBoxes, selective search and BING; an extra, imported when named.
+
+All see the photo with its longer side shrunk to `SIDE` pixels, but BING, which shrinks it itself.
+OpenCV works on one thread here, so that the boxes do not depend on the machine's cores.
+"""
+
+import ctypes
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.hashing import sha256_of_file, sha256_of_json
+from pipeline.regions.methods import NO_MODEL, Found, Unproposable
+from pipeline.regions.proposals import ProposalError
+
+SIDE = 250
+_PACKAGE = "opencv-contrib-python-headless"
+_SMALLEST = 8
+# Blur and scale of the gradients, found on photos of Flickr8k's training split.
+_SIGMA, _PERCENTILE = 1.5, 99.0
+
+# OpenCV's selective search draws from C's random numbers, and BING prints to C's stdout: both
+# belong to the whole process.
+_process = threading.Lock()
+
+
+@cache
+def opencv() -> Any:
+    """Import OpenCV with its contributed modules.
+
+    Raises
+    ------
+    ProposalError
+        It is not installed, or without them.
+    """
+    try:
+        cv2 = import_module("cv2")
+    except ImportError:
+        cv2 = None
+    if cv2 is None or not (hasattr(cv2, "ximgproc") and hasattr(cv2, "saliency")):
+        raise ProposalError(
+            f"edge-boxes, selective-search and bing need {_PACKAGE}: install the extra `regions`, "
+            "as in pip install 'caption-feature-pipeline[regions]'; grid and boxes need nothing"
+        )
+    cv2.setNumThreads(1)
+    return cv2
+
+
+@dataclass(frozen=True)
+class EdgeBoxes:
+    """EdgeBoxes (Zitnick and Dollár, ECCV 2014), OpenCV's.
+
+    Attributes
+    ----------
+    number : most boxes of a photo.
+    edge_model : file of structured forests' trained edges; None: edges are the places where the
+        colours' gradient is greatest across its own direction, which need no model.
+    """
+
+    number: int
+    edge_model: Path | None = None
+    packages: tuple[str, ...] = (_PACKAGE,)
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """Name and settings."""
+        gradient = {"sigma": _SIGMA, "percentile": _PERCENTILE}
+        edges = "structured forests" if self.edge_model else gradient
+        return {"name": "edge-boxes", "side": SIDE, "edges": edges}
+
+    @property
+    def model(self) -> tuple[str, str]:
+        """The edge model's."""
+        if self.edge_model is None:
+            return NO_MODEL
+        return self.edge_model.name, sha256_of_file(self.edge_model)
+
+    def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
+        """Propose boxes; see `Method`."""
+        cv2 = opencv()
+        small, factors = _shrunk(cv2, pixels)
+        edges, direction = (
+            _gradient_edges(cv2, small)
+            if self.edge_model is None
+            else _learned_edges(cv2, small, str(self.edge_model))
+        )
+        finder = cv2.ximgproc.createEdgeBoxes(maxBoxes=self.number)
+        boxes, scores = finder.getBoundingBoxes(edges, direction)
+        return _in_photo(boxes, np.asarray(scores, np.float64).reshape(-1), factors, pixels)
+
+
+@dataclass(frozen=True)
+class SelectiveSearch:
+    """Selective search (Uijlings et al., IJCV 2013), OpenCV's in its fast mode.
+
+    Its ranking is a lottery by design; it is drawn from seed 0 for every photo.
+    """
+
+    packages: tuple[str, ...] = (_PACKAGE,)
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """Name and settings."""
+        return {"name": "selective-search", "side": SIDE, "mode": "fast", "seed": 0}
+
+    @property
+    def model(self) -> tuple[str, str]:
+        """There is none."""
+        return NO_MODEL
+
+    def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
+        """Propose boxes; see `Method`."""
+        cv2 = opencv()
+        small, factors = _shrunk(cv2, pixels)
+        search = cv2.ximgproc.segmentation.createSelectiveSearchSegmentation()
+        search.setBaseImage(np.ascontiguousarray(small[:, :, ::-1]))
+        search.switchToSelectiveSearchFast()
+        with _process:
+            ctypes.CDLL(None).srand(0)
+            boxes = search.process()
+        return _in_photo(boxes, _by_rank(len(boxes)), factors, pixels)
+
+
+@dataclass(frozen=True)
+class Bing:
+    """BING (Cheng et al., CVPR 2014), OpenCV's.
+
+    Attributes
+    ----------
+    folder : of its trained model, such as OpenCV's `ObjNessB2W8MAXBGR.*.yml.gz` and its siblings.
+    """
+
+    folder: Path
+    packages: tuple[str, ...] = (_PACKAGE,)
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """Name."""
+        return {"name": "bing"}
+
+    @property
+    def model(self) -> tuple[str, str]:
+        """The SHA-256 of the names and SHA-256 of the model's files."""
+        files = sorted(path for path in self.folder.iterdir() if path.is_file())
+        return self.folder.name, sha256_of_json([[p.name, sha256_of_file(p)] for p in files])
+
+    def __call__(self, image_id: str, pixels: np.ndarray) -> Found:
+        """Propose boxes; see `Method`."""
+        cv2 = opencv()
+        _require_large(pixels)
+        with _process, _silent_stdout():
+            finder = cv2.saliency.ObjectnessBING_create()
+            finder.setTrainingPath(str(self.folder))
+            found, boxes = finder.computeSaliency(np.ascontiguousarray(pixels[:, :, ::-1]))
+        if not found:
+            raise Unproposable(f"BING finds nothing with the model in {self.folder}")
+        # Counted from 1, the last pixel included.
+        corners = np.asarray(boxes, np.float64).reshape(-1, 4) - [1, 1, 0, 0]
+        sizes = np.concatenate([corners[:, :2], corners[:, 2:] - corners[:, :2]], axis=1)
+        return _in_photo(sizes, _by_rank(len(corners)), (1.0, 1.0), pixels)
+
+
+def _require_large(pixels: np.ndarray) -> None:
+    if min(pixels.shape[:2]) < _SMALLEST:
+        raise Unproposable(
+            f"{pixels.shape[1]} x {pixels.shape[0]} pixels are too few for proposals; at least "
+            f"{_SMALLEST} on each side are needed"
+        )
+
+
+def _shrunk(cv2: Any, pixels: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:
+    """Return the photo as the method sees it, and the factors of x and y back to the photo."""
+    _require_large(pixels)
+    height, width = pixels.shape[:2]
+    scale = min(1.0, SIDE / max(height, width))
+    size = max(_SMALLEST, round(width * scale)), max(_SMALLEST, round(height * scale))
+    if size == (width, height):
+        return pixels, (1.0, 1.0)
+    small = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+    return small, (width / size[0], height / size[1])
+
+
+def _in_photo(
+    boxes: np.ndarray, scores: np.ndarray, factors: tuple[float, float], pixels: np.ndarray
+) -> Found:
+    """Return boxes given as x, y, width, height in the shrunk photo, clipped to the photo.
+
+    Boxes without an area, and those that another one before equals, are left out.
+    """
+    x, y, w, h = np.asarray(boxes, np.float64).reshape(-1, 4).T
+    corners = np.stack([x, y, x + w, y + h], axis=1) * [*factors, *factors]
+    height, width = pixels.shape[:2]
+    corners = np.clip(corners, 0, [width, height, width, height]).astype(np.float32)
+    _, first = np.unique(corners, axis=0, return_index=True)
+    kept = np.sort(first)
+    kept = kept[(corners[kept, 2:] > corners[kept, :2]).all(1)]
+    return corners[kept], scores[kept]
+
+
+def _by_rank(number: int) -> np.ndarray:
+    """Return scores of boxes that come ranked and without scores: from 1 down."""
+    return np.linspace(1, 0, number, endpoint=False)
+
+
+def _gradient_edges(cv2: Any, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return thin edges, 0-1, and the gradient's direction, 0-pi, both (h, w) float32.
+
+    The gradient is that of the channel where it is greatest, Scharr's after a blur. An edge is
+    kept where it is not less than one pixel further along its gradient, on both sides; strengths
+    are divided by their 99th percentile.
+    """
+    blurred = cv2.GaussianBlur(pixels, (0, 0), _SIGMA).astype(np.float32)
+    across, down = (
+        np.atleast_3d(cv2.Scharr(blurred, cv2.CV_32F, *axis)) for axis in ((1, 0), (0, 1))
+    )
+    strengths = np.sqrt(across**2 + down**2)
+    channel = strengths.argmax(2)[..., None]
+    gx, gy, edges = (
+        np.take_along_axis(values, channel, 2)[..., 0] for values in (across, down, strengths)
+    )
+    length = np.maximum(edges, 1e-9)
+    height, width = edges.shape
+    y, x = np.mgrid[:height, :width].astype(np.float32)
+    step = gx / length, gy / length
+    beside = [
+        cv2.remap(edges, x + side * step[0], y + side * step[1], cv2.INTER_LINEAR)
+        for side in (1, -1)
+    ]
+    edges = np.where((edges >= beside[0]) & (edges >= beside[1]), edges, 0)
+    if edges.any():
+        edges = np.minimum(edges / np.percentile(edges[edges > 0], _PERCENTILE), 1)
+    direction = np.mod(np.arctan2(gy, gx), np.pi)
+    return edges.astype(np.float32), direction.astype(np.float32)
+
+
+def _learned_edges(cv2: Any, pixels: np.ndarray, model: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return thin edges of structured forests (Dollár and Zitnick, ICCV 2013) likewise."""
+    try:
+        finder = cv2.ximgproc.createStructuredEdgeDetection(model)
+    except cv2.error as error:
+        raise ProposalError(
+            f"{model} is no edge model that OpenCV reads ({str(error).splitlines()[0]}); give a "
+            "model.yml.gz of structured forests, or none"
+        ) from error
+    edges = finder.detectEdges(pixels.astype(np.float32) / 255)
+    direction = finder.computeOrientation(edges)
+    return finder.edgesNms(edges, direction), direction
+
+
+@contextmanager
+def _silent_stdout() -> Iterator[None]:
+    """Keep what C code prints from the standard output, which is for results."""
+    libc = ctypes.CDLL(None)
+    libc.fflush(None)
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        libc.fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)

@@ -1,0 +1,79 @@
+"""Recall of proposals: the share of phrases of which at least one of the first N boxes is right."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline.datasets.phrases import RegionPhrase
+from pipeline.regions.boxes import iou
+from pipeline.regions.proposals import Proposals
+
+NUMBERS = (50, 100, 200, 400)
+THRESHOLD = 0.5
+
+
+def proposal_recall(
+    proposals: Proposals, phrases: Iterable[RegionPhrase], numbers: Sequence[int] = NUMBERS
+) -> dict[str, Any]:
+    """Return the recall of the first N proposals at intersection over union 0.5, in percent.
+
+    A phrase counts as covered where a proposal overlaps any of its boxes by 0.5 or more; this is
+    the upper bound of every R@K. Images without proposals cover nothing.
+
+    Parameters
+    ----------
+    proposals : best first.
+    phrases : of images that the proposals know.
+    numbers : the N; those beyond the most that an image can have are left out, but for the first
+        of them.
+
+    Returns
+    -------
+    `phrases`, `images`, `images_without_proposals`, `mean_proposals` an image, and `recall_at_<N>`.
+
+    Raises
+    ------
+    ProposalError
+        A phrase's image is none of the proposals'.
+    """
+    by_image: dict[str, list[RegionPhrase]] = {}
+    for phrase in phrases:
+        by_image.setdefault(phrase.image, []).append(phrase)
+    places = [first_right(proposals.boxes(i), found) for i, found in by_image.items()]
+    first = np.concatenate(places) if places else np.zeros(0, np.int64)
+    counts = np.array([proposals.count(image) for image in by_image], np.int64)
+    most = int(counts.max(initial=0))
+    beyond = [n for n in numbers if n >= most]
+    kept = [n for n in numbers if n < most] + beyond[:1]
+    return {
+        "phrases": len(first),
+        "images": len(by_image),
+        "images_without_proposals": int((counts == 0).sum()),
+        "mean_proposals": round(float(counts.mean()), 2) if len(counts) else 0.0,
+        **{
+            f"recall_at_{n}": round(100 * float((first < n).mean()), 2) if len(first) else 0.0
+            for n in kept
+        },
+    }
+
+
+def first_right(boxes: np.ndarray, phrases: Sequence[RegionPhrase]) -> np.ndarray:
+    """Return, for each phrase of an image, the number of the first box that is right.
+
+    Parameters
+    ----------
+    boxes : (k, 4), best first.
+    phrases : of the image.
+
+    Returns
+    -------
+    (phrases,) int64 from 0; a number that no list has where no box is right.
+    """
+    never = np.iinfo(np.int64).max
+    result = np.full(len(phrases), never, np.int64)
+    for row, phrase in enumerate(phrases):
+        right = (iou(boxes, np.array(phrase.boxes)) >= THRESHOLD).any(1)
+        if right.any():
+            result[row] = int(np.argmax(right))
+    return result

@@ -1,0 +1,147 @@
+"""`pipeline propose`: every method's boxes lie in the photo, and a run stopped goes on alike."""
+
+import base64
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipeline.datasets.manifest import ImageEntry, Manifest, read_manifest
+from pipeline.datasets.regions import read_phrases
+from pipeline.datasets.scenes.dataset import draw_scenes
+from pipeline.errors import PipelineError, WrongUsage
+from pipeline.regions.boxes import iou, require_inside
+from pipeline.regions.ground_truth import true_boxes
+from pipeline.regions.opencv import SIDE
+from pipeline.regions.proposals import read_proposals
+from pipeline.regions.propose import propose
+from pipeline.shards.tools.importers.boxes import read_boxes
+from pipeline.shards.tools.importers.source import LayoutError
+from tests.project import SHARED, Recorder
+
+BING = SHARED / "data" / "models" / "bing"
+needs_opencv = pytest.mark.skipif(find_spec("cv2") is None, reason="needs the extra regions")
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "scenes"
+    draw_scenes(folder, 3, 3).write(folder)
+    return folder
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("grid", {}),
+        pytest.param("edge-boxes", {}, marks=needs_opencv),
+        pytest.param("selective-search", {}, marks=needs_opencv),
+        pytest.param(
+            "bing",
+            {"model": BING},
+            marks=[needs_opencv, pytest.mark.skipif(not BING.is_dir(), reason="needs ../shared")],
+        ),
+    ],
+)
+def test_boxes_are_in_the_photo_and_the_same_again(
+    scenes: Path,
+    tmp_path: Path,
+    method: str,
+    options: dict[str, Any],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    index = propose(scenes, tmp_path / "a", method=method, number=30, threads=2, **options)
+    assert (index.rows, index.failed_rows) == (3, 0)
+    found = read_proposals(tmp_path / "a")
+    for image in found.image_ids:
+        boxes, scores = found.boxes(image), found.scores(image)
+        assert 0 < len(boxes) <= 30
+        require_inside(boxes, 256, 256, image)
+        assert (np.diff(scores) <= 0).all()
+    recall = json.loads((tmp_path / "a" / "recall.json").read_text())
+    truth = true_boxes(read_phrases(scenes))
+    covered = [
+        (iou(found.boxes(p.image), np.array(p.boxes)) >= 0.5).any() for p in read_phrases(scenes)
+    ]
+    assert recall["recall_at_50"] == round(100 * float(np.mean(covered)), 2)
+    assert recall["images"] == len(truth)
+    with pytest.raises(KeyboardInterrupt):
+        propose(scenes, tmp_path / "b", method=method, number=30, monitor=Recorder(2), **options)
+    propose(scenes, tmp_path / "b", method=method, number=30, threads=1, **options)
+    assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b")
+    assert capfd.readouterr().out == ""
+
+
+@needs_opencv
+@pytest.mark.parametrize("size", [(1, 1), (7, 300), (8, 8), (SIDE + 1, 9), (40, 1000)])
+def test_odd_photos(tmp_path: Path, size: tuple[int, int]) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (*size[::-1], 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    entry = ImageEntry("a.png", "a.png", "train", ())
+    Manifest("odd", tmp_path, (entry,), "", "", {}).write(tmp_path / "odd")
+    for method in ("edge-boxes", "selective-search"):
+        index = propose(tmp_path / "odd", tmp_path / method, method=method, number=5)
+        assert index.failed_rows == (min(size) < 8)
+        require_inside(read_proposals(tmp_path / method).boxes("a.png"), *size, method)
+
+
+def test_files_of_others(tmp_path: Path) -> None:
+    boxes = np.array([[0, 0, 4, 4], [1, 2, 3, 5]], np.float32)
+    np.savez(tmp_path / "x.npz", **{"in/a.jpg": np.c_[boxes, [0.2, 0.9]]})
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["in/a.jpg/boxes"], file["in/a.jpg/scores"] = boxes, [0.2, 0.9]
+    results = [
+        {"image_id": "in/a.jpg", "bbox": [0, 0, 4, 4], "score": 0.2, "category_id": 1},
+        {"image_id": "in/a.jpg", "bbox": [1, 2, 2, 3], "score": 0.9, "category_id": 1},
+    ]
+    (tmp_path / "x.json").write_text(json.dumps(results))
+    encoded = base64.b64encode(boxes[::-1].tobytes())
+    (tmp_path / "x.tsv").write_bytes(b"\t".join([b"in/a.jpg", b"9", b"9", b"2", encoded, b""]))
+    for suffix in ("npz", "h5", "json", "tsv"):
+        found, scores = read_boxes(tmp_path / f"x.{suffix}")["in/a.jpg"]
+        np.testing.assert_array_equal(found, boxes[::-1])
+        assert suffix == "tsv" or scores.tolist() == pytest.approx([0.9, 0.2])
+
+
+def test_bad_input(scenes: Path, tmp_path: Path) -> None:
+    def refused(kind: type[PipelineError], match: str, **options: Any) -> None:
+        with pytest.raises(kind, match=match):
+            propose(scenes, tmp_path / "out", **options)
+
+    np.savez(tmp_path / "other.npz", **{"a.jpg": np.array([[0.0, 0, 1, 1]])})
+    (tmp_path / "bad.json").write_text('[{"image_id": 1}]')
+    (tmp_path / "bad.tsv").write_text("1\t2\n")
+    file = {"method": "boxes", "boxes": tmp_path / "other.npz"}
+    refused(
+        PipelineError, "boxes of none of the 3 images, such as 'a.jpg'; .*'scene-00000'", **file
+    )
+    refused(LayoutError, r"entry \[0\] is no result", **(file | {"boxes": tmp_path / "bad.json"}))
+    refused(LayoutError, "line 1: 2 columns", **(file | {"boxes": tmp_path / "bad.tsv"}))
+    refused(LayoutError, "boxes are read from", **(file | {"boxes": tmp_path / "bad.csv"}))
+    refused(WrongUsage, "needs a file: --boxes", method="boxes")
+    refused(WrongUsage, "--model is of bing", method="grid", model=tmp_path)
+    refused(WrongUsage, "at least 1", method="grid", number=0)
+    refused(WrongUsage, "no method is called 'x'; known are edge-boxes", method="x")
+
+
+def test_boxes_outside_their_photo_are_a_failed_row(scenes: Path, tmp_path: Path) -> None:
+    first, second = (entry.id for entry in read_manifest(scenes).entries[:2])
+    boxes = {first: np.array([[0.0, 0, 257, 9]]), second: np.array([[0.0, 0, 9, 9]])}
+    np.savez(tmp_path / "x.npz", **boxes)  # type: ignore[arg-type]
+    monitor = Recorder()
+    index = propose(
+        scenes, tmp_path / "out", method="boxes", boxes=tmp_path / "x.npz", monitor=monitor
+    )
+    assert index.failed_rows == 1
+    found = read_proposals(tmp_path / "out")
+    assert [found.count(image) for image in found.image_ids] == [0, 1, 0]
+    assert any("2 images without" in line for line in monitor.lines)
