@@ -96,7 +96,8 @@ def test_odd_photos(tmp_path: Path, size: tuple[int, int]) -> None:
 
 def test_files_of_others(tmp_path: Path) -> None:
     boxes = np.array([[0, 0, 4, 4], [1, 2, 3, 5]], np.float32)
-    np.savez(tmp_path / "x.npz", **{"in/a.jpg": np.c_[boxes, [0.2, 0.9]]})
+    arrays: Any = {"in/a.jpg": np.c_[boxes, [0.2, 0.9]]}
+    np.savez(tmp_path / "x.npz", **arrays)
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["in/a.jpg/boxes"], file["in/a.jpg/scores"] = boxes, [0.2, 0.9]
     results = [
@@ -117,7 +118,8 @@ def test_bad_input(scenes: Path, tmp_path: Path) -> None:
         with pytest.raises(kind, match=match):
             propose(scenes, tmp_path / "out", **options)
 
-    np.savez(tmp_path / "other.npz", **{"a.jpg": np.array([[0.0, 0, 1, 1]])})
+    arrays: Any = {"a.jpg": np.array([[0.0, 0, 1, 1]])}
+    np.savez(tmp_path / "other.npz", **arrays)
     (tmp_path / "bad.json").write_text('[{"image_id": 1}]')
     (tmp_path / "bad.tsv").write_text("1\t2\n")
     file = {"method": "boxes", "boxes": tmp_path / "other.npz"}
@@ -135,8 +137,8 @@ def test_bad_input(scenes: Path, tmp_path: Path) -> None:
 
 def test_boxes_outside_their_photo_are_a_failed_row(scenes: Path, tmp_path: Path) -> None:
     first, second = (entry.id for entry in read_manifest(scenes).entries[:2])
-    boxes = {first: np.array([[0.0, 0, 257, 9]]), second: np.array([[0.0, 0, 9, 9]])}
-    np.savez(tmp_path / "x.npz", **boxes)  # type: ignore[arg-type]
+    boxes: Any = {first: np.array([[0.0, 0, 257, 9]]), second: np.array([[0.0, 0, 9, 9]])}
+    np.savez(tmp_path / "x.npz", **boxes)
     monitor = Recorder()
     index = propose(
         scenes, tmp_path / "out", method="boxes", boxes=tmp_path / "x.npz", monitor=monitor
