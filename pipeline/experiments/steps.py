@@ -16,7 +16,8 @@ from typing import Any
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import Role, split_for
 from pipeline.experiments.layout import Layout, seeded
-from pipeline.finetuning.finetune import WEIGHTS_FILE, finetune
+from pipeline.finetuning import WEIGHTS_FILE
+from pipeline.finetuning.finetune import finetune
 from pipeline.hashing import sha256_of_file
 from pipeline.heads import HeadError
 from pipeline.heads.catalogue import Experiment, with_epochs_at_most

@@ -7,6 +7,9 @@ in front of it. The loop is `pipeline.heads.training.trainer`'s; no path convent
 
 from pipeline.errors import PipelineError
 
+WEIGHTS_FILE = "backbone.safetensors"
+"""The tuned weights of the image network, beside the head that learnt with it."""
+
 
 class FinetuningError(PipelineError):
     """A head or a network cannot be fine-tuned, or its pictures are not what they were."""

@@ -10,7 +10,7 @@ from safetensors.torch import save
 
 from pipeline.devices import usable_device
 from pipeline.files import appearing_whole, created_by, require_folder
-from pipeline.finetuning import FinetuningError
+from pipeline.finetuning import WEIGHTS_FILE, FinetuningError
 from pipeline.finetuning.augmentation import Augmentation
 from pipeline.finetuning.network import LearningNetwork
 from pipeline.finetuning.pictures import Picture, PictureRows, require_unchanged
@@ -29,8 +29,6 @@ from pipeline.images.rows import feature_header
 from pipeline.images.weights import Weights, WeightsError, load_weights
 from pipeline.progress import QUIET, Monitor, Progress
 from pipeline.recipes import RECIPES, Recipe, provider_of, resolve_recipe
-
-WEIGHTS_FILE = "backbone.safetensors"
 
 
 def finetune(

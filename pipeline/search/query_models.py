@@ -7,6 +7,7 @@ from typing import Any
 
 from PIL import Image
 
+from pipeline.finetuning import WEIGHTS_FILE
 from pipeline.hashing import canonical_json
 from pipeline.heads.trained_head import HEAD_FILE, TrainedHead, load_head
 from pipeline.images.network import RecipeNetwork
@@ -58,8 +59,11 @@ class QueryModels:
 
     @cached_property
     def network(self) -> RecipeNetwork:
-        """The network of pictures; see `open_network`."""
-        return open_network(self.head, self._weights)
+        """The network of pictures; see `open_network`. Tuned weights lie beside the head."""
+        weights = self._weights
+        if weights is None and self._head is not None and self.head.finetuning is not None:
+            weights = str(self._head / WEIGHTS_FILE)
+        return open_network(self.head, weights)
 
     def keep_encoder(self, likely: Sequence[str]) -> None:
         """Load the sentence encoder for many queries.

@@ -15,8 +15,8 @@ from pipeline.datasets.scenes.dataset import draw_scenes
 from pipeline.errors import PipelineError
 from pipeline.experiments.layout import Layout
 from pipeline.experiments.run import run
-from pipeline.finetuning import FinetuningError
-from pipeline.finetuning.finetune import WEIGHTS_FILE, finetune, learnable_recipe
+from pipeline.finetuning import WEIGHTS_FILE, FinetuningError
+from pipeline.finetuning.finetune import finetune, learnable_recipe
 from pipeline.hashing import sha256_of_file
 from pipeline.heads import HeadError
 from pipeline.heads.data.feature_spec import FeatureSpec
@@ -25,6 +25,7 @@ from pipeline.heads.trained_head import load_head
 from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.evaluate import evaluate
+from pipeline.search.query_models import QueryModels
 from pipeline.shards.feature_set import read_features
 from tests.finetuning.factories import FIRST_LAYER, RECIPE, START, TUNED, add_tiny, killed, tuned
 
@@ -96,11 +97,13 @@ def test_the_tuned_weights_give_the_features_that_the_head_was_fitted_on(project
     assert read_features(features).recipe_hash == trained.inputs.images.recipe_hash
     assert said["finetuning"]["start_sha256"] == load_head(layout.head("start")).tensors_sha256
     sides: dict[str, Any] = {"images": features, "captions": layout.text("token-ids")}
-    embed(layout.dataset, project / "val.h5", head=head, split="val", **sides)
+    embeddings = embed(layout.dataset, project / "val.h5", head=head, split="val", **sides)
     table = evaluate(project / "val.h5", project / "val").table
     for figure, value in trained.chosen.items():
         if figure in table:
             assert table[figure] == pytest.approx(value), figure
+    models = QueryModels(embeddings, project / "val.h5", head=head, encoder=None, weights=None)
+    assert models.network.recipe.name == RECIPE  # of the tuned weights, or it would be refused
     frozen = {**sides, "images": layout.features(RECIPE)}
     with pytest.raises(HeadError, match=r"backbone\.safetensors.*give the features"):
         embed(layout.dataset, project / "no.h5", head=head, split="val", **frozen)
