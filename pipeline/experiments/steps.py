@@ -5,7 +5,6 @@ of its dataset and features, embeddings that of their head, a table that of its 
 has to be made is read from the files, made by `pipeline run`, a single command or DVC alike.
 """
 
-import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -15,6 +14,7 @@ from typing import Any
 
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import Role, split_for
+from pipeline.experiments.checks import MISSING, difference, index_fault, json_fault, weights_of
 from pipeline.experiments.layout import Layout, seeded
 from pipeline.finetuning import WEIGHTS_FILE
 from pipeline.finetuning.finetune import finetune
@@ -35,14 +35,11 @@ from pipeline.retrieval.ensemble import ensemble
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.tables import PROVENANCE_FILE
 from pipeline.shards.feature_set import FeatureSet, read_set_index
-from pipeline.shards.format import ShardError
 from pipeline.shards.index import INDEX_FILE, read_index
-from pipeline.shards.side_by_side import is_view, write_view
+from pipeline.shards.side_by_side import write_view
 from pipeline.text.encode import encode
 from pipeline.text.vectors.settings import Training
 from pipeline.text.vectors.store import store_vectors
-
-MISSING = "missing"
 
 _NOT_OF_TRAINING = {"source", "tokenizer", "split", "corpus", "allow_leaks"}
 
@@ -151,7 +148,7 @@ class Plan:
                 return MISSING
             found = {m: {"embeddings_sha256": sha256_of_file(f)} for m, f in files.items()}
             wanted = {"members": found, "weights": [*members.values()]}
-            return _difference(read_provenance(out), wanted)
+            return difference(read_provenance(out), wanted)
 
         def make(monitor: Monitor) -> object:
             return ensemble(files, out, name=name, weights=members)
@@ -184,7 +181,7 @@ class Plan:
             return extract(self.layout.dataset, out, recipe=name, monitor=monitor, **given)
 
         size = _rows_of(recipe, rows)
-        fault = _index_fault(out, rows, recipe.to_json())
+        fault = index_fault(out, rows, recipe.to_json())
         return self._add(Step("extract", name, out, (), size, fault, make, always=True))
 
     def _add_side_by_side(self, name: str, names: SideBySide, out: Path) -> Path:
@@ -193,7 +190,7 @@ class Plan:
         def make(monitor: Monitor) -> object:
             return write_view(out, [FeatureSet(part) for part in parts], names.scaling)
 
-        fault = _index_fault(out, len(self.manifest.entries))
+        fault = index_fault(out, len(self.manifest.entries))
         size = f"{len(parts)} sets side by side"
         return self._add(Step("extract", name, out, tuple(parts), size, fault, make, always=True))
 
@@ -217,7 +214,7 @@ class Plan:
             )
 
         size = f"{rows} rows of {captions.encoder}"
-        fault = _index_fault(out, rows)
+        fault = index_fault(out, rows)
         return self._add(Step("text", captions.name, out, needs, size, fault, make, always=True))
 
     def _add_vectors(self, name: str) -> Path:
@@ -271,7 +268,7 @@ class Plan:
                 monitor=monitor,
             )
 
-        fault = _json_fault(out / HEAD_FILE, wanted)
+        fault = json_fault(out / HEAD_FILE, wanted)
         size = f"head {experiment.head}"
         return self._add(Step("train", experiment.name, out, (images, captions), size, fault, make))
 
@@ -290,7 +287,7 @@ class Plan:
                 "finetuning": {
                     **asdict(how),
                     "start_sha256": sha256_of_file(start / TENSORS_FILE),
-                    **_weights_of(images),
+                    **weights_of(images),
                 },
             }
 
@@ -311,7 +308,7 @@ class Plan:
                 monitor=monitor,
             )
 
-        described = _json_fault(out / HEAD_FILE, wanted)
+        described = json_fault(out / HEAD_FILE, wanted)
 
         def fault() -> str:
             found = described()
@@ -326,8 +323,8 @@ class Plan:
         recipe = self._recipe(experiment.images)
 
         def fault() -> str:
-            other = _index_fault(out, rows, recipe.to_json())()
-            if other or _weights_of(out)["weights_sha256"] == sha256_of_file(head / WEIGHTS_FILE):
+            other = index_fault(out, rows, recipe.to_json())()
+            if other or weights_of(out)["weights_sha256"] == sha256_of_file(head / WEIGHTS_FILE):
                 return other
             return "made with other weights"
 
@@ -357,7 +354,7 @@ class Plan:
                 "split": test,
                 **self._made_from(images, captions),
             }
-            return _difference(found, wanted)
+            return difference(found, wanted)
 
         def make(monitor: Monitor) -> object:
             return embed(
@@ -385,56 +382,10 @@ class Plan:
         def make(monitor: Monitor) -> object:
             return evaluate(embeddings, out, monitor=monitor, **self.evaluate)
 
-        fault = _json_fault(out / PROVENANCE_FILE, wanted)
+        fault = json_fault(out / PROVENANCE_FILE, wanted)
         self._add(Step("evaluate", name, out, (embeddings,), "a table", fault, make))
 
 
 def _rows_of(recipe: Recipe, rows: int) -> str:
     megabytes = rows * recipe.row_bytes / 1e6
     return f"{rows} rows of {recipe.shape} {recipe.storage}, {megabytes:.1f} MB"
-
-
-def _weights_of(features: Path) -> dict[str, str]:
-    """Return name and SHA-256 of the weights that image features were made with."""
-    header = read_set_index(features).header
-    return {"weights": header.weights, "weights_sha256": header.weights_sha256}
-
-
-def _index_fault(
-    folder: Path, rows: int, recipe: Mapping[str, Any] | None = None
-) -> Callable[[], str]:
-    """Return the check of a feature folder by its index alone."""
-
-    def fault() -> str:
-        if not (folder / INDEX_FILE).is_file() and not is_view(folder):
-            return MISSING
-        try:
-            index = read_set_index(folder)
-        except ShardError as error:
-            return str(error)
-        if recipe is not None and (unlike := _difference(index.header.recipe, recipe)):
-            return unlike
-        return "" if index.rows == rows else f"{index.rows} rows, the dataset has {rows}"
-
-    return fault
-
-
-def _json_fault(file: Path, wanted: Callable[[], Mapping[str, Any]]) -> Callable[[], str]:
-    """Return the check of a JSON file that says what something was made from."""
-
-    def fault() -> str:
-        try:
-            found = json.loads(file.read_text(encoding="utf-8"))
-        except OSError:
-            return MISSING
-        except ValueError:
-            return f"{file} is damaged"
-        return _difference(found, wanted())
-
-    return fault
-
-
-def _difference(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    # By way of JSON, since tuples are lists there.
-    unlike = [k for k, v in wanted.items() if found.get(k) != json.loads(json.dumps(v))]
-    return f"made with other {', '.join(unlike)}" if unlike else ""
