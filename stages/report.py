@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from pipeline.errors import WrongUsage
+from pipeline.experiments.layout import Layout
 from stages.console import CONSOLE, OUTPUT, log_settings
 from stages.experiment import layout_of
 
@@ -22,7 +24,13 @@ from stages.experiment import layout_of
     help="Write a report there, too: tables beside the published numbers, figures, queries with "
     "their results. DIR/index.html opens in any browser, offline.",
 )
-def report(dataset: Path | None, out: Path | None, html: Path | None) -> None:
+@click.option(
+    "--regions",
+    is_flag=True,
+    help="Of phrase localization instead: DIR/localization.html, with a table of all files of "
+    "`pipeline localize` and photos with boxes.",
+)
+def report(dataset: Path | None, out: Path | None, html: Path | None, regions: bool) -> None:
     """Join the recall tables of all experiments as recall.json, recall.csv and recall.md.
 
     They are read from data/evaluations/DATASET. The experiments of params.yaml come first, in its
@@ -32,12 +40,16 @@ def report(dataset: Path | None, out: Path | None, html: Path | None) -> None:
     Examples:
       pipeline report
       pipeline report --html data/report/scenes/html
+      pipeline report --regions --dataset data/entities --html data/report/entities/html
     """
     # Here, as the job below: what they import takes longer than --help should.
     from stages.params import load_params
 
     params = load_params()
     layout, first = layout_of(dataset, params.dataset), list(params.experiments)
+    if regions:
+        _report_regions(layout, html)
+        return
     out = out or layout.report
     log_settings("report", dataset=layout.dataset, out=out, html=html)
     from pipeline.report.results import Folders
@@ -49,3 +61,14 @@ def report(dataset: Path | None, out: Path | None, html: Path | None) -> None:
     )
     written = write_report(folders, out, html=html, first=first, monitor=CONSOLE)
     click.echo(markdown_table(written.rows), nl=False)
+
+
+def _report_regions(layout: Layout, html: Path | None) -> None:
+    """Write the page of all localization files of a dataset."""
+    from pipeline.report.localizations import write_localization_page
+
+    if html is None:
+        raise WrongUsage("--regions writes a page only; give --html DIR")
+    files = sorted(layout.localizations.glob("*.h5"))
+    log_settings("report", dataset=layout.dataset, html=html, files=len(files))
+    write_localization_page(files, layout.dataset, html, monitor=CONSOLE)

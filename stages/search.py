@@ -10,7 +10,7 @@ import click
 
 from pipeline.search.sides import SIDES, default_side
 from stages.console import CONSOLE, log_done, log_settings, printable
-from stages.sources import source_options, sources_of
+from stages.sources import region_sources_of, source_options, sources_of
 
 if TYPE_CHECKING:
     from pipeline.search.embedded_dataset import Hit
@@ -42,6 +42,17 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Compare only with what an index points to, for millions of rows. It is made if need be.",
 )
+@click.option(
+    "--regions",
+    is_flag=True,
+    help="Find images with a box near to the phrase, in the file of `pipeline localize`.",
+)
+@click.option(
+    "--marked",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="With --regions: write the pictures there, an SVG each, with the box drawn over them.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Results as JSON.")
 def search(
     sentence: str | None,
@@ -53,6 +64,8 @@ def search(
     top: int,
     around_mean: int | None,
     approximate: bool,
+    regions: bool,
+    marked: Path | None,
     as_json: bool,
     experiment: str,
     **files: Any,
@@ -67,7 +80,15 @@ def search(
       pipeline search "a dog running on the grass" --experiment NAME --top 5
       pipeline search --image photo.jpg --experiment NAME
       pipeline search --image photo.jpg --minus blue --plus red --experiment NAME
+      pipeline search "the red ball" --regions --marked found --experiment NAME
     """
+    if regions:
+        if sentence is None or any((queries, image, minus, plus, of, around_mean, approximate)):
+            raise click.UsageError("--regions takes a SENTENCE, --top, --marked and --json alone")
+        _search_regions(sentence, top, marked, as_json, experiment, files)
+        return
+    if marked is not None:
+        raise click.UsageError("--marked goes with --regions")
     if sum(given is not None for given in (sentence, queries, image)) != 1:
         raise click.UsageError("give a SENTENCE, --queries FILE or --image, one of them")
     if image is None and (minus or plus):
@@ -103,6 +124,50 @@ def search(
         log_done(f"{image} itself is left out of its results")
     where = f"among {len(searched)} {of} by {searcher.similarity}"
     log_done(f"queries: {len(asked)}, {where}: {seconds:.2f} s")
+
+
+def _search_regions(
+    phrase: str,
+    top: int,
+    marked: Path | None,
+    as_json: bool,
+    experiment: str,
+    files: dict[str, Any],
+) -> None:
+    """Write a line for each image: rank, score, id, file, box and first caption."""
+    sources = region_sources_of(experiment, **files)
+    log_settings("search", experiment=experiment, **sources, top=top, marked=marked)
+    from pipeline.search.region_searcher import RegionSearcher
+
+    started = time.monotonic()
+    searcher = RegionSearcher(**sources, monitor=CONSOLE)
+    (hits,) = searcher.by_phrases([phrase], top=top)
+    results = [
+        {
+            "rank": hit.rank,
+            "score": hit.score,
+            "id": hit.id,
+            "file": str(hit.file),
+            "box": list(hit.box),
+            "caption": hit.caption,
+        }
+        for hit in hits
+    ]
+    if as_json:
+        found = {"experiment": experiment, "similarity": searcher.found.similarity}
+        answers = [{"query": {"phrase": phrase}, "results": results}]
+        click.echo(json.dumps({**found, "answers": answers}, indent=2))
+    else:
+        texts = [{**r, "box": " ".join(f"{v:g}" for v in hit.box)} for r, hit in zip(
+            results, hits, strict=True)]  # fmt: skip
+        _print([{"query": {"sentence": phrase}, "results": texts}])
+    if marked is not None:
+        from pipeline.search.marked_hits import write_marked
+
+        write_marked(marked, phrase, hits)
+    boxes = len(searcher.found.boxes)
+    seconds = time.monotonic() - started
+    log_done(f"among {boxes} boxes of {len(searcher.found.image_ids)} images: {seconds:.2f} s")
 
 
 def _result(hit: "Hit", of: str) -> dict[str, Any]:

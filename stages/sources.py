@@ -103,6 +103,45 @@ def sources_of(
     }
 
 
+def region_sources_of(
+    experiment: str,
+    embeddings: Path | None,
+    head: Path | None,
+    dataset: Path | None,
+    encoder: Path | None,
+    weights: str | None,
+) -> dict[str, Any]:
+    """Return where an experiment's localization file lies and what belongs to it.
+
+    Returns
+    -------
+    dict
+        The arguments of `pipeline.search.region_searcher.RegionSearcher`, all but the monitor;
+        `embeddings`, if given, is the localization file.
+
+    Raises
+    ------
+    ParamsError, NoEmbeddings
+    """
+    # Here: it imports pydantic.
+    from stages.params import load_params
+
+    params = load_params()
+    layout = layout_of(dataset, params.dataset)
+    file = embeddings or layout.localization(experiment)
+    if not file.is_file():
+        raise NoEmbeddings(
+            f"{file} is not there; make it with `pipeline localize {experiment}`, or name a file "
+            "with --embeddings"
+        )
+    return {
+        "file": file,
+        "head": head or layout.head(experiment),
+        "dataset": layout.dataset,
+        "encoder": encoder or layout.encoder(_captions_of(params, experiment)),
+    }
+
+
 def _captions_of(params: "Params", experiment: str) -> str:
     """Return the name of an experiment's caption features."""
     if experiment in params.experiments:

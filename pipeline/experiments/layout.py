@@ -52,7 +52,7 @@ class Layout:
 
     def localization(self, experiment: str) -> Path:
         """Return an experiment's localization file."""
-        return self._of("localizations") / f"{experiment}.h5"
+        return self.localizations / f"{experiment}.h5"
 
     def vectors(self, name: str) -> Path:
         """Return the file of the dataset's word vectors of that name."""
@@ -121,6 +121,11 @@ class Layout:
     def evaluations(self) -> Path:
         """The folder with a folder an experiment or ensemble, each with a recall table."""
         return self._of("evaluations")
+
+    @property
+    def localizations(self) -> Path:
+        """The folder of the localization files of all experiments."""
+        return self._of("localizations")
 
     @property
     def report(self) -> Path:

@@ -1,9 +1,9 @@
 """The models that embed queries for an embedding file: those that made it, and no others."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from PIL import Image
 
@@ -14,13 +14,20 @@ from pipeline.images.network import RecipeNetwork
 from pipeline.images.rows import feature_header
 from pipeline.images.weights import load_weights
 from pipeline.recipes import RECIPES, provider_of, resolve_recipe
-from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.search import SearchError, Vectors
 from pipeline.search.query_embedding import embed_pictures, embed_sentences
 from pipeline.search.sentences import require_lines
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitted import load_encoder
 from pipeline.text.rows import caption_header
+
+
+class WithProvenance(Protocol):
+    """What a head has made, such as embeddings or a localization."""
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """What made it, as JSON values."""
 
 
 class QueryModels:
@@ -31,7 +38,7 @@ class QueryModels:
 
     def __init__(
         self,
-        embeddings: Embeddings,
+        embeddings: WithProvenance,
         file: Path,
         *,
         head: Path | None,
@@ -133,7 +140,7 @@ class QueryModels:
         return read
 
 
-def head_of(embeddings: Embeddings, path: Path, folder: Path | None) -> TrainedHead:
+def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> TrainedHead:
     """Load the head that made an embedding file, and no other.
 
     Parameters

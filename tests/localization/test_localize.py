@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -27,6 +28,13 @@ from pipeline.regions.boxes import iou
 from pipeline.regions.ground_truth import true_boxes, true_regions
 from pipeline.regions.proposals import read_proposals, region_id
 from pipeline.regions.propose import propose
+from pipeline.report.localizations import write_localization_page
+from pipeline.retrieval.search import SearchError
+from pipeline.search.marked_hits import write_marked
+from pipeline.search.region_searcher import RegionSearcher
+from pipeline.search.serve.pages import Pages
+from pipeline.search.serve.regions import RegionService
+from pipeline.search.serve.service import Query
 from pipeline.text.encode import encode
 from pipeline.text.unique_phrases import phrase_key, unique_phrases
 from tests.project import Recorder
@@ -183,6 +191,50 @@ def test_canonical_correlation_takes_the_same_pairs(sources: Sources, tmp_path: 
     found = localize(sources, tmp_path / "cca.h5", head=tmp_path / "cca", split="val")
     rsum = sum(score(found)[f"phrase_to_region_r{k}"] for k in (1, 5, 10))
     assert rsum == pytest.approx(trained.chosen["rsum"])
+
+
+def test_found_boxes_are_marked(sources: Sources, tmp_path: Path) -> None:
+    name = "wang2016-phrases-cca"
+    cca = resolve_experiment(name, settings={"image_ridge": 0.1, "caption_ridge": 0.1})
+    localize_experiment(
+        cca, sources, heads=lambda n: tmp_path / n, out=tmp_path / "c.h5", split="val"
+    )
+    searcher = RegionSearcher(
+        tmp_path / "c.h5", dataset=sources.dataset, head=tmp_path / name,
+        encoder=sources.phrases.with_name("phrases.encoder"),
+    )  # fmt: skip
+    found, phrase = searcher.found, searcher.found.phrase_texts[0]
+    (hits,) = searcher.by_phrases([phrase], top=4)
+    # As a loop over all boxes would have it.
+    best = {}
+    for image, image_id in enumerate(found.image_ids):
+        scores = found.scores(image, found.phrases[:1])[:, 0]
+        best[image_id] = (float(scores.max()), tuple(found.boxes[found.regions_of(image)][
+            scores.argmax()].tolist()))  # fmt: skip
+    expected = sorted(best.items(), key=lambda item: -item[1][0])[:4]
+    assert [hit.id for hit in hits] == [image_id for image_id, _ in expected]
+    assert [hit.box for hit in hits] == [box for _, (_, box) in expected]
+    files = write_marked(tmp_path / "marked", f"{phrase} <&>", hits)
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    assert len(texts) == 4
+    for text in texts:
+        root = ElementTree.fromstring(text)
+        assert "<&>" in root.get("aria-label", "")
+        assert len(root.findall("{http://www.w3.org/2000/svg}rect")) == 2
+        assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+
+    answer = RegionService(searcher, top=3).answer(Query(sentence=phrase))
+    assert [hit.id for hit in answer.hits] == [hit.id for hit in hits[:3]]
+    page = Pages(RegionService(searcher)).results(answer)
+    assert page.count("<rect") == 6
+    with pytest.raises(SearchError, match="ask with one"):
+        RegionService(searcher).answer(Query(image=hits[0].id))
+
+    written = write_localization_page([tmp_path / "c.h5"], sources.dataset, tmp_path / "html")
+    text = written.read_text(encoding="utf-8")
+    assert all(part in text for part in (name, "largest box", "Wrong at first", "Worst failures"))
+    again = write_localization_page([tmp_path / "c.h5"], sources.dataset, tmp_path / "again")
+    assert again.read_bytes() == written.read_bytes()
 
 
 def test_what_does_not_fit_is_refused(sources: Sources, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from pipeline.errors import PipelineError
 from pipeline.images.decode import UnusableImage
 from pipeline.search.serve.pages import MAX_BODY, Pages
 from pipeline.search.serve.pictures import Pictures
+from pipeline.search.serve.regions import RegionService
 from pipeline.search.serve.service import MAX_CHARACTERS, Query, SearchService
 from pipeline.shards.format import MISSING, REFUSED, STATUS_NAMES, UNREADABLE
 
@@ -52,7 +53,7 @@ _STATUS_OF = {
 
 
 def make_app(
-    service: SearchService, *, hosts: Collection[str], log: Callable[[str], None]
+    service: SearchService | RegionService, *, hosts: Collection[str], log: Callable[[str], None]
 ) -> ASGIApp:
     """Return the application that serves one experiment.
 
@@ -88,7 +89,7 @@ def make_app(
 class _Site:
     """Endpoints and refusals; all but the uploads are called in threads."""
 
-    def __init__(self, service: SearchService, log: Callable[[str], None]) -> None:
+    def __init__(self, service: SearchService | RegionService, log: Callable[[str], None]) -> None:
         self._service, self._log = service, log
         self._pages = Pages(service)
         self._pictures = Pictures(service.manifest, service.image_ids)

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from pipeline import __version__
 from pipeline.pages.rendering import environment
+from pipeline.search.serve.regions import RegionService
 from pipeline.search.serve.service import MAX_CHARACTERS, Answer, Query, SearchService
 
 MAX_BODY = 20 * 2**20
@@ -22,7 +23,7 @@ class Pages:
     style, script : what the page asks for beside itself, as CSS and JavaScript.
     """
 
-    def __init__(self, service: SearchService) -> None:
+    def __init__(self, service: SearchService | RegionService) -> None:
         """Load the templates."""
         self._service = service
         self._templates = environment("pipeline.search.serve")
@@ -30,6 +31,8 @@ class Pages:
         captions = {e.id: e.first_caption for e in service.manifest.entries}
         pictures = service.image_ids[:: len(service.image_ids) // _PICTURES or 1][:_PICTURES]
         known = [captions[id_] for id_ in pictures if 0 < len(captions[id_]) <= MAX_CHARACTERS]
+        if isinstance(service, RegionService):
+            pictures, known = (), list(service.phrases[:: len(service.phrases) // _SENTENCES or 1])
         self._templates.globals |= {
             "blank": Query(),
             "captions": captions,

@@ -10,8 +10,10 @@ import uvicorn
 
 from pipeline.errors import PipelineError
 from pipeline.progress import QUIET, Monitor
+from pipeline.search.region_searcher import RegionSearcher
 from pipeline.search.searcher import Searcher
 from pipeline.search.serve.app import make_app
+from pipeline.search.serve.regions import RegionService
 from pipeline.search.serve.service import SearchService
 
 ADDRESS = "127.0.0.1"
@@ -35,7 +37,12 @@ class Server:
     """
 
     def __init__(
-        self, searcher: Searcher, *, port: int = 8765, top: int = 12, monitor: Monitor = QUIET
+        self,
+        searcher: Searcher | RegionSearcher,
+        *,
+        port: int = 8765,
+        top: int = 12,
+        monitor: Monitor = QUIET,
     ) -> None:
         """Take a port and load the models; connections wait until `run` answers them.
 
@@ -56,7 +63,11 @@ class Server:
         """
         self._monitor, self._socket = monitor, _listen(port)
         try:
-            self.service = SearchService(searcher, top=top, monitor=monitor)
+            self.service: SearchService | RegionService
+            if isinstance(searcher, RegionSearcher):
+                self.service = RegionService(searcher, top=top)
+            else:
+                self.service = SearchService(searcher, top=top, monitor=monitor)
         except BaseException:
             self._socket.close()
             raise

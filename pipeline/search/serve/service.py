@@ -81,12 +81,14 @@ class Answer:
     of : "images" or "sentences".
     hits : the images or sentences that were found.
     notes : lines on words of the query that the encoder does not know.
+    boxes : by id of an image its width and height, and what is drawn over it as elements of SVG.
     """
 
     query: Query
     of: str
     hits: tuple[Hit, ...]
     notes: tuple[str, ...]
+    boxes: Mapping[str, tuple[tuple[int, int], str]] = field(default_factory=dict)
 
 
 class SearchService:
@@ -98,7 +100,7 @@ class SearchService:
     manifest : of the dataset.
     image_ids : of the images that are embedded.
     split : the part of the dataset that is embedded; "" if the file does not say.
-    sentences : how many are embedded.
+    searched : how many images and sentences are embedded, in words.
     composable : whether words can be taken away from a picture and added to it.
     sides : what a picture can look for, of `SIDES`.
     no_uploads : why uploads cannot be embedded; "" if they can.
@@ -123,7 +125,8 @@ class SearchService:
         self.experiment, self.similarity = models.head.experiment, searcher.similarity
         self.manifest, self.image_ids = searcher.embedded.manifest, searcher.ids("images")
         self.split = str(searcher.embedded.space.provenance.get("split", ""))
-        self.sentences = len(searcher.ids("sentences"))
+        sentences = len(searcher.ids("sentences"))
+        self.searched = f"{len(self.image_ids)} images and {sentences} sentences"
         self.composable = is_composable(self.similarity)
         self.sides = tuple(SIDES)[0 if self.similarity in SYMMETRIC else 1 :]
         models.keep_encoder([text for entry in self.manifest.entries for text in entry.captions])

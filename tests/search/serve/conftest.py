@@ -20,6 +20,7 @@ from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.embeddings import write_embeddings
 from pipeline.search.serve.server import Server
+from pipeline.search.serve.service import SearchService
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.text.catalogue import plan_encoder
@@ -105,6 +106,7 @@ def site(sources: Sources) -> Iterator[Site]:
         assert monitor.lines == []
         thread = threading.Thread(target=server.run)
         thread.start()
+        assert isinstance(server.service, SearchService)
         yield Site(server.url, sources, server.service, monitor.lines)
         server.stop()
         thread.join()

@@ -1,0 +1,80 @@
+"""Boxes drawn over a photo, as SVG that opens offline."""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from pipeline.pages.rendering import shown
+
+_COLOURS = {"true": "#00a37a", "found": "#e8590c"}
+_WIDTH = 0.012  # of a line, as a share of the longer side
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A box over a photo.
+
+    Attributes
+    ----------
+    box : x0 y0 x1 y1 in pixels of the photo.
+    label : a few letters at its corner; any text, it is escaped.
+    kind : "found", a full line, or "true", a dashed one.
+    """
+
+    box: tuple[float, float, float, float]
+    label: str = ""
+    kind: str = "found"
+
+
+def marked_photo(
+    jpeg: bytes, size: tuple[int, int], marks: Sequence[Mark], description: str
+) -> str:
+    """Return a photo with boxes as one SVG element; the picture stands in it.
+
+    Parameters
+    ----------
+    jpeg : the photo, of any resolution; b"" draws the boxes alone.
+    size : width and height that the boxes are measured in.
+    marks : the last ones on top.
+    description : for those who do not see the picture.
+    """
+    width, height = size
+    photo = ""
+    if jpeg:
+        data = base64.b64encode(jpeg).decode("ascii")
+        photo = (
+            f'<image href="data:image/jpeg;base64,{data}" width="{width}" height="{height}" '
+            'preserveAspectRatio="none"/>'
+        )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="{escape(shown(description))}">{photo}{boxes_over(size, marks)}</svg>'
+    )
+
+
+def boxes_over(size: tuple[int, int], marks: Sequence[Mark]) -> str:
+    """Return the boxes alone, as elements of an SVG whose view box is the photo."""
+    line = _WIDTH * max(size)
+    return "".join(_drawn(mark, line) for mark in marks)
+
+
+def _drawn(mark: Mark, line: float) -> str:
+    """Return a box with a white edge, so that it is seen on any ground, and its label."""
+    x0, y0, x1, y1 = mark.box
+    place = f'x="{x0:g}" y="{y0:g}" width="{x1 - x0:g}" height="{y1 - y0:g}" fill="none"'
+    colour = _COLOURS[mark.kind]
+    dashed = f' stroke-dasharray="{3 * line:g} {2 * line:g}"' if mark.kind == "true" else ""
+    drawn = (
+        f'<rect {place} stroke="#fff" stroke-width="{1.8 * line:g}"/>'
+        f'<rect {place} stroke="{colour}" stroke-width="{line:g}"{dashed}/>'
+    )
+    if mark.label:
+        size = 5 * line
+        text = escape(shown(mark.label))
+        drawn += (
+            f'<text x="{x0 + line:g}" y="{y0 + size:g}" font-size="{size:g}" fill="{colour}" '
+            'font-family="sans-serif" font-weight="bold" stroke="#fff" '
+            f'stroke-width="{0.5 * line:g}" paint-order="stroke">{text}</text>'
+        )
+    return drawn

@@ -1,0 +1,182 @@
+"""A page of phrase localization: the table, and photos with boxes, right, wrong and worst."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pipeline import __version__
+from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.errors import WrongUsage
+from pipeline.files import require_folder, write_text
+from pipeline.images.decode import read_image
+from pipeline.localization.evaluate import CUTOFFS, LocalizationTable, tabulate
+from pipeline.localization.localized import Localized, RowNumbers, read_localized
+from pipeline.localization.measures import NMS, NO_HIT, by_head, rank
+from pipeline.pages.marked import Mark, marked_photo
+from pipeline.pages.rendering import environment, jpeg_of
+from pipeline.progress import QUIET, Monitor
+from pipeline.report.published import localized_rows
+
+SHOWN, TOP, SEED = 8, 3, 0
+"""Queries of each kind, boxes drawn of each, and the seed that draws the queries."""
+
+_SIDE, _QUALITY = 320, 80
+_COLUMNS = {
+    **{f"phrase_to_region_r{k}": f"R@{k}" for k in CUTOFFS},
+    "phrase_to_region_map": "mAP",
+    "bound": "bound",
+    "pointing_game": "pointing",
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A query with its photo as SVG, and what became of it in a few words."""
+
+    phrase: str
+    image: str
+    became: str
+    svg: str
+
+
+def write_localization_page(
+    files: Sequence[str | Path],
+    dataset: str | Path,
+    out: str | Path,
+    *,
+    nms: float = NMS,
+    monitor: Monitor = QUIET,
+) -> Path:
+    """Write `localization.html`: one file that opens offline, without scripts.
+
+    The same files and pictures give the same bytes.
+
+    Parameters
+    ----------
+    files : localization files, each a row and its photos.
+    dataset : folder of the dataset that was localized.
+    out : folder of the page.
+    nms : threshold of the suppression before average precision.
+    monitor : gets a line for each file, and one on the page.
+
+    Raises
+    ------
+    LocalizationError
+        A file is missing or damaged.
+    WrongUsage
+        No file, or a file of another dataset.
+    ImageReadError
+        The system could not read a picture that is there.
+    OutputError
+        The folder cannot be written to.
+    """
+    if not files:
+        raise WrongUsage("no localization file was given; `pipeline localize` makes them")
+    folder, manifest = Path(out), read_manifest(dataset)
+    require_folder(folder)
+    tables: dict[str, LocalizationTable] = {}
+    shown: dict[str, dict[str, list[Example]]] = {}
+    for file in files:
+        found = read_localized(file)
+        name = str(found.provenance.get("experiment", Path(file).stem))
+        if found.provenance.get("dataset", manifest.name) != manifest.name:
+            raise WrongUsage(
+                f"{file} localizes the dataset {found.provenance['dataset']!r}, not "
+                f"{manifest.name!r}; give --dataset of that"
+            )
+        tables[name] = tabulate(found, name, nms)
+        shown[name] = examples_of(found, manifest)
+        monitor.log(f"{name}: {len(found.query_ids)} queries")
+    page = environment("pipeline.report").get_template("localization.html")
+    path = folder / "localization.html"
+    text = page.render(
+        dataset=manifest.name,
+        columns=_COLUMNS,
+        rows=_rows(tables),
+        types={name: table.types for name, table in tables.items()},
+        counts=next(iter(tables.values())).counts,
+        published=localized_rows(),
+        examples=shown,
+        nms=nms,
+        made_by=f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}",
+        licence=manifest.licence,
+    )
+    write_text(path, text)
+    monitor.log(f"{path}: {len(tables)} systems")
+    return path
+
+
+def examples_of(found: Localized, manifest: Manifest) -> dict[str, list[Example]]:
+    """Return queries by kind, with the first boxes drawn over their photos.
+
+    "Right at once" and "Wrong at first" are drawn from the seed, each image once; "Worst failures"
+    are those whose right box comes last, of equal ranks the first in the file.
+    """
+    ranked = rank(found, by_head(found))
+    first = ranked.first_hit
+    rng = np.random.default_rng(SEED)
+    late = np.flatnonzero((first >= CUTOFFS[-1]) & (first < NO_HIT))
+    kinds = {
+        "Right at once": _drawn(found, np.flatnonzero(first == 0), rng),
+        "Wrong at first": _drawn(found, np.flatnonzero((first > 0) & (first < NO_HIT)), rng),
+        "Worst failures": _once_an_image(found, late[np.argsort(-first[late], kind="stable")]),
+    }
+    files = {entry.id: manifest.image_root / entry.file for entry in manifest.entries}
+    return {
+        kind: [_example(found, int(query), int(first[query]), files) for query in queries]
+        for kind, queries in kinds.items()
+    }
+
+
+def _drawn(found: Localized, queries: RowNumbers, rng: np.random.Generator) -> RowNumbers:
+    return np.sort(_once_an_image(found, rng.permutation(queries)))
+
+
+def _once_an_image(found: Localized, queries: RowNumbers) -> RowNumbers:
+    """Return the first queries, one of each image."""
+    _, places = np.unique(found.query_image[queries], return_index=True)
+    return queries[np.sort(places)][:SHOWN]
+
+
+def _example(found: Localized, query: int, first: int, files: Mapping[str, Path]) -> Example:
+    image = int(found.query_image[query])
+    scores = by_head(found)(image, np.array([query]))[:, 0]
+    order = np.argsort(-scores, kind="stable")[:TOP]
+    boxes = found.boxes[found.regions_of(image)]
+    marks = [_mark(box, "", "true") for box in found.truth_of(query)]
+    marks += [_mark(boxes[number], str(place), "found") for place, number in enumerate(order, 1)][
+        ::-1
+    ]
+    image_id, phrase = found.image_ids[image], found.phrase_texts[found.query_phrase[query]]
+    width, height = found.sizes[image].tolist()
+    svg = marked_photo(_jpeg(files.get(image_id)), (width, height), marks, f"{phrase}: {image_id}")
+    became = "first" if first == 0 else f"right box at place {first + 1} of {len(boxes)}"
+    return Example(phrase, image_id, became, svg)
+
+
+def _mark(box: Any, label: str, kind: str) -> Mark:
+    x0, y0, x1, y1 = (float(value) for value in box)
+    return Mark((x0, y0, x1, y1), label, kind)
+
+
+def _jpeg(file: Path | None) -> bytes:
+    decoded = None if file is None else read_image(file).image
+    if decoded is None:
+        return b""
+    decoded.thumbnail((_SIDE, _SIDE), Image.Resampling.BICUBIC)
+    return jpeg_of(decoded, _QUALITY)
+
+
+def _rows(tables: Mapping[str, LocalizationTable]) -> dict[str, dict[str, float]]:
+    """Return the heads' rows, then those of the simple rules, which all tables share."""
+    rows = {name: dict(table.rows[name]) for name, table in tables.items()}
+    for table in tables.values():
+        for name, row in table.rows.items():
+            if name not in tables:
+                rows.setdefault(name, dict(row))
+    return rows

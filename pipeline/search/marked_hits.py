@@ -1,0 +1,40 @@
+"""Pictures that were found, with the box of the phrase drawn over each."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PIL import Image
+
+from pipeline.files import require_folder, write_text
+from pipeline.images.decode import read_image
+from pipeline.pages.marked import Mark, marked_photo
+from pipeline.pages.rendering import jpeg_of
+from pipeline.search.region_searcher import RegionHit
+
+_SIDE, _QUALITY = 480, 82
+
+
+def write_marked(folder: str | Path, phrase: str, hits: Sequence[RegionHit]) -> list[Path]:
+    """Write an SVG for each hit, `01.svg` the first, and return the files.
+
+    A picture that cannot be decoded is left white under its box.
+
+    Raises
+    ------
+    ImageReadError
+        The system could not read a picture that is there.
+    OutputError
+        The folder cannot be written to.
+    """
+    folder = Path(folder)
+    require_folder(folder)
+    files = []
+    for hit in hits:
+        decoded, jpeg = read_image(hit.file).image, b""
+        if decoded is not None:
+            decoded.thumbnail((_SIDE, _SIDE), Image.Resampling.BICUBIC)
+            jpeg = jpeg_of(decoded, _QUALITY)
+        files.append(folder / f"{hit.rank:02d}.svg")
+        described = f"{phrase} in {hit.id}"
+        write_text(files[-1], marked_photo(jpeg, hit.size, [Mark(hit.box, phrase)], described))
+    return files

@@ -1,0 +1,173 @@
+"""Phrases in, boxes out: a localization file searched for what a phrase names."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pipeline.datasets.manifest import ImageEntry, Manifest, read_manifest
+from pipeline.errors import WrongUsage
+from pipeline.localization.localized import read_localized
+from pipeline.progress import QUIET, Monitor
+from pipeline.retrieval.search import SearchError
+
+if TYPE_CHECKING:
+    from pipeline.search.query_models import QueryModels
+
+
+@dataclass(frozen=True)
+class RegionHit:
+    """An image, and the box in it that is nearest to a phrase.
+
+    Attributes
+    ----------
+    rank : from 1.
+    score : similarity of box and phrase; greater is nearer.
+    id : of the image.
+    file : of the image.
+    box : x0 y0 x1 y1 in pixels of the image, from 0, right and bottom exclusive.
+    size : width and height of the image in pixels.
+    caption : the image's first one, or "".
+    """
+
+    rank: int
+    score: float
+    id: str
+    file: Path
+    box: tuple[float, float, float, float]
+    size: tuple[int, int]
+    caption: str
+
+
+class RegionSearcher:
+    """Finds the images that have a box near to a phrase, and marks the box.
+
+    Attributes
+    ----------
+    found : the localization file's content.
+    file, folder : the file, and the dataset's folder.
+    """
+
+    def __init__(
+        self,
+        file: str | Path,
+        *,
+        dataset: str | Path,
+        head: str | Path | None = None,
+        encoder: str | Path | None = None,
+        monitor: Monitor = QUIET,
+    ) -> None:
+        """Read a localization file.
+
+        Parameters
+        ----------
+        file : what `pipeline localize` wrote.
+        dataset : folder of its dataset.
+        head, encoder : folders of the head that made the file, and of the phrases' encoder.
+        monitor : takes lines on what a user should know.
+
+        Raises
+        ------
+        LocalizationError
+            See `read_localized`.
+        """
+        self.file, self.folder = Path(file), Path(dataset)
+        self.found = read_localized(file)
+        self._head = None if head is None else Path(head)
+        self._encoder = None if encoder is None else Path(encoder)
+        self._monitor = monitor
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The dataset.
+
+        Raises
+        ------
+        SearchError
+            It has not all the images of the file.
+        """
+        manifest = read_manifest(self.folder)
+        missing = set(self.found.image_ids) - {entry.id for entry in manifest.entries}
+        if missing:
+            raise SearchError(
+                f"{self.folder} lacks {len(missing)} images of {self.file}, first "
+                f"{sorted(missing)[0]!r}; give the dataset that was localized (--dataset)"
+            )
+        return manifest
+
+    @cached_property
+    def models(self) -> "QueryModels":
+        """The models that embed phrases."""
+        # Here, since they import torch, which takes seconds.
+        from pipeline.search.query_models import QueryModels
+
+        return QueryModels(
+            self.found, self.file, head=self._head, encoder=self._encoder, weights=None
+        )
+
+    def by_phrases(
+        self,
+        phrases: Sequence[str],
+        *,
+        top: int = 5,
+        log: Callable[[str], None] | None = None,
+    ) -> list[list[RegionHit]]:
+        """Find the images whose best box is nearest to each phrase.
+
+        Parameters
+        ----------
+        phrases : each one line with a word in it.
+        top : how many images are wanted, at least 1.
+        log : takes lines on words that the encoder does not know; None: the monitor does.
+
+        Returns
+        -------
+        list of list of RegionHit
+            Of each phrase, best first; ties stand in the order of the images, and in an image the
+            proposal that the method gave first is taken.
+
+        Raises
+        ------
+        WrongUsage
+            `top` is below 1.
+        SearchError, PipelineError
+            A phrase cannot be embedded, or the models are not those of the file.
+        """
+        if top < 1:
+            raise WrongUsage(f"--top {top} is below 1; take more")
+        rows = self.models.embed_sentences(phrases, log or self._monitor.log)
+        images = [i for i in range(len(self.found.image_ids)) if self._has_boxes(i)]
+        best = np.empty((len(images), len(phrases)), np.int64)
+        score = np.empty((len(images), len(phrases)))
+        for place, image in enumerate(images):
+            scores = self.found.scores(image, rows)
+            best[place], score[place] = scores.argmax(axis=0), scores.max(axis=0)
+        order = np.argsort(-score, axis=0, kind="stable")[:top]
+        return [
+            [
+                self._hit(rank, images[place], int(best[place, column]), score[place, column])
+                for rank, place in enumerate(order[:, column].tolist(), 1)
+            ]
+            for column in range(len(phrases))
+        ]
+
+    def _has_boxes(self, image: int) -> bool:
+        rows = self.found.regions_of(image)
+        return rows.stop > rows.start
+
+    def _hit(self, rank: int, image: int, number: int, score: float) -> RegionHit:
+        found, image_id = self.found, self.found.image_ids[image]
+        x0, y0, x1, y1 = found.boxes[found.regions_of(image)][number].tolist()
+        width, height = found.sizes[image].tolist()
+        entry = self._entries[image_id]
+        return RegionHit(
+            rank, float(score), image_id, self.manifest.image_root / entry.file,
+            (x0, y0, x1, y1), (width, height), entry.first_caption,
+        )  # fmt: skip
+
+    @cached_property
+    def _entries(self) -> dict[str, ImageEntry]:
+        return {entry.id: entry for entry in self.manifest.entries}
