@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 
 import click
@@ -27,6 +28,8 @@ class Unlucky:
 def test_an_interrupt_during_a_destructor_is_not_lost(
     terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    # Its own, so that the request to stop ends with this test.
+    monkeypatch.setattr("stages.console._INTERRUPTED", threading.Event())
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     monkeypatch.setattr("sys.unraisablehook", sys.__unraisablehook__)
     steps = []
