@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
+from torch.nn import functional as F
 
 from pipeline.images import network
 from pipeline.images.backbones import BACKBONES
@@ -162,6 +163,35 @@ def test_a_rewriting_keeps_the_order_of_what_is_overwritten(kind: str) -> None:
     for layers in (PlainLayers(), OneDnnLayers(torch.float32)):
         rewritten = rewrite(net, layers).float()
         torch.testing.assert_close(rewritten(x), expected, rtol=1e-4, atol=1e-5)
+
+
+class Mlp(nn.Module):
+    """Fully connected layers with each activation that is fused, and one that is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(6, 6) for _ in range(5))
+        self.gelu, self.relu, self.silu = nn.GELU(), nn.ReLU(), nn.SiLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return rows of 6."""
+        a, b, c, d, e = self.layers
+        x = F.gelu(b(self.gelu(a(x))), approximate="tanh")
+        found: Tensor = F.gelu(e(self.silu(d(self.relu(c(x))))))
+        return found
+
+
+@pytest.mark.parametrize("shape", [(3, 6), (2, 5, 6)])
+@torch.inference_mode()
+def test_activations_are_fused_into_fully_connected_layers(shape: tuple[int, ...]) -> None:
+    net = seeded(Mlp())
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    for layers in (PlainLayers(), OneDnnLayers(torch.float32)):
+        rewritten = rewrite(net, layers)
+        assert isinstance(rewritten, fx.GraphModule)
+        functions = [node for node in rewritten.graph.nodes if node.op == "call_function"]
+        assert functions == []
+        torch.testing.assert_close(rewritten(x), net(x), rtol=1e-5, atol=1e-6)
 
 
 def test_what_cannot_be_traced_runs_as_it_is() -> None:

@@ -9,7 +9,7 @@ does not know stays as it is.
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, fx, nn
@@ -21,6 +21,9 @@ _PURE = (nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPo
 
 Activation = tuple[str, list[float]]
 """("none", []), ("relu", []), or ("hardtanh", [low, high]); ReLU6 is one of the latter."""
+
+LinearActivation = Literal["none", "relu", "gelu", "gelu tanh"]
+"""What follows a fully connected layer; the last is GELU by its approximation."""
 
 
 @dataclass
@@ -74,7 +77,7 @@ class Layers(Protocol):
         """Return the cost of a multiplication over a whole map, that over a strip of it being 1."""
         ...
 
-    def linear(self, linear: nn.Linear, relu: bool) -> nn.Module:
+    def linear(self, linear: nn.Linear, activation: LinearActivation) -> nn.Module:
         """Return a module of rows."""
         ...
 
@@ -125,9 +128,13 @@ class PlainLayers:
         """Return 1: the same arithmetic everywhere."""
         return 1.0
 
-    def linear(self, linear: nn.Linear, relu: bool) -> nn.Module:
-        """Return the layer as it is."""
-        return nn.Sequential(linear, nn.ReLU(inplace=True)) if relu else linear
+    def linear(self, linear: nn.Linear, activation: LinearActivation) -> nn.Module:
+        """Return the layer as it is, and its activation."""
+        if activation == "none":
+            return linear
+        if activation == "relu":
+            return nn.Sequential(linear, nn.ReLU(inplace=True))
+        return nn.Sequential(linear, nn.GELU("tanh" if activation == "gelu tanh" else "none"))
 
 
 @dataclass(frozen=True)
@@ -254,9 +261,9 @@ class _Rewriting:
         self._put(name, layer, arguments, chain)
 
     def _replace_linear(self, node: fx.Node, linear: nn.Linear, name: str) -> None:
-        relu = self._activation(self._only_user(node)) == ("relu", [])
-        chain = [node, *node.users] if relu else [node]
-        self._put(name, self._layers.linear(linear, relu), [node.args[0]], chain)
+        activation = self._linear_activation(self._only_user(node))
+        chain = [node] if activation == "none" else [node, *node.users]
+        self._put(name, self._layers.linear(linear, activation), [node.args[0]], chain)
 
     def _put(self, name: str, layer: nn.Module, arguments: list[Any], chain: list[fx.Node]) -> None:
         self._module.add_submodule(name, layer)
@@ -378,3 +385,14 @@ class _Rewriting:
         if node is not None and node.op == "call_function" and node.target in (F.relu, torch.relu):
             return "relu", []
         return None
+
+    def _linear_activation(self, node: fx.Node | None) -> LinearActivation:
+        module = self._called(node)
+        approximate: object = None
+        if type(module) is nn.GELU:
+            approximate = module.approximate
+        elif node is not None and node.op == "call_function" and node.target is F.gelu:
+            approximate = node.kwargs.get("approximate", "none")
+        if approximate is not None:
+            return "gelu tanh" if approximate == "tanh" else "gelu"
+        return "relu" if self._activation(node) == ("relu", []) else "none"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.images.engine.fuse import Activation, Convolution
+from pipeline.images.engine.fuse import Activation, Convolution, LinearActivation
 from pipeline.images.engine.winograd import WinogradConvolution, applicable
 
 # From this many channels on, input and output, Winograd's transforms cost less than they save.
@@ -101,19 +101,23 @@ class WholeOrPart(nn.Module):
 
 
 class OneDnnLinear(nn.Module):
-    """A fully connected layer with an optional ReLU; only the packed weights are kept."""
+    """A fully connected layer with its activation; only the packed weights are kept."""
 
-    def __init__(self, linear: nn.Linear, relu: bool, dtype: torch.dtype) -> None:
+    def __init__(self, linear: nn.Linear, activation: LinearActivation, dtype: torch.dtype) -> None:
         super().__init__()
-        self.activation = "relu" if relu else "none"
+        name, _, formula = activation.partition(" ")
+        # For GELU without an approximation oneDNN's formula is called "none".
+        self.activation: tuple[str, list[float], str] = (
+            name,
+            [],
+            formula or ("none" if name == "gelu" else ""),
+        )
         self._packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach().to(dtype))
         self.bias = None if linear.bias is None else nn.Buffer(linear.bias.detach().to(dtype))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return activation(x W' + b) of (n, features) rows."""
-        return torch.ops.mkldnn._linear_pointwise(
-            x, self._packed, self.bias, self.activation, [], ""
-        )
+        return torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, *self.activation)
 
 
 class OneDnnLayers:
@@ -144,6 +148,6 @@ class OneDnnLayers:
             return _WINOGRAD_COST
         return 1.0
 
-    def linear(self, linear: nn.Linear, relu: bool) -> nn.Module:
+    def linear(self, linear: nn.Linear, activation: LinearActivation) -> nn.Module:
         """Return a `OneDnnLinear`."""
-        return OneDnnLinear(linear, relu, self._dtype)
+        return OneDnnLinear(linear, activation, self._dtype)
