@@ -19,6 +19,7 @@ os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 if TYPE_CHECKING:
     from pipeline.datasets.manifest import read_manifest as read_manifest
+    from pipeline.datasets.regions import read_phrases as read_phrases
     from pipeline.experiments.run import run as run
     from pipeline.finetuning.finetune import finetune as finetune
     from pipeline.heads.embed import embed as embed
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from pipeline.images.feature_extractor import FeatureExtractor as FeatureExtractor
     from pipeline.recipes import RECIPES as RECIPES
     from pipeline.recipes import resolve_recipe as resolve_recipe
+    from pipeline.regions.features import extract_regions as extract_regions
+    from pipeline.regions.proposals import read_proposals as read_proposals
+    from pipeline.regions.propose import propose as propose
     from pipeline.report.write import write_report as write_report
     from pipeline.retrieval.evaluate import evaluate as evaluate
     from pipeline.retrieval.recall import recall as recall
@@ -47,12 +51,16 @@ _HOMES = {
     "encode": "pipeline.text.encode",
     "evaluate": "pipeline.retrieval.evaluate",
     "extract": "pipeline.images.extract",
+    "extract_regions": "pipeline.regions.features",
     "finetune": "pipeline.finetuning.finetune",
     "fit": "pipeline.heads.fit",
     "load_encoder": "pipeline.text.fitted",
     "load_head": "pipeline.heads.trained_head",
+    "propose": "pipeline.regions.propose",
     "read_features": "pipeline.shards.feature_set",
     "read_manifest": "pipeline.datasets.manifest",
+    "read_phrases": "pipeline.datasets.regions",
+    "read_proposals": "pipeline.regions.proposals",
     "recall": "pipeline.retrieval.recall",
     "resolve_recipe": "pipeline.recipes",
     "run": "pipeline.experiments.run",

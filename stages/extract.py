@@ -20,6 +20,17 @@ _REASONS_SHOWN = 5
 @click.option("--recipe", help="Recipe by name; see `pipeline recipes`.")
 @click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
 @click.option("--out", required=True, type=OUTPUT, help="Folder of the shards.")
+@click.option(
+    "--regions",
+    type=click.Path(path_type=Path),
+    help="Folder of proposals: features of these regions, not of whole images.",
+)
+@click.option(
+    "--context",
+    type=click.FloatRange(0),
+    help="Of --regions: added on every side before a region is cut, as a share of its sides.  "
+    "[default: 0]",
+)
 @click.option("--split", help="Only the images of this split.  [default: all]")
 @click.option("--limit", type=click.IntRange(1), help="Only the first N images.  [default: all]")
 @click.option(
@@ -92,9 +103,11 @@ def extract(
     recipe: str | None,
     dataset: Path,
     out: Path,
+    regions: Path | None,
+    context: float | None,
     **options: Any,
 ) -> None:
-    """Turn the images of a prepared dataset into feature shards.
+    """Turn the images of a prepared dataset, or regions of them, into feature shards.
 
     Missing, unreadable and refused images keep their row, with a status and a reason; the
     command then ends with exit status 3. The same command again goes on where it stopped; on a
@@ -104,22 +117,39 @@ def extract(
     and --readers are then those of each worker.
 
     \b
-    Example:
+    Examples:
       pipeline extract --backbone efficientnet-lite0 --dataset data/scenes \\
           --out data/features/scenes/efficientnet-lite0-pool
+      pipeline extract --recipe efficientnet-lite0-roi-align --dataset data/scenes \\
+          --regions data/proposals/scenes/grid \\
+          --out data/features/scenes/efficientnet-lite0-roi-align@grid
     """
     # Here, since `--help` needs no torch.
     from pipeline.images import extract as job
+    from pipeline.regions.features import extract_regions
     from pipeline.shards.feature_set import FeatureSet
 
     if (name := recipe or backbone) is None or (recipe and backbone):
         raise click.UsageError("give --backbone NAME or --recipe NAME, one of them")
+    if context is not None and regions is None:
+        raise click.UsageError("--context is of --regions")
     # Pillow warns of pictures that are then refused, and of oddities in files that it reads.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     given = {option: value for option, value in options.items() if value}
-    log_settings("extract", recipe=name, dataset=dataset, out=out, **given)
+    log_settings("extract", recipe=name, dataset=dataset, regions=regions, out=out, **given)
     started = time.monotonic()
-    index = job.extract(dataset, out, recipe=name, monitor=CONSOLE, **options)
+    if regions is None:
+        index = job.extract(dataset, out, recipe=name, monitor=CONSOLE, **options)
+    else:
+        index = extract_regions(
+            dataset,
+            out,
+            regions=regions,
+            recipe=name,
+            context=context or 0.0,
+            monitor=CONSOLE,
+            **options,
+        )
     log_done(
         f"{index.rows} rows {index.header.row_shape} in {len(index.shards)} shards in {out}, "
         f"recipe {index.header.recipe_hash}, {time.monotonic() - started:.1f} s"

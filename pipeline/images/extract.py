@@ -3,7 +3,9 @@
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +15,13 @@ from pipeline.errors import WrongUsage
 from pipeline.images.decode import source_crc32
 from pipeline.images.memory import expected_memory, resident_memory
 from pipeline.images.network import RecipeNetwork, device_for
+from pipeline.images.region import Region, Source, photo_of
 from pipeline.images.rows import Parallelism, default_parallelism, extract_features, feature_header
 from pipeline.images.side_by_side import extract_side_by_side, split_name
 from pipeline.images.weights import load_weights
 from pipeline.images.workers import ExtractionSettings, extract_on_workers
 from pipeline.progress import QUIET, Monitor, Progress, Stopwatch, no_progress
-from pipeline.recipes import resolve_recipe
+from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.format import OK, FeatureHeader
 from pipeline.shards.index import FeatureIndex
@@ -107,13 +110,7 @@ def extract(
     KeyboardInterrupt
         Finished rows are kept, and a line says so.
     """
-    _require_counts(
-        limit=limit,
-        rows_per_shard=rows_per_shard,
-        batch_size=batch_size,
-        threads=threads,
-        readers=readers,
-    )
+    _require_counts(limit=limit)
     out, weights = Path(out), str(weights)
     if (names := split_name(recipe)) is not None:
         if summary is not None:
@@ -130,25 +127,89 @@ def extract(
 
         return extract_side_by_side(names, out, extract_one, monitor)
     resolved = resolve_recipe(recipe, precision, storage)
+    manifest = read_manifest(Path(dataset))
+    return extract_sources(
+        {entry.id: manifest.image_root / entry.file for entry in manifest.select(split)[:limit]},
+        out,
+        resolved,
+        manifest.name,
+        weights=weights,
+        trained_on=trained_on,
+        compress=compress,
+        rows_per_shard=rows_per_shard,
+        batch_size=batch_size,
+        device=device,
+        engine=engine,
+        threads=threads,
+        readers=readers,
+        retry_failed=retry_failed,
+        add=add,
+        workers=workers,
+        scheduler=scheduler,
+        resources=resources,
+        summary=summary,
+        monitor=monitor,
+    )
+
+
+def extract_sources(
+    sources: Mapping[str, Source],
+    out: Path,
+    resolved: Recipe,
+    dataset: str,
+    *,
+    region: dict[str, Any] | None = None,
+    weights: str = "imagenet",
+    trained_on: str | None = None,
+    compress: bool = False,
+    rows_per_shard: int | None = None,
+    batch_size: int | None = None,
+    device: str = "cpu",
+    engine: str = "fast",
+    threads: int | None = None,
+    readers: int | None = None,
+    retry_failed: bool = False,
+    add: bool = False,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    resources: Mapping[str, float] | None = None,
+    summary: str | Path | None = None,
+    monitor: Monitor = QUIET,
+) -> FeatureIndex:
+    """Extract the features of files, or of regions of files, by row id; see `extract`.
+
+    Parameters
+    ----------
+    sources : row id to what the row is made from; regions of a photo stand together.
+    out : folder of the shards.
+    resolved : the recipe.
+    dataset : name of the dataset.
+    region : how regions are cut, which their recipe says; None: the rows are whole pictures.
+    others : as `extract` has them.
+    """
+    _require_counts(
+        rows_per_shard=rows_per_shard, batch_size=batch_size, threads=threads, readers=readers
+    )
+    unit = "image" if region is None else "region"
     place = place_of_work(workers, scheduler, resources, gpu=device.partition(":")[0] == "cuda")
     if scheduler is None:  # whose workers may have what this machine has not
         device_for(device, resolved)
-    manifest = read_manifest(Path(dataset))
-    path_of = {
-        entry.id: manifest.image_root / entry.file for entry in manifest.select(split)[:limit]
-    }
     usual = default_parallelism(resolved, device)
     parallelism = Parallelism(
         batch_size or usual.batch_size, threads or usual.threads, readers or usual.readers
     )
     loaded = load_weights(resolved, weights)
-    header = feature_header(resolved, loaded, manifest.name, trained_on)
-    inputs = [engine, _file_stamps(list(path_of.values()))]
-    build = ShardBuild(out, header, list(path_of), rows_per_shard, compress, inputs, add)
+    header = feature_header(resolved, loaded, dataset, trained_on)
+    files = list(dict.fromkeys(photo_of(source) for source in sources.values()))
+    inputs: list[Any] = [engine, _file_stamps(files)]
+    if region is not None:
+        header = replace(header, recipe={**header.recipe, "region": region})
+        inputs.append([s.box for s in sources.values() if isinstance(s, Region)])
+    build = ShardBuild(out, header, list(sources), rows_per_shard, compress, inputs, add)
     started, watch = time.monotonic(), Stopwatch()
     try:
         with build:
-            paths = [path_of[image_id] for image_id in build.ids]
+            paths = [sources[row_id] for row_id in build.ids]
             _find_rows(build, out, header, paths, parallelism.readers, retry_failed, monitor)
             computed = len(paths) - build.rows_done
             if not build.pending():
@@ -162,26 +223,27 @@ def extract(
                     parallelism.batch_size,
                     place.share(threads),
                     readers,
+                    region,
                 )
                 with (
                     place.executor(monitor) as executor,
-                    monitor.progress(resolved.name, "image") as progress,
+                    monitor.progress(resolved.name, unit) as progress,
                 ):
                     index = extract_on_workers(build, paths, settings, executor, progress, watch)
             else:
                 network = RecipeNetwork(resolved, loaded.state, device, engine)
                 _log_memory(network, parallelism, monitor)
-                with monitor.progress(resolved.name, "image") as progress:
+                with monitor.progress(resolved.name, unit) as progress:
                     index = extract_features(build, paths, network, parallelism, progress, watch)
     except KeyboardInterrupt:
         monitor.log(
-            f"interrupted: {build.rows_done} of {len(path_of)} rows are kept in {build.work}; "
+            f"interrupted: {build.rows_done} of {len(sources)} rows are kept in {build.work}; "
             "the same command goes on from there"
         )
         raise
     seconds = time.monotonic() - started
     monitor.log(
-        f"{computed} computed in {seconds:.1f} s ({computed / max(seconds, 1e-9):.1f} images/s), "
+        f"{computed} computed in {seconds:.1f} s ({computed / max(seconds, 1e-9):.1f} {unit}s/s), "
         f"{index.failed_rows} failed"
     )
     if summary is not None:
@@ -216,7 +278,7 @@ def _find_rows(
     build: ShardBuild,
     out: Path,
     header: FeatureHeader,
-    paths: Sequence[Path],
+    paths: Sequence[Source],
     readers: int,
     retry_failed: bool,
     monitor: Monitor,
@@ -257,7 +319,7 @@ def _log_memory(network: RecipeNetwork, parallelism: Parallelism, monitor: Monit
 
 def changed_rows(
     build: ShardBuild,
-    paths: Sequence[Path],
+    paths: Sequence[Source],
     readers: int,
     progress: Progress = no_progress,
 ) -> tuple[list[int], list[int]]:
@@ -270,7 +332,7 @@ def changed_rows(
     Parameters
     ----------
     build : an entered build.
-    paths : the file of each row.
+    paths : the file of each row, or a region of it.
     readers : threads that read.
     progress : called now and then.
     """
@@ -278,7 +340,13 @@ def changed_rows(
     gone: list[int] = []
     with ThreadPoolExecutor(readers, thread_name_prefix="read") as pool:
         for span, status, known in build.finished():
-            found = pool.map(source_crc32, paths[span.start : span.stop])
+            sources = paths[span.start : span.stop]
+            files = list(dict.fromkeys(map(photo_of, sources)))
+            crc32 = dict(zip(files, pool.map(source_crc32, files), strict=True))
+            found = [
+                s.source_crc32(crc32[s.photo]) if isinstance(s, Region) else crc32[s]
+                for s in sources
+            ]
             for row, (code, old, new) in enumerate(
                 zip(status, known, found, strict=True), span.start
             ):

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 
 from pipeline.devices import one_core_each
 from pipeline.files import created_by
 from pipeline.images.decode import ImageReadError
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.region import Picture, Source, photo_of
 from pipeline.images.transforms import Sample, read_sample
 from pipeline.images.weights import Weights
 from pipeline.progress import FORWARD, WRITE, Progress, Stopwatch, no_progress
@@ -92,7 +92,7 @@ def feature_header(
 
 def extract_features(
     build: ShardBuild,
-    paths: Sequence[Path],
+    paths: Sequence[Source],
     network: RecipeNetwork,
     parallelism: Parallelism,
     progress: Progress = no_progress,
@@ -103,7 +103,7 @@ def extract_features(
     Parameters
     ----------
     build : an entered `ShardBuild`.
-    paths : the image file of each row, in the build's row order.
+    paths : the image file, or the region of one, of each row, in the build's row order.
     network : the recipe's network.
     parallelism : how much is done at once. Only `batch_size` can change a feature, within rounding.
     progress : called after every batch.
@@ -135,7 +135,7 @@ def extract_features(
 
 def computed_rows(
     spans: Iterable[Span],
-    paths: Sequence[Path],
+    paths: Sequence[Source],
     network: RecipeNetwork,
     parallelism: Parallelism,
     watch: Stopwatch,
@@ -149,13 +149,13 @@ def computed_rows(
     """
     for first_row, block in picture_rows(spans, paths, network, parallelism, watch):
         if (block.status == MISSING).any():
-            _require_there(Path(os.path.commonpath([path.parent for path in paths])))
+            _require_there(Path(os.path.commonpath([photo_of(path).parent for path in paths])))
         yield first_row, block
 
 
 def picture_rows(
     spans: Iterable[Span],
-    pictures: Sequence[Path | Image.Image],
+    pictures: Sequence[Picture],
     network: RecipeNetwork,
     parallelism: Parallelism,
     watch: Stopwatch,
@@ -168,7 +168,7 @@ def picture_rows(
     Parameters
     ----------
     spans : rows to compute.
-    pictures : the image file, or the opened picture, of each row of the whole set.
+    pictures : the image file, the region, or the opened picture, of each row of the whole set.
     network : the recipe's network.
     parallelism : see `extract_features`.
     watch : gets the seconds by stage.
@@ -195,7 +195,7 @@ def _ahead(
     reading: ThreadPoolExecutor,
     computing: ThreadPoolExecutor,
     batches: Sequence[Span],
-    pictures: Sequence[Path | Image.Image],
+    pictures: Sequence[Picture],
     network: RecipeNetwork,
     size: int,
     most: int,

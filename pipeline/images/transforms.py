@@ -18,6 +18,7 @@ from pipeline.images.decode import (
     read_image,
     rgb_of_picture,
 )
+from pipeline.images.region import Picture, Region
 from pipeline.progress import DECODE, Stopwatch
 from pipeline.recipes import Crop, Recipe, Resize
 from pipeline.shards.format import OK
@@ -34,7 +35,7 @@ class Sample:
     Attributes
     ----------
     windows : (windows, h, w, 3) uint8, or None if `status` is not 0.
-    source_crc32 : CRC-32 of the file's bytes; 0 where none were read.
+    source_crc32 : CRC-32 of the file's bytes, and of a region's box; 0 where none were read.
     status, error : as they stand in the shards.
     """
 
@@ -165,13 +166,13 @@ def cut_crops(canvas: np.ndarray, crop: Crop) -> np.ndarray:
 
 
 def read_sample(
-    picture: Path | Image.Image, recipe: Recipe, window: Crop, watch: Stopwatch | None = None
+    picture: Picture, recipe: Recipe, window: Crop, watch: Stopwatch | None = None
 ) -> Sample:
     """Read, decode, resize and cut one picture.
 
     Parameters
     ----------
-    picture : a file, or a picture that Pillow has opened.
+    picture : a file, a region of one, or a picture that Pillow has opened.
     recipe : its `decode` and `resize` are carried out here.
     window : what is cut; see `pipeline.images.network.RecipeNetwork`.
     watch : gets the seconds of reading the file, and those of the rest.
@@ -187,6 +188,8 @@ def read_sample(
     rule = decoding_rule(recipe.decode)
     if isinstance(picture, Path):
         decoded = read_image(picture, rule, watch)
+    elif isinstance(picture, Region):
+        decoded = picture.read(rule, watch)
     else:
         decoded = rgb_of_picture(picture, rule)
     if decoded.image is None:

@@ -7,7 +7,7 @@ next shard.
 import os
 import socket
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -17,6 +17,7 @@ import torch
 
 from pipeline.images.decode import ImageReadError
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.region import PhotoCache, Region, Source, photo_of
 from pipeline.images.rows import Parallelism, computed_rows, default_parallelism, feature_header
 from pipeline.images.weights import load_weights
 from pipeline.progress import Progress, Stopwatch, no_progress
@@ -43,6 +44,7 @@ class ExtractionSettings:
     weights : see `load_weights`; workers must see a file under the same path.
     batch_size : images in a batch.
     threads, readers : of a worker's `Parallelism`; None: what suits the worker.
+    region : how regions are cut, as the header's recipe says it; None: rows are whole pictures.
     """
 
     recipe: Recipe
@@ -52,6 +54,7 @@ class ExtractionSettings:
     batch_size: int
     threads: int | None = None
     readers: int | None = None
+    region: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as JSON values, the path of a weights file made absolute."""
@@ -63,12 +66,13 @@ class ExtractionSettings:
             "engine": self.engine,
             "batch_size": self.batch_size,
             "threads": [self.threads, self.readers],
+            "region": self.region,
         }
 
 
 def extract_on_workers(
     build: ShardBuild,
-    paths: Sequence[Path],
+    paths: Sequence[Source],
     settings: ExtractionSettings,
     executor: Executor,
     progress: Progress = no_progress,
@@ -82,7 +86,8 @@ def extract_on_workers(
     Parameters
     ----------
     build : an entered `ShardBuild`.
-    paths : the image file of each row, which the workers must see under the same path.
+    paths : the image file of each row, or a region of it, which the workers must see under the
+        same path.
     settings : how they compute.
     executor : runs the tasks.
     progress, watch : see `build_on_workers`.
@@ -96,9 +101,10 @@ def extract_on_workers(
     ShardError
         See `build_on_workers`.
     """
-    absent = [row for row, path in enumerate(paths) if not path.exists()]
+    there = {path: path.exists() for path in {photo_of(source) for source in paths}}
+    absent = [row for row, source in enumerate(paths) if not there[photo_of(source)]]
     values = {**settings.to_json(), "absent": absent}
-    sources = [str(path.absolute()) for path in paths]
+    sources = [_to_json(source) for source in paths]
     return build_on_workers(build, sources, values, make_image_shard, executor, progress, watch)
 
 
@@ -119,23 +125,39 @@ def _compute(
             settings["engine"],
             job.header.dataset,
         )
+    if region := settings["region"]:
+        header = replace(header, recipe={**header.recipe, "region": region})
     job.require_same(header)
     usual = _default_on_worker(network.recipe, settings["device"])
     threads, readers = settings["threads"]
     parallelism = Parallelism(
         settings["batch_size"], threads or usual.threads, readers or usual.readers
     )
-    paths = [Path(path) for path in job.sources]
+    photos = PhotoCache()
+    paths = [_from_json(source, region, photos) for source in job.sources]
     absent = {*settings["absent"]}
     for first_row, block in computed_rows(spans, paths, network, parallelism, watch):
         for row, status in enumerate(block.status, first_row):
             if status == MISSING and row not in absent:
                 raise ImageReadError(
-                    f"worker {socket.gethostname()} does not see {paths[row]}, which the command "
-                    "sees; mount the folder of the pictures on all workers under the same path, "
-                    "then give the same command again: it goes on where it stopped"
+                    f"worker {socket.gethostname()} does not see {photo_of(paths[row])}, which the "
+                    "command sees; mount the folder of the pictures on all workers under the same "
+                    "path, then give the same command again: it goes on where it stopped"
                 )
         yield first_row, block
+
+
+def _to_json(source: Source) -> Any:
+    if isinstance(source, Region):
+        return [str(source.photo.absolute()), list(source.box), source.photo_crc32]
+    return str(source.absolute())
+
+
+def _from_json(value: Any, region: dict[str, Any] | None, photos: PhotoCache) -> Source:
+    if region is None:
+        return Path(value)
+    path, (x0, y0, x1, y1), crc32 = value
+    return Region(Path(path), (x0, y0, x1, y1), region["context"], crc32, photos)
 
 
 @lru_cache(maxsize=1)

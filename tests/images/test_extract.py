@@ -15,6 +15,7 @@ from pipeline.images import network
 from pipeline.images.extract import extract
 from pipeline.images.side_by_side import SideBySide, split_name
 from pipeline.recipes import RecipeError
+from pipeline.regions.features import extract_regions
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.tools.verify import verify
 from stages import extract as command
@@ -61,7 +62,8 @@ def test_import_and_command_give_the_same(dataset: Path, tmp_path: Path) -> None
 def test_import_and_command_have_the_same_defaults() -> None:
     options = {option.name: option for option in command.extract.params}
     parameters = dict(inspect.signature(extract).parameters)
-    assert {*parameters, "backbone"} - {"monitor"} == {*options}
+    of_regions = {*inspect.signature(extract_regions).parameters} - {*parameters, "options"}
+    assert {*parameters, "backbone", *of_regions} - {"monitor"} == {*options}
     for name in {*parameters} - {"dataset", "out", "recipe", "resources", "monitor"}:
         given = command.extract.make_context("extract", ["--dataset", "x", "--out", "y"])
         assert given.params[name] == parameters[name].default, name

@@ -1,0 +1,136 @@
+"""Regions a second of `pipeline extract --regions`, beside the obvious loop over regions.
+
+    python -m bench.regions --images FOLDER
+
+Four programs run one after the other on the same proposals (a grid), in one process:
+
+obvious : for each region, decode its photo, crop, resize, and one call of the network as its
+    package writes it; torch on all cores.
+crops   : `efficientnet-lite0-pool`: a photo is decoded once, regions go through in batches.
+bf16    : the same with `--precision bf16`.
+aligned : `efficientnet-lite0-roi-align`: a photo goes through once, regions are pooled from it.
+
+Rates count from the first finished region or batch. The rows of `obvious` and `crops` are compared.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.images.backbones import backbone_named
+from pipeline.images.weights import load_weights
+from pipeline.progress import Progress
+from pipeline.recipes import resolve_recipe
+from pipeline.regions.features import extract_regions
+from pipeline.regions.proposals import image_of_region, read_proposals
+from pipeline.regions.propose import propose
+from pipeline.shards.feature_set import read_features
+
+WEIGHTS = "random:0"
+CROPS, ALIGNED = "efficientnet-lite0-pool", "efficientnet-lite0-roi-align"
+
+
+class Marks:
+    """A monitor that keeps when how many regions were done."""
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[float, int]] = []
+
+    def log(self, line: str) -> None:
+        """Take no notice."""
+
+    @contextmanager
+    def progress(self, what: str, unit: str) -> Iterator[Progress]:
+        """Give a function that keeps the time, less that of the check of finished rows."""
+
+        def show(done: int, total: int, failed: int) -> None:
+            if done and what != "checking":
+                self.marks.append((time.perf_counter(), done))
+
+        yield show
+
+
+def rate(marks: list[tuple[float, int]]) -> float:
+    """Return regions a second from the first mark to the last."""
+    (start, first), (end, last) = marks[0], marks[-1]
+    return (last - first) / (end - start)
+
+
+@torch.inference_mode()
+def obvious(dataset: Manifest, proposals: Path, count: int) -> tuple[float, list[str], np.ndarray]:
+    """Run the obvious loop over `count` regions; return regions a second, their ids and rows."""
+    recipe = resolve_recipe(CROPS)
+    net: Any = backbone_named(recipe.backbone).filled(load_weights(recipe, WEIGHTS).state).eval()
+    found = read_proposals(proposals)
+    regions = [region for image in found.image_ids for region in found.region_ids(image)]
+    # Spread over the photos, whose sizes differ.
+    regions = list(islice(regions, 0, None, max(1, len(regions) // count)))
+    marks, rows = [], []
+    for region in regions:
+        image, k = image_of_region(region)
+        x0, y0, x1, y1 = found.boxes(image)[k]
+        with Image.open(dataset.image_root / image) as photo:
+            crop = photo.convert("RGB").crop(
+                (int(np.floor(x0)), int(np.floor(y0)), int(np.ceil(x1)), int(np.ceil(y1)))
+            )
+        resized = np.asarray(crop.resize((224, 224), Image.Resampling.BILINEAR), np.float32)
+        x = torch.from_numpy((resized - 127) / 128).permute(2, 0, 1)[None]
+        rows.append(net.extract_features(x).mean(dim=(2, 3))[0].numpy())
+        marks.append((time.perf_counter(), len(rows)))
+    return rate(marks), regions, np.stack(rows)
+
+
+def main() -> None:
+    """Read the options and run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--images", type=Path, required=True, help="Folder of JPEG files.")
+    parser.add_argument("--photos", type=int, default=24)
+    parser.add_argument("--number", type=int, default=100, help="Regions a photo.")
+    parser.add_argument("--obvious", type=int, default=150, help="Regions of the obvious loop.")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files = sorted(options.images.glob("*.jp*g"))[: options.photos]
+        entries = tuple(ImageEntry(file.name, file.name, "train", ()) for file in files)
+        dataset = Manifest("bench", options.images.resolve(), entries, "", "", {})
+        dataset.write(folder / "data")
+        proposals = folder / "grid"
+        propose(folder / "data", proposals, method="grid", number=options.number)
+        slowest, regions, expected = obvious(dataset, proposals, options.obvious)
+        print(f"{len(files)} photos of {options.number} regions, {torch.get_num_threads()} cores")
+        print(f"{'program':8} {'regions/s':>10} {'obvious x':>10}")
+        print(f"{'obvious':8} {slowest:10.1f} {1:10.1f}")
+        for program, recipe, precision in (
+            ("crops", CROPS, "float32"),
+            ("bf16", CROPS, "bf16"),
+            ("aligned", ALIGNED, "float32"),
+        ):
+            marks = Marks()
+            extract_regions(
+                folder / "data",
+                folder / program,
+                regions=proposals,
+                recipe=recipe,
+                weights=WEIGHTS,
+                precision=precision,
+                monitor=marks,
+            )
+            found = rate(marks.marks)
+            print(f"{program:8} {found:10.1f} {found / slowest:10.1f}")
+        rows = read_features(folder / "crops").read(regions)
+        difference = np.linalg.norm(rows - expected) / np.linalg.norm(expected)
+        print(f"relative difference of crops from obvious: {difference:.1e}")
+
+
+if __name__ == "__main__":
+    main()
