@@ -2,17 +2,14 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pipeline.cluster.place import place_of_work
 from pipeline.datasets.manifest import read_manifest
 from pipeline.errors import WrongUsage
-from pipeline.images.decode import source_crc32
+from pipeline.images.changes import changed_rows, failed_rows, file_stamps
 from pipeline.images.memory import expected_memory, resident_memory
 from pipeline.images.network import RecipeNetwork, device_for
 from pipeline.images.region import Region, Source, photo_of
@@ -20,10 +17,10 @@ from pipeline.images.rows import Parallelism, default_parallelism, extract_featu
 from pipeline.images.side_by_side import extract_side_by_side, split_name
 from pipeline.images.weights import load_weights
 from pipeline.images.workers import ExtractionSettings, extract_on_workers
-from pipeline.progress import QUIET, Monitor, Progress, Stopwatch, no_progress
+from pipeline.progress import QUIET, Monitor, Stopwatch
 from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.format import OK, FeatureHeader
+from pipeline.shards.format import FeatureHeader
 from pipeline.shards.index import FeatureIndex
 from pipeline.summary import write_summary
 
@@ -201,7 +198,7 @@ def extract_sources(
     loaded = load_weights(resolved, weights)
     header = feature_header(resolved, loaded, dataset, trained_on)
     files = list(dict.fromkeys(photo_of(source) for source in sources.values()))
-    inputs: list[Any] = [engine, _file_stamps(files)]
+    inputs: list[Any] = [engine, file_stamps(files)]
     if region is not None:
         header = replace(header, recipe={**header.recipe, "region": region})
         inputs.append([s.box for s in sources.values() if isinstance(s, Region)])
@@ -259,21 +256,6 @@ def _require_counts(**counts: int | None) -> None:
             raise WrongUsage(f"{name} is {value}; it must be at least 1")
 
 
-def _file_stamps(paths: Sequence[Path]) -> list[list[int]]:
-    """Return size in bytes and time of change of each file, [] where there is none.
-
-    Unfinished work on other pictures has other stamps; no file is read.
-    """
-    stamps = []
-    for path in paths:
-        try:
-            found = path.stat()
-            stamps.append([found.st_size, found.st_mtime_ns])
-        except (OSError, ValueError):
-            stamps.append([])
-    return stamps
-
-
 def _find_rows(
     build: ShardBuild,
     out: Path,
@@ -290,7 +272,7 @@ def _find_rows(
         monitor.log(f"unfinished work of {out}, other settings: {folder}; remove it if not wanted")
     with monitor.progress("checking", "image") as progress:
         changed, gone = changed_rows(build, paths, readers, progress)
-    failed = sorted({*_failed_rows(build)} - {*changed})
+    failed = sorted({*failed_rows(build)} - {*changed})
     if changed:
         monitor.log(f"pictures changed or newly found: {len(changed)}; their rows are made again")
     if gone:
@@ -315,53 +297,3 @@ def _log_memory(network: RecipeNetwork, parallelism: Parallelism, monitor: Monit
         f"{parallelism.readers} readers; memory: {held:.1f} GB now, at most {more:.1f} GB "
         f"more{sharing}"
     )
-
-
-def changed_rows(
-    build: ShardBuild,
-    paths: Sequence[Source],
-    readers: int,
-    progress: Progress = no_progress,
-) -> tuple[list[int], list[int]]:
-    """Return the finished rows whose files have changed since, and those whose files have gone.
-
-    Every file of a finished row is read, which takes seconds where making the features took
-    hours. Rows of unknown origin, such as imported ones, count as unchanged. Rows whose file has
-    gone are no reason to make anything again: a disk that is not there must not cost features.
-
-    Parameters
-    ----------
-    build : an entered build.
-    paths : the file of each row, or a region of it.
-    readers : threads that read.
-    progress : called now and then.
-    """
-    changed: list[int] = []
-    gone: list[int] = []
-    with ThreadPoolExecutor(readers, thread_name_prefix="read") as pool:
-        for span, status, known in build.finished():
-            sources = paths[span.start : span.stop]
-            files = list(dict.fromkeys(map(photo_of, sources)))
-            crc32 = dict(zip(files, pool.map(source_crc32, files), strict=True))
-            found = [
-                s.source_crc32(crc32[s.photo]) if isinstance(s, Region) else crc32[s]
-                for s in sources
-            ]
-            for row, (code, old, new) in enumerate(
-                zip(status, known, found, strict=True), span.start
-            ):
-                if new and int(old) != new and (old or code != OK):
-                    changed.append(row)
-                elif old and not new:
-                    gone.append(row)
-            progress(span.stop, len(paths), 0)
-    return changed, gone
-
-
-def _failed_rows(build: ShardBuild) -> list[int]:
-    """Return the finished rows that have no features."""
-    return [
-        span.start + int(position)
-        for span, status, _ in build.finished()
-        for position in np.flatnonzero(status != OK)
-    ]

@@ -22,8 +22,8 @@ import torch
 
 from pipeline.devices import one_core_each
 from pipeline.errors import WrongUsage
+from pipeline.images.changes import changed_rows
 from pipeline.images.decode import decoding_rule
-from pipeline.images.extract import changed_rows
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.region import Region, Source, photo_of
 from pipeline.images.rows import feature_header

@@ -1,0 +1,165 @@
+"""The files of Flickr30k Entities: boxes in XML, sentences with marks, from a folder or archive."""
+
+import re
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from xml.etree import ElementTree
+
+from pipeline.datasets.manifest import DatasetError
+from pipeline.datasets.phrases import Box, check_box
+from pipeline.datasets.source import caption_line
+
+UNRELATED = "UNRELATED_CAPTIONS"
+_MARKED = re.compile(r"\[/EN#([0-9]+)((?:/[^\s/\[\]]+)+) ([^\[\]]+)\]")
+
+
+@dataclass(slots=True)
+class Annotation:
+    """One XML file: the photo's size, the boxes of each chain, and the chains that have none."""
+
+    size: tuple[int, int]
+    boxes: dict[str, list[Box]]
+    boxless: set[str]
+
+
+@dataclass(slots=True)
+class Sentence:
+    """One caption, and the chain, types and words of its phrases."""
+
+    text: str
+    phrases: list[tuple[str, tuple[str, ...], str]]
+
+
+@dataclass
+class Source:
+    """Everything that the files say, by image."""
+
+    annotations: dict[str, Annotation] = field(default_factory=dict)
+    sentences: dict[str, list[Sentence]] = field(default_factory=dict)
+    lists: dict[str, list[str]] = field(default_factory=dict)
+
+
+def read_files(root: Path) -> Source:
+    """Read all annotations, sentences and lists of a folder, tar or zip file.
+
+    Raises
+    ------
+    DatasetError
+        The source cannot be read, or a file is malformed; file and line are named.
+    """
+    source = Source()
+    for path, data in _members(root):
+        _take(source, path, data, f"{root}/{path}")
+    return source
+
+
+def _members(root: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield path and bytes of the files that matter, each read once, nothing unpacked to disk."""
+    try:
+        if root.is_dir():
+            for path in sorted(root.rglob("*")):
+                if path.is_file() and _matters(name := path.relative_to(root).as_posix()):
+                    yield name, path.read_bytes()
+        elif zipfile.is_zipfile(root):
+            with zipfile.ZipFile(root) as archive:
+                for name in sorted(archive.namelist()):
+                    if _matters(name):
+                        yield name, archive.read(name)
+        else:
+            with tarfile.open(root) as archive:
+                for member in archive:
+                    if member.isfile() and _matters(member.name):
+                        stream = archive.extractfile(member)
+                        yield member.name, stream.read() if stream else b""
+    except (OSError, tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+        raise DatasetError(
+            f"{root} cannot be read ({error}); a folder, .tar.gz or .zip with Annotations/ and "
+            "Sentences/ was expected"
+        ) from error
+
+
+def _matters(path: str) -> bool:
+    *folders, name = PurePosixPath(path).parts
+    folder = folders[-1] if folders else ""
+    if folder in ("Annotations", "Sentences"):
+        return name.endswith((".xml", ".txt")) and not name.startswith(".")
+    return name == UNRELATED or name.endswith(".txt")
+
+
+def _take(source: Source, path: str, data: bytes, where: str) -> None:
+    """Enter one file."""
+    place = PurePosixPath(path)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{where}: byte {error.start} is not UTF-8; convert the file") from error
+    if place.parent.name == "Annotations":
+        source.annotations[place.stem] = _annotation(text, where)
+    elif place.parent.name == "Sentences":
+        lines = enumerate(text.splitlines(), start=1)
+        source.sentences[place.stem] = [
+            _sentence(line, f"{where}, line {number}") for number, line in lines if line.strip()
+        ]
+    else:
+        lines = enumerate(text.splitlines(), start=1)
+        source.lists[place.name.removesuffix(".txt")] = [
+            line for _, line in lines if not line.startswith("#")
+        ]
+
+
+def _annotation(text: str, where: str) -> Annotation:
+    # Expat expands what a file defines for itself; these files define nothing.
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise DatasetError(f"{where} defines entities, which no file of Entities does; remove it")
+    try:
+        document = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise DatasetError(f"{where} is no XML: {error}; check that the file is whole") from error
+    width, height = (_whole(document.find("size"), side, where) for side in ("width", "height"))
+    found = Annotation((width, height), {}, set())
+    for number, thing in enumerate(document.iterfind("object")):
+        here = f"{where}: object {number}"
+        chains = [name.text or "" for name in thing.iterfind("name")]
+        if not chains:
+            raise DatasetError(f"{here} has no <name>; the number of its chain was expected")
+        corners = thing.find("bndbox")
+        if corners is None:
+            found.boxless.update(chains)
+            continue
+        x0, y0, x1, y1 = (_whole(corners, side, here) for side in ("xmin", "ymin", "xmax", "ymax"))
+        box = (float(x0 - 1), float(y0 - 1), float(x1), float(y1))
+        if fault := check_box(box, found.size):
+            raise DatasetError(
+                f"{here} (chain {', '.join(chains)}): its box {x0} {y0} {x1} {y1}, counted from 1, "
+                f"{fault}; correct the file, or take the image out of its split"
+            )
+        for chain in chains:
+            found.boxes.setdefault(chain, []).append(box)
+    return found
+
+
+def _whole(element: ElementTree.Element | None, name: str, where: str) -> int:
+    text = element.findtext(name) if element is not None else None
+    try:
+        return int(text or "")
+    except ValueError:
+        raise DatasetError(
+            f"{where}: <{name}> is {text!r}; a whole number of pixels was expected"
+        ) from None
+
+
+def _sentence(line: str, where: str) -> Sentence:
+    phrases = [
+        (chain, tuple(types.strip("/").split("/")), words)
+        for chain, types, words in _MARKED.findall(line)
+    ]
+    text = _MARKED.sub(r"\3", line)
+    if "[/EN" in text:
+        raise DatasetError(
+            f"{where}: the mark at {text[text.index('[/EN') :][:40]!r} is not closed or malformed; "
+            "[/EN#chain/type words] was expected"
+        )
+    return Sentence(caption_line(text, where), phrases)

@@ -1,0 +1,78 @@
+"""What has changed since rows were made: their files, by time and size or by content."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.images.decode import source_crc32
+from pipeline.images.region import Region, Source, photo_of
+from pipeline.progress import Progress, no_progress
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.format import OK
+
+
+def file_stamps(paths: Sequence[Path]) -> list[list[int]]:
+    """Return size in bytes and time of change of each file, [] where there is none.
+
+    Unfinished work on other pictures has other stamps; no file is read.
+    """
+    stamps = []
+    for path in paths:
+        try:
+            found = path.stat()
+            stamps.append([found.st_size, found.st_mtime_ns])
+        except (OSError, ValueError):
+            stamps.append([])
+    return stamps
+
+
+def changed_rows(
+    build: ShardBuild,
+    paths: Sequence[Source],
+    readers: int,
+    progress: Progress = no_progress,
+) -> tuple[list[int], list[int]]:
+    """Return the finished rows whose files have changed since, and those whose files have gone.
+
+    Every file of a finished row is read, which takes seconds where making the features took
+    hours. Rows of unknown origin, such as imported ones, count as unchanged. Rows whose file has
+    gone are no reason to make anything again: a disk that is not there must not cost features.
+
+    Parameters
+    ----------
+    build : an entered build.
+    paths : the file of each row, or a region of it.
+    readers : threads that read.
+    progress : called now and then.
+    """
+    changed: list[int] = []
+    gone: list[int] = []
+    with ThreadPoolExecutor(readers, thread_name_prefix="read") as pool:
+        for span, status, known in build.finished():
+            sources = paths[span.start : span.stop]
+            files = list(dict.fromkeys(map(photo_of, sources)))
+            crc32 = dict(zip(files, pool.map(source_crc32, files), strict=True))
+            found = [
+                s.source_crc32(crc32[s.photo]) if isinstance(s, Region) else crc32[s]
+                for s in sources
+            ]
+            for row, (code, old, new) in enumerate(
+                zip(status, known, found, strict=True), span.start
+            ):
+                if new and int(old) != new and (old or code != OK):
+                    changed.append(row)
+                elif old and not new:
+                    gone.append(row)
+            progress(span.stop, len(paths), 0)
+    return changed, gone
+
+
+def failed_rows(build: ShardBuild) -> list[int]:
+    """Return the finished rows that have no features."""
+    return [
+        span.start + int(position)
+        for span, status, _ in build.finished()
+        for position in np.flatnonzero(status != OK)
+    ]
