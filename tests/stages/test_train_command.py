@@ -110,6 +110,8 @@ def test_captions_are_averaged_where_the_experiment_says_so(
 def test_what_cannot_be_trained_is_refused(experiment: Path, pipeline: Call) -> None:
     ended = pipeline("train", "--experiment", NAME, "--device", "abacus")
     assert (ended.status, "try device 'cpu'" in ended.stderr) == (1, True)
+    ended = pipeline("train", "--experiment", NAME, "--weights", "random:0")
+    assert (ended.status, "trains on stored features" in ended.stderr) == (2, True)
     for changes, message in (
         ({"head": "recurrent"}, "head 'recurrent' is now called vse"),
         ({"settings": {"decay": 0.5}}, "(decay is now lr_decay)"),
