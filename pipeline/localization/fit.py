@@ -80,6 +80,7 @@ class OpenSources:
             "phrases_sha256": regions_sha256(sources.dataset),
             "proposals_sha256": FeatureSet(sources.proposals).index.content_sha256,
             "regions_sha256": self.regions.index.content_sha256,
+            "proposals_an_image": str(self.most),
         }
 
 
@@ -152,7 +153,7 @@ def fit_to_phrases(
         f"{validation_split}: {len(held_out.frame.query_ids)} queries, "
         f"{len(held_out.frame.boxes)} proposals"
     )
-    source = dict(opened.made_from)
+    source = {**opened.made_from, "validation_images": str(validation_images or "all")}
     begin = None
     if start is not None:
         before = load_head(start)

@@ -182,13 +182,19 @@ def _fault(
     except ValueError:
         return f"{out / HEAD_FILE} is damaged"
     settings = with_epochs_at_most(experiment.head, experiment.settings, training.get("max_epochs"))
-    made_from = dict(OpenSources(sources).made_from)
+    opened = OpenSources(sources)
+    chosen_by = str(training.get("validation_images") or "all")
+    made_from = {**opened.made_from, "validation_images": chosen_by}
     if start is not None:
         made_from["start_sha256"] = sha256_of_file(start / TENSORS_FILE)
     wanted = {
         "kind": experiment.head,
         "settings": json.loads(json.dumps(dict(settings))),
         "seed": training.get("seed", 0),
+        "train_split": split_for("train", opened.manifest, training.get("train_split")),
+        "validation_split": split_for(
+            "validation", opened.manifest, training.get("validation_split")
+        ),
         "made_from": made_from,
     }
     unlike = [key for key, value in wanted.items() if values.get(key) != value]
