@@ -38,7 +38,7 @@ class Changes:
 
 IMAGES = {"resnet152-grid": "efficientnet-lite0-grid"}
 """Recipes in place of a preset's; every other one becomes `POOLED_IMAGES`, but for a library's
-model, "open-clip:<model>", which stays."""
+model, "open-clip:<model>", and several networks side by side, which stay."""
 
 POOLED_IMAGES = "efficientnet-lite0-pool"
 
@@ -57,6 +57,7 @@ def _fisher(mixtures: str) -> CaptionFeatures:
 
 
 _FISHER = _fisher("hglmm")
+_COUNTS_AND_FISHER = CaptionFeatures("tfidf+fv-hglmm", "tfidf+fv-hglmm", {"sample": 20_000})
 _COUNTS = CaptionFeatures("bow-vsepp", "bow", {"tokenizer": "vsepp"})
 _WORDS = CaptionFeatures("token-ids-words", "token-ids-words")
 _YAN_CAPTIONS = CaptionFeatures("token-ids-yan", "token-ids-yan")
@@ -152,10 +153,10 @@ SMALL: dict[str, Changes] = {
     "scan-t2i-lse": Changes(_SCAN, word_vectors=_GLOVE),
     "scan-i2t-avg": Changes(_SCAN, word_vectors=_GLOVE),
     "scan-i2t-lse": Changes(_SCAN, word_vectors=_GLOVE),
-    "ours-cca": Changes(
-        {}, CaptionFeatures("tfidf+fv-hglmm", "tfidf+fv-hglmm", {"sample": 20_000})
+    **dict.fromkeys(("ours-cca", "ours-lites-cca"), Changes(captions=_COUNTS_AND_FISHER)),
+    **dict.fromkeys(
+        ("ours-gru", "ours-lites-gru"), Changes({"dim": 512, "word_dim": 50}, word_vectors=_GLOVE)
     ),
-    "ours-gru": Changes({"dim": 512, "word_dim": 50}, word_vectors=_GLOVE),
     "ours-finetuned": Changes(
         {"dim": 512, "word_dim": 50, **_TUNED}, word_vectors=_GLOVE, finetuning=_TUNED_NETWORK
     ),
@@ -226,7 +227,7 @@ def resolve_experiment(
         changes = Changes(word_vectors=found.word_vectors)
         if size != "paper":
             changes = SMALL.get(preset, changes)
-            kept = found.images if ":" in found.images else POOLED_IMAGES
+            kept = found.images if {*":+"} & {*found.images} else POOLED_IMAGES
             images = images or IMAGES.get(found.images, kept)
         head, images = found.head, images or found.images
         captions = captions or changes.captions or found.captions

@@ -270,6 +270,7 @@ _OURS_GRU = Preset(
     leaves_open="measured with the features of the small size only",
     word_vectors=_GLOVE_300,
 )  # fmt: skip
+_LITES = "+".join(f"efficientnet-lite{k}-pool" for k in range(3))
 _OURS_FINETUNED = replace(
     _with(_OURS_GRU, learning_rate=0.0002, lr_decay=0.8, epochs=10, epoch="images"),
     finetuning=Finetuning(start="ours-gru", learning_rate=0.0001, smallest_crop=0.5),
@@ -390,6 +391,8 @@ PRESETS: dict[str, Preset] = {
     },
     "ours-cca": _OURS_CCA,
     "ours-gru": _OURS_GRU,
+    "ours-lites-cca": replace(_with(_OURS_CCA, image_ridge=0.01), images=_LITES),
+    "ours-lites-gru": replace(_with(_OURS_GRU, lr_decay=0.5, epochs=6), images=_LITES),
     "ours-finetuned": _OURS_FINETUNED,
     "zero-shot": _ZERO_SHOT,
 }  # fmt: skip

@@ -49,7 +49,8 @@ def inputs_of(images: str, encoder: str) -> HeadInputs:
 def test_every_preset_names_what_there_is(name: str, size: Size) -> None:
     made = resolve_experiment(name, size=size)
     assert (made.name, made.preset, made.head) == (name, name, PRESETS[name].head)
-    assert resolve_recipe(made.images).name == made.images
+    recipes = made.images.split("+")
+    assert [resolve_recipe(recipe).name for recipe in recipes] == recipes
     plan_encoder(made.captions.encoder, **made.captions.options)
     make_head(made.head, made.settings, inputs_of(made.images, made.captions.encoder))
     assert json.loads(json.dumps(made.settings)) == made.settings
@@ -205,6 +206,13 @@ def test_unknown_names_are_refused_with_the_nearest() -> None:
         resolve_experiment("vsepp", settings={"unit": "both"})
     with pytest.raises(EmbeddingsError, match="take the ensemble ours"):
         members_of("our")
+
+
+def test_networks_side_by_side_stay_at_every_size() -> None:
+    named = "efficientnet-lite0-pool+efficientnet-lite1-pool+efficientnet-lite2-pool"
+    for size in ("paper", "small", "tiny"):
+        assert resolve_experiment("ours-lites-cca", size=size).images == named
+    assert resolve_experiment("ours-cca").images == "efficientnet-lite0-pool"
 
 
 def test_ensembles_are_of_presets() -> None:
