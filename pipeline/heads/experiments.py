@@ -135,7 +135,7 @@ SMALL: dict[str, Changes] = {
     "dong2018-w2vv-word2vec-4-layers": Changes(_W2VV, _W2V_MEAN),
     "dong2018-w2vv-gru": Changes(_W2VV_GRU, word_vectors=_GLOVE),
     "dong2018-w2vv-multiscale": Changes(_W2VV_GRU, _W2V_ALL, _GLOVE),
-    "kiros2014-lstm": Changes(_KIROS, word_vectors=_GLOVE),
+    "kiros2014-lstm": Changes({**_KIROS, "epochs": 14}, word_vectors=_GLOVE),
     # The sum of the words' vectors is a linear map of their counts.
     "kiros2014-linear": Changes(_BAG, _COUNTS),
     "kiros2014-devise": Changes({**_KIROS, "dim": 50}, _WORDS, _GLOVE),

@@ -116,5 +116,6 @@ def test_run_without_params(project: Path, pipeline: Call) -> None:
     assert ended.status == 0, ended.stderr
     steps = made(ended.stderr)
     assert steps.count("train") > 30
-    assert steps.count("extract") == 2
+    # Lite0 pooled and as a grid, Lite1, Lite2, and the three side by side.
+    assert steps.count("extract") == 5
     assert steps[-2:] == ["ensemble", "evaluate"]
