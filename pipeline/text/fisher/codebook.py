@@ -267,8 +267,16 @@ def _fit_ica(words: npt.NDArray[np.float32], seed: int) -> tuple[npt.NDArray[np.
         whiten_solver="eigh",  # of the (D, D) covariance: many times less memory than "svd"
         random_state=seed,
     )
-    model.fit(words)
-    return model.components_.astype(np.float32), int(model.n_iter_)
+    # Matrix kernels of some processors raise "invalid" for products of finite numbers.
+    with np.errstate(invalid="ignore"):
+        model.fit(words)
+    unmixing = model.components_.astype(np.float32)
+    if not np.isfinite(unmixing).all():
+        raise CodebookError(
+            f"the ICA of {len(words)} words in {words.shape[1]} dimensions gave values that are "
+            "not finite; take a larger sample, or ica=False"
+        )
+    return unmixing, int(model.n_iter_)
 
 
 def _fit_mixture(
