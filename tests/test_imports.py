@@ -30,6 +30,7 @@ LEVELS = (
     ("pipeline/heads",),
     ("pipeline/finetuning",),
     ("pipeline/localization",),
+    ("pipeline/language",),
     ("pipeline/search", "pipeline/report"),
     ("pipeline/experiments",),
     ("stages",),
