@@ -31,7 +31,9 @@ class Dataset(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
-    kind: Literal["scenes", "flickr8k", "coco", "karpathy", "folder", "entities", "regions"]
+    kind: Literal[
+        "scenes", "flickr8k", "coco", "karpathy", "folder", "entities", "regions", "clips"
+    ]
 
     @property
     def arguments(self) -> list[str]:

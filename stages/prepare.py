@@ -9,6 +9,7 @@ import click
 from pipeline.datasets.manifest import check_split
 from pipeline.experiments.layout import Layout
 from stages.console import log_settings, progress_of
+from stages.prepare_clips import clips
 from stages.prepare_options import (
     Assignment,
     captions_option,
@@ -26,10 +27,10 @@ from stages.prepare_regions import entities, regions
 
 @click.group()
 def prepare() -> None:
-    """Read or draw captioned images into a dataset.
+    """Read or draw captioned images or clips into a dataset.
 
     A dataset is a folder with manifest.jsonl (ids, files, splits, captions) and dataset.json;
-    read images stay where they are.
+    read images and clips stay where they are.
 
     \b
     Example:
@@ -264,6 +265,7 @@ def folder(root: Path, captions: Path, name: str | None, expect: dict[str, int],
     write_dataset(read_folder(root, captions, name=name, expect=expect), out, started)
 
 
+prepare.add_command(clips)
 prepare.add_command(entities)
 prepare.add_command(regions)
 

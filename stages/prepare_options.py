@@ -92,7 +92,7 @@ def write_dataset(manifest: "Manifest", out: Path, started: float) -> None:
         if key != "source_files"
     )
     log_done(
-        f"{len(manifest.entries)} images ({splits}), {captions} captions in {out}, "
+        f"{len(manifest.entries)} {manifest.media} ({splits}), {captions} captions in {out}, "
         f"{time.monotonic() - started:.1f} s{notes}"
         + (f"; phrases with boxes: {len(manifest.phrases)}" if manifest.phrases else "")
     )

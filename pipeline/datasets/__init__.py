@@ -1,4 +1,4 @@
-"""Captioned images with splits: sources and drawn scenes, each read into one `Manifest`.
+"""Captioned images or clips with splits: sources and drawn scenes, each read into one `Manifest`.
 
 Read `manifest` first (the dataset as every other room sees it), then `folder` or another source,
 all over `source`. `splits` says which split trains, validates and tests. Nothing here opens a

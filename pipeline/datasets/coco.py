@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.datasets.coco_boxes import read_instances
 from pipeline.datasets.manifest import DatasetError, ImageEntry, Manifest, check_counts
-from pipeline.datasets.source import caption_line, image_file, member, read_json, source_notes
+from pipeline.datasets.source import caption_line, media_file, member, read_json, source_notes
 
 
 def read_coco(
@@ -65,7 +65,7 @@ def read_coco(
             if image_id not in texts:
                 raise DatasetError(f"{where}: image {image_id} has no caption in `annotations`")
             name = member(image, "file_name", (str,), where)
-            file = image_file(root, f"{folders[split]}/{name}" if split in folders else name, where)
+            file = media_file(root, f"{folders[split]}/{name}" if split in folders else name, where)
             entries.append(ImageEntry(image_id, file, split, tuple(texts[image_id])))
             licences[names.get(str(image.get("license")), "not stated")] += 1
     notes = source_notes([*(path for _, path in files), *map(Path, boxes)], mended)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipeline.datasets.manifest import DatasetError, ImageEntry, Manifest, check_counts
-from pipeline.datasets.source import caption_line, image_file, read_lines, source_notes
+from pipeline.datasets.source import caption_line, media_file, read_lines, source_notes
 
 _FIRST = {"train": 0, "dev": 1, "val": 1, "test": 2}
 _NAMES_SHOWN = 5
@@ -72,7 +72,7 @@ def read_flickr8k(
             entries.append(
                 ImageEntry(
                     id=name,
-                    file=image_file(images, name, where),
+                    file=media_file(images, name, where),
                     split=split,
                     captions=_all_captions(captioned[name], captions_per_image, name, token_file),
                 )

@@ -1,4 +1,4 @@
-"""Anybody's captioned images: a folder and a CSV or JSONL file of paths and captions."""
+"""Anybody's captioned images or clips: a folder and a CSV or JSONL file of paths and captions."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,6 +9,7 @@ from pipeline.datasets.manifest import (
     DatasetError,
     ImageEntry,
     Manifest,
+    Media,
     check_counts,
     check_relative,
     check_split,
@@ -16,7 +17,7 @@ from pipeline.datasets.manifest import (
 )
 from pipeline.datasets.source import (
     caption_line,
-    image_file,
+    media_file,
     member,
     parse_json,
     read_csv,
@@ -57,6 +58,7 @@ def read_folder(
     *,
     name: str,
     expect: Mapping[str, int] | None = None,
+    media: Media = "images",
 ) -> Manifest:
     """Read a CSV (header `path,caption[,split][,id]`) or JSONL file, one line a caption.
 
@@ -71,6 +73,7 @@ def read_folder(
     captions : file ending in .csv, .jsonl or .ndjson.
     name : the dataset's name.
     expect : number of images that a split must have.
+    media : what the paths lead to: pictures, or clips with or without sound. No file is opened.
 
     Raises
     ------
@@ -87,7 +90,7 @@ def read_folder(
         rows = _jsonl_rows(captions, ignored)
     else:
         raise DatasetError(f"{captions}: the name ends in neither .csv nor .jsonl; rename the file")
-    images, mended = _join_rows(root, rows)
+    images, mended = _join_rows(root, rows, media.removesuffix("s"))
     notes = source_notes([captions], mended)
     if ignored:
         notes["columns_ignored"] = sorted(ignored)
@@ -103,14 +106,15 @@ def read_folder(
             for path, i in images.items()
         ),
         licence="not stated by the source",
-        source=f"image folder and {captions.name}",
+        source=f"{media.removesuffix('s')} folder and {captions.name}",
         notes=notes,
+        media=media,
     )
     check_counts(name, manifest.counts, dict(expect or {}))
     return manifest
 
 
-def _join_rows(root: Path, rows: Iterator[_Row]) -> tuple[dict[str, _Image], int]:
+def _join_rows(root: Path, rows: Iterator[_Row], unit: str) -> tuple[dict[str, _Image], int]:
     """Return the images by path, and the number of captions that had blanks cut."""
     images: dict[str, _Image] = {}
     path_of: dict[str, str] = {}
@@ -128,12 +132,12 @@ def _join_rows(root: Path, rows: Iterator[_Row]) -> tuple[dict[str, _Image], int
             raise DatasetError(f"{row.where}: split {row.split!r} {fault}")
         if row.id is not None and (fault := check_relative(row.id)):
             raise DatasetError(f"{row.where}: id {row.id!r} {fault}; ids are used like paths")
-        path = image_file(root, row.path, row.where)
+        path = media_file(root, row.path, row.where, unit)
         image = images.setdefault(path, _Image(row.id or path, row.split, row.where))
         if path_of.setdefault(image.id, path) != path:
             raise DatasetError(
                 f"{row.where}: id {image.id!r} belongs to {path_of[image.id]!r} before, in "
-                f"{images[path_of[image.id]].where}; every image needs an id of its own"
+                f"{images[path_of[image.id]].where}; every {unit} needs an id of its own"
             )
         for what, here, before in (
             ("split", row.split, image.split),
@@ -141,8 +145,8 @@ def _join_rows(root: Path, rows: Iterator[_Row]) -> tuple[dict[str, _Image], int
         ):
             if here != before:
                 raise DatasetError(
-                    f"{row.where}: image {path!r} has {what} {here!r} here and {before!r} in "
-                    f"{image.where}; an image has one {what}"
+                    f"{row.where}: {unit} {path!r} has {what} {here!r} here and {before!r} in "
+                    f"{image.where}; an entry has one {what}"
                 )
         for text in row.captions:
             image.captions.append(caption := caption_line(text, row.where))

@@ -17,7 +17,7 @@ from pipeline.datasets.manifest import (
     check_counts,
     check_split,
 )
-from pipeline.datasets.source import caption_line, image_file, member, read_json, source_notes
+from pipeline.datasets.source import caption_line, media_file, member, read_json, source_notes
 
 Restval = Literal["train", "keep", "leave-out"]
 
@@ -83,7 +83,7 @@ def read_karpathy(
         raw = _raw_sentences(image, where)
         texts = tuple(caption_line(s, f"{where}.sentences[{k}]") for k, s in enumerate(raw))
         mended += sum(text != s for text, s in zip(texts, raw, strict=True))
-        entries.append(ImageEntry(image_id, image_file(root, file, where), split, texts))
+        entries.append(ImageEntry(image_id, media_file(root, file, where), split, texts))
     notes = source_notes([captions], mended)
     if of_restval:
         notes["restval_merged" if restval == "train" else "restval_left_out"] = of_restval

@@ -1,7 +1,8 @@
-"""The manifest: which images a dataset has, with their ids, files, splits and captions.
+"""The manifest: which images or clips a dataset has, with ids, files, splits and captions.
 
 `manifest.jsonl` holds one line an image; `dataset.json`, written last, says where the images
 lie and guards the manifest by its SHA-256. Everything downstream is joined by the ids here.
+A dataset of clips has the same lines, a clip each, and `dataset.json` says so: `"media": "clips"`.
 A dataset with phrases and boxes has `regions.jsonl` beside, read by `pipeline.datasets.regions`.
 """
 
@@ -13,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 from pipeline.datasets.phrases import RegionPhrase, check_box, regions_text
 from pipeline.errors import PipelineError
@@ -23,6 +24,14 @@ from pipeline.hashing import canonical_json, sha256_of_file
 MANIFEST_FILE = "manifest.jsonl"
 REGIONS_FILE = "regions.jsonl"
 DATASET_FILE = "dataset.json"
+
+Media = Literal["images", "clips"]
+"""What the files of a dataset are: pictures, or moving pictures and sound."""
+
+NO_PICTURES = "prepare one with `pipeline prepare folder`, or another of its commands for images"
+"""What to do where pictures are needed and a dataset has clips."""
+
+_UNITS: dict[str, str] = {"images": "image", "clips": "clip"}
 _SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
@@ -32,7 +41,7 @@ class DatasetError(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class ImageEntry:
-    """One image.
+    """One image, or one clip.
 
     Attributes
     ----------
@@ -60,7 +69,7 @@ class ImageEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The images of a dataset in their fixed order.
+    """The images, or the clips, of a dataset in their fixed order.
 
     Attributes
     ----------
@@ -71,6 +80,7 @@ class Manifest:
     notes : metadata of the preparation (JSON values), such as images left out.
     phrases : the phrases and boxes to be written with it; `read_manifest` leaves them where they
         are, and `pipeline.datasets.regions.read_phrases` reads them. None: the dataset has none.
+    media : what the files are.
 
     Raises
     ------
@@ -87,20 +97,48 @@ class Manifest:
     source: str
     notes: dict[str, Any]
     phrases: tuple[RegionPhrase, ...] | None = None
+    media: Media = "images"
 
     def __post_init__(self) -> None:
         if not self.entries:
-            raise DatasetError(f"dataset {self.name!r} has no image: at least one was expected")
+            raise DatasetError(
+                f"dataset {self.name!r} has no {self.unit}: at least one was expected"
+            )
         repeated = [i for i, n in Counter(e.id for e in self.entries).items() if n > 1]
         if repeated:
             raise DatasetError(
                 f"dataset {self.name!r}: {len(repeated)} ids occur more than once, first "
-                f"{repeated[:5]}; every image needs an id of its own"
+                f"{repeated[:5]}; every {self.unit} needs an id of its own"
             )
         for entry in self.entries:
-            _check_entry(entry)
+            _check_entry(entry, self.unit)
         if self.phrases is not None:
             _check_phrases(self.name, self.phrases, self.entries)
+
+    @property
+    def unit(self) -> str:
+        """What one entry is, for messages: "image" or "clip"."""
+        return _UNITS[self.media]
+
+    def require(self, media: Media, asked_by: str, remedy: str) -> "Manifest":
+        """Return this dataset if its files are of the kind that is needed.
+
+        Parameters
+        ----------
+        media : what the files must be.
+        asked_by : what needs them, such as "pipeline propose"; it begins the message.
+        remedy : what to do with a dataset of the other kind; it ends the message.
+
+        Raises
+        ------
+        DatasetError
+        """
+        if self.media != media:
+            raise DatasetError(
+                f"{asked_by} needs a dataset of {media}, and {self.name!r} is one of "
+                f"{self.media}; {remedy}"
+            )
+        return self
 
     @property
     def counts(self) -> dict[str, int]:
@@ -120,7 +158,7 @@ class Manifest:
         if split not in self.counts:
             raise DatasetError(
                 f"dataset {self.name!r} has no split {split!r}; it has "
-                + ", ".join(f"{s} ({n} images)" for s, n in self.counts.items())
+                + ", ".join(f"{s} ({n} {self.media})" for s, n in self.counts.items())
             )
         return tuple(e for e in self.entries if e.split == split)
 
@@ -150,12 +188,13 @@ class Manifest:
         manifest = folder / MANIFEST_FILE
         write_text(manifest, "\n".join(lines) + "\n")
         regions = folder / REGIONS_FILE
-        described: dict[str, Any] = {}
+        described: dict[str, Any] = {} if self.media == "images" else {"media": self.media}
         if self.phrases is None:
             regions.unlink(missing_ok=True)
         else:
             write_text(regions, regions_text(self.phrases))
-            described = {"phrases": len(self.phrases), "regions_sha256": sha256_of_file(regions)}
+            described["phrases"] = len(self.phrases)
+            described["regions_sha256"] = sha256_of_file(regions)
         root = os.path.relpath(self.image_root.resolve(), folder.resolve())
         write_json(
             folder / DATASET_FILE,
@@ -163,7 +202,7 @@ class Manifest:
                 "name": self.name,
                 "image_root": PurePosixPath(Path(root)).as_posix(),
                 "counts": self.counts,
-                "images": len(self.entries),
+                self.media: len(self.entries),
                 "captions": sum(len(e.captions) for e in self.entries),
                 "manifest_sha256": sha256_of_file(manifest),
                 "licence": self.licence,
@@ -200,6 +239,11 @@ def read_manifest(folder: str | Path) -> Manifest:
             )
         lines = manifest.read_text(encoding="utf-8").removesuffix("\n").split("\n")
         rows = [json.loads(line) for line in lines]
+        if (media := metadata.get("media", "images")) not in _UNITS:
+            raise DatasetError(
+                f"{described}: its media is {media!r}; {' or '.join(_UNITS)} was expected: a newer "
+                "version of this package may have prepared it"
+            )
         return Manifest(
             name=metadata["name"],
             image_root=Path(os.path.normpath(folder.resolve() / metadata["image_root"])),
@@ -209,6 +253,7 @@ def read_manifest(folder: str | Path) -> Manifest:
             licence=metadata["licence"],
             source=metadata["source"],
             notes=metadata["notes"],
+            media=media,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DatasetError(
@@ -290,18 +335,18 @@ def split_by_hash(ids: Iterable[str], fractions: dict[str, float]) -> dict[str, 
     return chosen
 
 
-def _check_entry(entry: ImageEntry) -> None:
+def _check_entry(entry: ImageEntry, unit: str) -> None:
     for what, text in (("id", entry.id), ("file", entry.file)):
         if fault := check_relative(text):
             raise DatasetError(
-                f"image {entry.id!r}: its {what} {text!r} {fault}; ids and files must stay below "
+                f"{unit} {entry.id!r}: its {what} {text!r} {fault}; ids and files must stay below "
                 "the image root"
             )
     if fault := check_split(entry.split):
-        raise DatasetError(f"image {entry.id!r}: split {entry.split!r} {fault}")
+        raise DatasetError(f"{unit} {entry.id!r}: split {entry.split!r} {fault}")
     for k, caption in enumerate(entry.captions):
         if fault := check_caption(caption):
-            raise DatasetError(f"image {entry.id!r}: caption {k} {fault}")
+            raise DatasetError(f"{unit} {entry.id!r}: caption {k} {fault}")
 
 
 def _check_phrases(

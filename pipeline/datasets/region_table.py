@@ -17,7 +17,7 @@ from pipeline.datasets.photo_size import photo_size
 from pipeline.datasets.phrases import Box, RegionPhrase, check_box
 from pipeline.datasets.source import (
     caption_line,
-    image_file,
+    media_file,
     member,
     parse_json,
     read_csv,
@@ -78,7 +78,7 @@ def read_regions(
     sizes: dict[str, tuple[int, int]] = {}
     phrases: dict[str, list[RegionPhrase]] = {}
     for row in rows:
-        image = image_file(root, row.image, row.where)
+        image = media_file(root, row.image, row.where)
         if row.split and (fault := check_split(row.split)):
             raise DatasetError(f"{row.where}: split {row.split!r} {fault}")
         before = first.setdefault(image, row)

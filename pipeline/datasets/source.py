@@ -136,7 +136,7 @@ def member(record: Any, key: str, kinds: tuple[type, ...], where: str) -> Any:
     return value
 
 
-def image_file(root: Path, file: str, where: str) -> str:
+def media_file(root: Path, file: str, where: str, unit: str = "image") -> str:
     """Return `file` in its plain form (`./a.jpg` is `a.jpg`) if it is a file below `root`.
 
     Parameters
@@ -144,6 +144,7 @@ def image_file(root: Path, file: str, where: str) -> str:
     root : the image root.
     file : a path from a data file, relative to `root`.
     where : the place of `file` in its source, such as "captions.csv, line 7".
+    unit : what the file is, for messages.
 
     Raises
     ------
@@ -151,10 +152,11 @@ def image_file(root: Path, file: str, where: str) -> str:
         The path leaves the root, or there is no such file.
     """
     if fault := check_relative(file):
-        raise DatasetError(f"{where}: image path {file!r} {fault}; paths must stay below {root}")
+        raise DatasetError(f"{where}: {unit} path {file!r} {fault}; paths must stay below {root}")
     if not (root / file).is_file():
         raise DatasetError(
-            f"{where}: image {file!r} not found below {root}; check the folder, or remove the entry"
+            f"{where}: {unit} {file!r} not found below {root}; check the folder, or remove the "
+            "entry"
         )
     return PurePosixPath(file).as_posix()
 

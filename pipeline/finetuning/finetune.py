@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from safetensors.torch import save
 
+from pipeline.datasets.manifest import NO_PICTURES
 from pipeline.devices import usable_device
 from pipeline.files import appearing_whole, created_by, require_folder
 from pipeline.finetuning import WEIGHTS_FILE, FinetuningError
@@ -229,6 +230,7 @@ def _pictures(
     data: TrainingData, pairs: Pairs, recipe: Recipe, augmentation: Augmentation | None
 ) -> PictureRows:
     """Return the image files of a split's pairs."""
+    data.manifest.require("images", "fine-tuning", NO_PICTURES)
     files = {entry.id: data.manifest.image_root / entry.file for entry in data.manifest.entries}
     made_of = data.images.source_crc32[data.images.rows_of(pairs.image_ids)].tolist()
     if not all(made_of):

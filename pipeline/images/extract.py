@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.cluster.place import place_of_work
-from pipeline.datasets.manifest import read_manifest
+from pipeline.datasets.manifest import NO_PICTURES, read_manifest
 from pipeline.errors import WrongUsage
 from pipeline.images.changes import changed_rows, failed_rows, file_stamps
 from pipeline.images.memory import expected_memory, resident_memory
@@ -124,7 +124,7 @@ def extract(
 
         return extract_side_by_side(names, out, extract_one, monitor)
     resolved = resolve_recipe(recipe, precision, storage)
-    manifest = read_manifest(Path(dataset))
+    manifest = read_manifest(dataset).require("images", f"the recipe {recipe!r}", NO_PICTURES)
     return extract_sources(
         {entry.id: manifest.image_root / entry.file for entry in manifest.select(split)[:limit]},
         out,

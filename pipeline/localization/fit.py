@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.datasets.manifest import NO_PICTURES, Manifest, read_manifest
 from pipeline.datasets.phrases import RegionPhrase
 from pipeline.datasets.regions import read_phrases, regions_sha256
 from pipeline.datasets.splits import split_for
@@ -63,7 +63,9 @@ class OpenSources:
             Features are of another dataset.
         """
         self.most = sources.most
-        self.manifest: Manifest = read_manifest(sources.dataset)
+        self.manifest: Manifest = read_manifest(sources.dataset).require(
+            "images", "pipeline localize", NO_PICTURES
+        )
         self.texts, self.truth = FeatureSet(sources.phrases), FeatureSet(sources.truth)
         self.regions: FeatureSet = FeatureSet(sources.regions)
         self.proposals: Proposals = read_proposals(sources.proposals)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from pipeline.datasets.manifest import read_manifest
+from pipeline.datasets.manifest import NO_PICTURES, read_manifest
 from pipeline.errors import WrongUsage
 from pipeline.images.extract import extract_sources
 from pipeline.images.region import PhotoCache, Region, Source
@@ -65,7 +65,7 @@ def extract_regions(
     """
     if not 0 <= context < float("inf"):
         raise WrongUsage(f"context is {context}; a share from 0 on was expected")
-    manifest = read_manifest(dataset)
+    manifest = read_manifest(dataset).require("images", "extract --regions", NO_PICTURES)
     proposals = read_proposals(regions)
     entries = manifest.select(split)[:limit]
     proposals.require_images(manifest, (entry.id for entry in entries))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.datasets.manifest import read_manifest
+from pipeline.datasets.manifest import NO_PICTURES, read_manifest
 from pipeline.datasets.regions import has_phrases, read_phrases, regions_sha256
 from pipeline.errors import WrongUsage
 from pipeline.files import write_json
@@ -89,7 +89,7 @@ def propose(
     """
     if number < 1:
         raise WrongUsage(f"the number of proposals is {number}; it must be at least 1")
-    manifest = read_manifest(dataset)
+    manifest = read_manifest(dataset).require("images", "pipeline propose", NO_PICTURES)
     entries = manifest.select(split)[:limit]
     ids = [entry.id for entry in entries]
     proposer = _method(method, Path(dataset), split, number, boxes, model)

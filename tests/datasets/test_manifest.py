@@ -50,6 +50,31 @@ def test_a_folder_can_be_moved_with_its_images(tmp_path: Path) -> None:
     assert read_manifest(tmp_path / "there").image_root == tmp_path / "there" / "images"
 
 
+def test_a_dataset_of_clips(tmp_path: Path) -> None:
+    """It says so, has any number of captions, and is no dataset of pictures."""
+    entry = ImageEntry("a.mp4", "a.mp4", "train", tuple(f"caption {k}" for k in range(41)))
+    before = manifest(tmp_path / "clips", entries=(entry,), media="clips")
+    before.write(tmp_path / "out")
+    assert json.loads((tmp_path / "out" / DATASET_FILE).read_text())["clips"] == 1
+    clips = read_manifest(tmp_path / "out")
+    assert clips == before
+    assert clips.require("clips", "a sound recipe", "prepare clips") is clips
+    assert len(clips.captions()) == 41
+    with pytest.raises(DatasetError, match=r"propose needs a dataset of images, and 'mine' is one"):
+        clips.require("images", "pipeline propose", "prepare images")
+    with pytest.raises(DatasetError, match="clip 'a': split"):
+        manifest(tmp_path, entries=(ImageEntry("a", "a", "x y", ()),), media="clips")
+
+
+def test_a_medium_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    manifest(tmp_path / "images").write(tmp_path)
+    described = json.loads((tmp_path / DATASET_FILE).read_text())
+    assert "media" not in described
+    (tmp_path / DATASET_FILE).write_text(json.dumps(described | {"media": "books"}))
+    with pytest.raises(DatasetError, match="'books'; images or clips was expected"):
+        read_manifest(tmp_path)
+
+
 def test_same_manifest_same_bytes(tmp_path: Path) -> None:
     for name in ("x", "y"):
         manifest(tmp_path / name).write(tmp_path / name)

@@ -91,6 +91,20 @@ def test_karpathy_and_folder(tmp_path: Path, images: Path) -> None:
     assert read_manifest(tmp_path / "out").name == "out"
 
 
+def test_clips(tmp_path: Path, images: Path) -> None:
+    (images / "a.jpg").rename(images / "a.mp4")
+    (tmp_path / "c.csv").write_text("path,caption,split\n" + "a.mp4,x,train\n" * 7)
+    start = ("clips", "--root", images, "--out", tmp_path / "out", "--captions", tmp_path / "c.csv")
+    result = run(*start, "--expect", "train=1")
+    assert result.exit_code == 0, result.output
+    assert "1 clips (train 1), 7 captions in " in result.stderr
+    found = read_manifest(tmp_path / "out")
+    assert (found.media, found.entries[0].caption_ids[-1]) == ("clips", "a.mp4#6")
+    (images / "a.mp4").unlink()
+    with pytest.raises(DatasetError, match=r"line 2: clip 'a.mp4' not found"):
+        raise run(*start).exception or AssertionError
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
