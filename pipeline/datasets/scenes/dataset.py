@@ -12,7 +12,7 @@ from pipeline.datasets.phrases import RegionPhrase
 from pipeline.datasets.scenes.grammar import captions_of
 from pipeline.datasets.scenes.painter import paint_with_boxes
 from pipeline.datasets.scenes.sample import sample_scene
-from pipeline.datasets.scenes.world import SIZE
+from pipeline.datasets.scenes.world import SIZE, Scene
 from pipeline.files import appearing_whole
 from pipeline.progress import Progress, no_progress
 
@@ -21,6 +21,7 @@ SPLITS = ("train", "val", "test", "train", "train", "train")
 
 _FEWEST = 3
 _MOST = 100_000
+_OWN_ID = re.compile(r"scene-([0-9]{5})")
 _OWN_FILE = re.compile(r"scene-[0-9]{5}\.png(\.[0-9a-f]{12}\.part)?")
 
 
@@ -91,9 +92,19 @@ def draw_scenes(
     )
 
 
+def scene_of(image_id: str, seed: int) -> Scene | None:
+    """Return the scene that an image of `draw_scenes` with this seed shows; None of another id."""
+    found = _OWN_ID.fullmatch(image_id)
+    return sample_scene(_generator(seed, int(found[1]))) if found else None
+
+
+def _generator(seed: int, index: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64((seed, index)))
+
+
 def _draw(images: Path, seed: int, index: int) -> tuple[ImageEntry, list[RegionPhrase]]:
     """Draw and describe one scene."""
-    rng = np.random.Generator(np.random.PCG64((seed, index)))
+    rng = _generator(seed, index)
     scene = sample_scene(rng)
     captions = captions_of(scene, rng)
     image, boxes = paint_with_boxes(scene, rng)

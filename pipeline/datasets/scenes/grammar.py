@@ -12,33 +12,21 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.datasets.scenes.phrases import Phrase, Speaker
+from pipeline.datasets.scenes.words import (
+    ABOVE,
+    BELOW,
+    BOTTOM,
+    LEFT,
+    LEFT_OF,
+    NUMBERS,
+    PLACES,
+    RIGHT,
+    RIGHT_OF,
+    TOP,
+)
 from pipeline.datasets.scenes.world import Group, Layout, Scene
 
 CAPTIONS = 5
-
-_NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight")
-_LEFT_OF = ("to the left of", "left of", "on the left of")
-_RIGHT_OF = ("to the right of", "right of", "on the right of")
-_ABOVE = ("above", "over", "higher than")
-_BELOW = ("below", "under", "beneath")
-_LEFT = ("on the left", "on the left side")
-_RIGHT = ("on the right", "on the right side")
-_TOP = ("at the top", "in the upper half")
-_BOTTOM = ("at the bottom", "in the lower half")
-_PLACES: dict[str, tuple[str, ...]] = {
-    "middle": ("in the middle", "in the centre", "at the centre"),
-    "top left": ("in the top left corner", "in the upper left", "at the top on the left"),
-    "top right": ("in the top right corner", "in the upper right", "at the top on the right"),
-    "bottom left": ("in the bottom left corner", "in the lower left", "at the bottom on the left"),
-    "bottom right": (
-        "in the bottom right corner",
-        "in the lower right",
-        "at the bottom on the right",
-    ),
-    "row": ("in a row", "side by side", "next to each other"),
-    "column": ("in a column", "one above the other", "in a vertical line"),
-    "scattered": ("spread out", "scattered around"),
-}
 
 
 class Caption(NamedTuple):
@@ -100,17 +88,17 @@ def _across(s: Speaker) -> bool:
 
 def _forward(s: Speaker) -> str:
     first, second = s.scene.groups
-    return _relation(s, first, _LEFT_OF if _across(s) else _ABOVE, second)
+    return _relation(s, first, LEFT_OF if _across(s) else ABOVE, second)
 
 
 def _backward(s: Speaker) -> str:
     first, second = s.scene.groups
-    return _relation(s, second, _RIGHT_OF if _across(s) else _BELOW, first)
+    return _relation(s, second, RIGHT_OF if _across(s) else BELOW, first)
 
 
 def _sides(s: Speaker) -> str:
     """Return a caption such as "On the right there is a fish, and on the left a star."."""
-    sides = (_LEFT, _RIGHT) if _across(s) else (_TOP, _BOTTOM)
+    sides = (LEFT, RIGHT) if _across(s) else (TOP, BOTTOM)
     told = [(s.some(g), s.choose(*side)) for g, side in zip(s.scene.groups, sides, strict=True)]
     (x, at_x), (y, at_y) = told if s.chance(0.5) else told[::-1]
     form = s.choose("place first", "place last", "there is", "order")
@@ -137,7 +125,7 @@ def _together(s: Speaker) -> str:
     """Return the groups without their order, or one of them with its side."""
     groups = s.scene.groups
     if s.chance(0.3):
-        sides = (_LEFT, _RIGHT) if _across(s) else (_TOP, _BOTTOM)
+        sides = (LEFT, RIGHT) if _across(s) else (TOP, BOTTOM)
         k = s.choose(0, 1)
         return s.sentence(f"{s.some(groups[k])} {s.choose(*sides[k])}", setting=0.8, front=0.0)
     x, y = (s.some(g) for g in (groups if s.chance(0.5) else groups[::-1]))
@@ -158,7 +146,7 @@ def _facts(s: Speaker) -> str:
             f"{subject} {subject.be} {s.choose(*words)} than {s.the(y)}", setting=0.15, front=1.0
         )
     if form == "total":
-        total = _NUMBERS[sum(g.count for g in s.scene.groups) - 2]
+        total = NUMBERS[sum(g.count for g in s.scene.groups) - 2]
         things = s.choose("objects", "shapes", "things")
         row = _listed([s.some(g) for g in s.scene.groups])
         if s.chance(0.5):
@@ -176,7 +164,7 @@ def _backdrop(s: Speaker) -> str:
     """Return a caption such as "A brick wall with a red star and two fish."."""
     row = _listed([s.some(g, tail=False) for g in s.scene.groups])
     if s.scene.layout is Layout.ALONE and s.chance(0.5):
-        row = f"{row} {s.choose(*_PLACES[s.scene.place])}"
+        row = f"{row} {s.choose(*PLACES[s.scene.place])}"
     return s.sentence(f"{s.backdrop()} with {row}")
 
 
@@ -228,20 +216,20 @@ def _two_of_three(s: Speaker) -> str:
     i, j = s.choose((0, 1), (0, 2), (1, 2))
     x, y = s.scene.groups[i], s.scene.groups[j]
     if s.chance(0.5):
-        return _relation(s, x, _LEFT_OF if _across(s) else _ABOVE, y)
-    return _relation(s, y, _RIGHT_OF if _across(s) else _BELOW, x)
+        return _relation(s, x, LEFT_OF if _across(s) else ABOVE, y)
+    return _relation(s, y, RIGHT_OF if _across(s) else BELOW, x)
 
 
 def _placed(s: Speaker) -> str:
     x = s.some(s.scene.groups[0])
-    at = s.choose(*_PLACES[s.scene.place])
+    at = s.choose(*PLACES[s.scene.place])
     form = s.choose(f"{x} {x.be} {at}", f"{x} can be seen {at}", f"{x} {x.verb('appear')} {at}")
     return s.sentence(form, setting=0.4)
 
 
 def _there_is(s: Speaker) -> str:
     x = s.some(s.scene.groups[0])
-    return s.sentence(f"there {x.be} {x} {s.choose(*_PLACES[s.scene.place])}", setting=0.5)
+    return s.sentence(f"there {x.be} {x} {s.choose(*PLACES[s.scene.place])}", setting=0.5)
 
 
 def _in_setting(s: Speaker) -> str:

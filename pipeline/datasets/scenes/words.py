@@ -96,3 +96,27 @@ SETTING_WORDS: dict[str, tuple[tuple[str, str], ...]] = {
     "tiles": (("on a tiled floor", "a tiled floor"), ("on grey tiles", "grey tiles")),
 }
 """Setting to (where the objects are, what lies behind them)."""
+
+NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight")
+LEFT_OF = ("to the left of", "left of", "on the left of")
+RIGHT_OF = ("to the right of", "right of", "on the right of")
+ABOVE = ("above", "over", "higher than")
+BELOW = ("below", "under", "beneath")
+LEFT = ("on the left", "on the left side")
+RIGHT = ("on the right", "on the right side")
+TOP = ("at the top", "in the upper half")
+BOTTOM = ("at the bottom", "in the lower half")
+PLACES: dict[str, tuple[str, ...]] = {
+    "middle": ("in the middle", "in the centre", "at the centre"),
+    "top left": ("in the top left corner", "in the upper left", "at the top on the left"),
+    "top right": ("in the top right corner", "in the upper right", "at the top on the right"),
+    "bottom left": ("in the bottom left corner", "in the lower left", "at the bottom on the left"),
+    "bottom right": (
+        "in the bottom right corner",
+        "in the lower right",
+        "at the bottom on the right",
+    ),
+    "row": ("in a row", "side by side", "next to each other"),
+    "column": ("in a column", "one above the other", "in a vertical line"),
+    "scattered": ("spread out", "scattered around"),
+}

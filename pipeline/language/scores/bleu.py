@@ -1,0 +1,57 @@
+"""BLEU of a whole set of captions (Papineni et al. 2002), as COCO's evaluation computes it."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+
+MAX_N = 4
+
+Words = Sequence[str]
+
+
+def ngrams_of(words: Words) -> Counter[tuple[str, ...]]:
+    """Count the n-grams of a caption, of 1 to `MAX_N` words."""
+    starts = (zip(*(words[k:] for k in range(n)), strict=False) for n in range(1, MAX_N + 1))
+    return Counter(chain.from_iterable(starts))
+
+
+def bleu(captions: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[float]:
+    """Return BLEU-1 to BLEU-4 of a set of captions.
+
+    Precisions and lengths are summed over the set before they are divided. An n-gram counts at
+    most as often as in the reference that has it most often. The brevity penalty compares the
+    sum of lengths with that of each caption's closest reference, the shorter one of two.
+
+    Deviation: COCO's program adds 1e-15 and 1e-9 to its counts, so a BLEU that is 0 here is there
+    some 1e-4 where an order has no match.
+
+    Parameters
+    ----------
+    captions : words of each caption; it may have none.
+    references : of each caption at least one.
+
+    Returns
+    -------
+    list of four floats, 0 to 1.
+    """
+    matched, guessed = [0] * MAX_N, [0] * MAX_N
+    length = closest = 0
+    for words, others in zip(captions, references, strict=True):
+        most: Counter[tuple[str, ...]] = Counter()
+        for other in others:
+            most |= ngrams_of(other)
+        for ngram, count in (ngrams_of(words) & most).items():
+            matched[len(ngram) - 1] += count
+        for n in range(MAX_N):
+            guessed[n] += max(0, len(words) - n)
+        length += len(words)
+        closest += min((abs(len(other) - len(words)), len(other)) for other in others)[1]
+    if not length:
+        return [0.0] * MAX_N
+    brevity = min(1.0, math.exp(1 - closest / length))
+    scores, product = [], 1.0
+    for n in range(MAX_N):
+        product *= matched[n] / guessed[n] if guessed[n] else 0.0
+        scores.append(brevity * product ** (1 / (n + 1)))
+    return scores

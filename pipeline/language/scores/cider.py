@@ -1,0 +1,64 @@
+"""CIDEr-D (Vedantam et al. 2015): n-grams that are rare among the images weigh more."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from pipeline.language.scores.bleu import MAX_N, Words, ngrams_of
+
+SIGMA = 6.0
+"""Of the penalty on a difference in length, in words."""
+
+_Counts = Counter[tuple[str, ...]]
+
+
+def cider_d(captions: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[float]:
+    """Return CIDEr-D of each caption, which COCO's evaluation calls CIDEr.
+
+    An n-gram's weight is log(images / images whose references have it), so the figures are of this
+    set of images and of no other size of set. Lengths are counted in pairs of words, as the
+    authors' program does: a caption of one word has length 0.
+
+    Parameters
+    ----------
+    captions : words of each caption, one an image; it may have none.
+    references : of each caption at least one.
+
+    Returns
+    -------
+    list of float, 0 to 10; the score of a set is their mean.
+    """
+    counted = [[ngrams_of(other) for other in others] for others in references]
+    images_with: _Counts = Counter()
+    for of_image in counted:
+        images_with.update(set().union(*of_image))
+    log_images = math.log(len(counted)) if counted else 0.0
+
+    def weighted(counts: _Counts) -> tuple[dict[tuple[str, ...], float], list[float]]:
+        """Return the weight of each n-gram, and the norm of those of each order."""
+        weights = {
+            ngram: count * (log_images - math.log(max(1, images_with[ngram])))
+            for ngram, count in counts.items()
+        }
+        squares = [0.0] * MAX_N
+        for ngram, weight in weights.items():
+            squares[len(ngram) - 1] += weight**2
+        return weights, [math.sqrt(square) for square in squares]
+
+    scores = []
+    for words, others, of_image in zip(captions, references, counted, strict=True):
+        own, own_norms = weighted(ngrams_of(words))
+        total = 0.0
+        for other, counts in zip(others, of_image, strict=True):
+            theirs, norms = weighted(counts)
+            products = [0.0] * MAX_N
+            for ngram in (ngram for ngram in own if ngram in theirs):
+                products[len(ngram) - 1] += min(own[ngram], theirs[ngram]) * theirs[ngram]
+            similarity = sum(
+                product / (a * b) if a and b else 0.0
+                for product, a, b in zip(products, own_norms, norms, strict=True)
+            )
+            difference = max(0, len(words) - 1) - max(0, len(other) - 1)
+            total += similarity * math.exp(-(difference**2) / (2 * SIGMA**2))
+        scores.append(10 * total / MAX_N / len(others))
+    return scores

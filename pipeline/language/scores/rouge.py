@@ -1,0 +1,44 @@
+"""ROUGE-L (Lin 2004): the longest common subsequence of words, as COCO's evaluation takes it."""
+
+from collections.abc import Sequence
+
+from pipeline.language.scores.bleu import Words
+
+BETA = 1.2
+"""Weight of recall against precision."""
+
+
+def rouge_l(captions: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[float]:
+    """Return ROUGE-L of each caption.
+
+    Precision and recall are each the best over the references, which need not be the same one.
+
+    Parameters
+    ----------
+    captions : words of each caption; one without words has 0.
+    references : of each caption at least one, with words.
+
+    Returns
+    -------
+    list of float, 0 to 1; the score of a set is their mean.
+    """
+    scores = []
+    for words, others in zip(captions, references, strict=True):
+        common = [longest_common_subsequence(words, other) for other in others]
+        precision = max(common) / len(words) if words else 0.0
+        recall = max(c / len(other) for c, other in zip(common, others, strict=True))
+        both = recall + BETA**2 * precision
+        scores.append((1 + BETA**2) * precision * recall / both if both else 0.0)
+    return scores
+
+
+def longest_common_subsequence(first: Words, second: Words) -> int:
+    """Return the length of the longest sequence of words that both have in this order."""
+    row = [0] * (len(second) + 1)
+    for word in first:
+        diagonal = 0
+        for at, other in enumerate(second, 1):
+            above = row[at]
+            row[at] = diagonal + 1 if word == other else max(above, row[at - 1])
+            diagonal = above
+    return row[-1]

@@ -1,0 +1,103 @@
+"""BLEU, ROUGE-L and CIDEr-D against COCO's own programs, and the table of all scores.
+
+The numbers of `GOLDEN` were computed by pycocoevalcap 1.2 with its PTB tokenizer (Java), once, for
+the captions below, which were written for this test.
+"""
+
+import pytest
+
+from pipeline.language import LanguageError
+from pipeline.language.scores.bleu import bleu
+from pipeline.language.scores.cider import cider_d
+from pipeline.language.scores.rouge import longest_common_subsequence, rouge_l
+from pipeline.language.scores.table import COLUMNS, TOKENIZER, score
+
+REFERENCES = {
+    "hen": ["A brown hen walks along the fence.", "A hen beside a fence", "One chicken outdoors."],
+    "boat": ["Two men row a small boat.", "Men in a boat, rowing hard!", "A boat on the lake"],
+    "kite": ["A girl's kite flies over the beach", "The kite isn't flying very high."],
+    "tram": ["A yellow tram turns at the corner of a busy street on a rainy evening."],
+    "cup": ["A cup.", "White tea-cup on a wooden table", "a cup on a table"],
+    "goat": ["A goat eats the farmer's hat", "The goat has a hat in its mouth", "A goat, a hat"],
+}
+CAPTIONS = {
+    "hen": "A brown hen walks along the fence.",
+    "boat": "a boat a boat a boat on the lake",
+    "kite": "A girl's kite isn't high",
+    "tram": "A tram",
+    "cup": "cup",
+    "goat": "zebras gallop elsewhere",
+}
+GOLDEN = {
+    "bleu": [50.15527562792316, 46.50353758232299, 44.37394429348363, 41.225080377706874],
+    "rouge": [1, 0.7530864197530864, 0.5714285714285714, 0.20677966101694914, 0.6288659793814433,
+              0],
+    "cider": [3.739988633020725, 1.6191265972057152, 3.387035845268712, 0.07500795016110161,
+              1.2769577508991836, 0],
+}  # fmt: skip
+
+
+def words(texts: dict[str, str]) -> list[list[str]]:
+    return [TOKENIZER.tokenize(text) for text in texts.values()]
+
+
+def words_of_each(texts: dict[str, list[str]]) -> list[list[list[str]]]:
+    return [[TOKENIZER.tokenize(text) for text in of_image] for of_image in texts.values()]
+
+
+def test_the_scores_are_those_of_cocos_programs() -> None:
+    given = words(CAPTIONS), words_of_each(REFERENCES)
+    # COCO's BLEU adds 1e-9 to its counts.
+    assert [100 * v for v in bleu(*given)] == pytest.approx(GOLDEN["bleu"], rel=1e-8)
+    assert rouge_l(*given) == pytest.approx(GOLDEN["rouge"], rel=1e-12)
+    assert cider_d(*given) == pytest.approx(GOLDEN["cider"], rel=1e-12)
+
+
+def test_a_caption_that_is_its_reference_has_every_score_in_full() -> None:
+    texts = [list("abcdefgh"), list("ijklmnop"), list("qrstuvwx")]
+    alone = [[text] for text in texts]
+    assert bleu(texts, alone) == [1, 1, 1, 1]
+    assert rouge_l(texts, alone) == pytest.approx([1, 1, 1])
+    assert cider_d(texts, alone) == pytest.approx([10, 10, 10])
+
+
+@pytest.mark.parametrize("text", [[], ["zebra"]])
+def test_nothing_in_common_scores_nothing(text: list[str]) -> None:
+    others = [[["a", "hat"], ["hats"]]]
+    assert (bleu([text], others), rouge_l([text], others), cider_d([text], others)) == (
+        [0, 0, 0, 0], [0], [0],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "length"),
+    [("", "", 0), ("a", "", 0), ("abcbdab", "bdcaba", 4), ("abc", "abc", 3), ("abc", "cba", 1)],
+)
+def test_longest_common_subsequence(first: str, second: str, length: int) -> None:
+    assert longest_common_subsequence(list(first), list(second)) == length
+    assert longest_common_subsequence(list(second), list(first)) == length
+
+
+def test_the_table_counts_words_copies_and_gaps() -> None:
+    captions = {"hen": "A hen!", "boat": "A hen", "kite": "The kite flies"}
+    row = score(captions, REFERENCES, training=["the kite flies.", "A boat"])
+    assert list(row) == list(COLUMNS)
+    assert row["mean_length"] == pytest.approx(7 / 3)
+    assert (row["vocabulary"], row["num_images"], row["num_without_caption"]) == (5, 3, 3)
+    assert row["distinct"] == pytest.approx(200 / 3)
+    assert row["verbatim"] == pytest.approx(100 / 3)
+
+
+@pytest.mark.parametrize(
+    ("captions", "references", "fault"),
+    [
+        ({"cow": "a cow"}, REFERENCES, "first \\['cow'\\]"),
+        ({}, REFERENCES, "no caption to score"),
+        ({"hen": "a hen"}, {"hen": ["..."]}, "1 images have no reference"),
+    ],
+)
+def test_what_cannot_be_scored_is_said(
+    captions: dict[str, str], references: dict[str, list[str]], fault: str
+) -> None:
+    with pytest.raises(LanguageError, match=fault):
+        score(captions, references)
