@@ -26,7 +26,7 @@ LEVELS = (
     ("pipeline/shards",),
     ("pipeline/cluster",),
     ("pipeline/images", "pipeline/text", "pipeline/retrieval", "pipeline/pages"),
-    ("pipeline/regions",),
+    ("pipeline/regions", "pipeline/clips"),
     ("pipeline/heads",),
     ("pipeline/finetuning",),
     ("pipeline/localization",),

@@ -194,7 +194,7 @@ def read_image(path: Path, rule: Rule = to_rgb, watch: Stopwatch | None = None) 
     except UnusableImage as fault:
         return Decoded(None, crc32, fault.status, str(fault))
     except (OSError, MemoryError) as error:
-        raise _fault_of_the_system(path, error) from error
+        raise fault_of_the_system(path, error) from error
 
 
 def rgb_of_picture(picture: Image.Image, rule: Rule) -> Decoded:
@@ -228,7 +228,7 @@ def source_crc32(path: Path) -> int:
     except UnusableImage:
         return 0
     except (OSError, MemoryError) as error:
-        raise _fault_of_the_system(path, error) from error
+        raise fault_of_the_system(path, error) from error
 
 
 def read_bytes(path: Path) -> bytes:
@@ -310,10 +310,13 @@ def _reasons(max_pixels: int) -> Iterator[None]:
         raise UnreadableImage(f"{type(error).__name__}: {error}") from error
 
 
-def _fault_of_the_system(path: Path, error: OSError | MemoryError) -> ImageReadError:
+def fault_of_the_system(
+    path: Path, error: OSError | MemoryError, what: str = "image"
+) -> ImageReadError:
+    """Return the error of a file, an image or a clip, that the system keeps from being read."""
     found = (isinstance(error, OSError) and error.strerror) or "out of memory"
     return ImageReadError(
-        f"{path} could not be read ({found}), which is no fault of the image, so its row was not "
+        f"{path} could not be read ({found}), which is no fault of the {what}, so its row was not "
         "written; put that right, or remove the file to have its row marked as missing, and give "
         "the same command again: it goes on where it stopped"
     )

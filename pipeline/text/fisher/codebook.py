@@ -14,8 +14,8 @@ from threadpoolctl import threadpool_limits
 
 from pipeline.errors import PipelineError
 from pipeline.files import created_by
+from pipeline.networks.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.text.fisher.mixture import Mixture, MixtureError, MixtureKind
-from pipeline.text.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.text.vectors import WordVectors
 
 _KINDS = get_args(MixtureKind)

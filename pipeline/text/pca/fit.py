@@ -15,12 +15,12 @@ from safetensors import SafetensorError
 from pipeline.errors import PipelineError
 from pipeline.files import created_by, require_folder
 from pipeline.hashing import recipe_hash, sha256_of_json
+from pipeline.networks.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.progress import Progress, no_progress
 from pipeline.shards.build.locking import only_writer
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.pca.covariance import Covariance
 from pipeline.text.pca.eigenvectors import eigenvectors_memory, largest_eigenvectors
-from pipeline.text.tensor_file import read_metadata, read_tensors, write_tensors
 
 _CHUNK = 2048  # captions multiplied at once
 _LOCK = "fit.lock"  # beside the unfinished work

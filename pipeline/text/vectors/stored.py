@@ -16,7 +16,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 
 from pipeline.hashing import canonical_json, sha256_of_file
-from pipeline.text.tensor_file import read_metadata, read_tensors, write_tensors
+from pipeline.networks.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.text.vectors.table import VectorsError, WordVectors
 
 SUFFIX = ".safetensors"

@@ -1,0 +1,98 @@
+"""Mel-frequency cepstral coefficients of a sound, with every window and filter stated."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.fft import dct, rfft
+
+# Windows whose spectra are held at once: the memory of a long sound is that of its coefficients.
+_WINDOWS_AT_ONCE = 4096
+_LEAST_POWER = 1e-10
+
+
+@dataclass(frozen=True)
+class Mfcc:
+    """How coefficients are made of a mono sound.
+
+    Attributes
+    ----------
+    rate : samples a second.
+    window, hop : samples of a window, and from one window to the next; no window reaches beyond
+        the sound. The defaults are 32 ms every 10 ms.
+    bands : triangular filters of equal width in mel from 0 to half the rate; each is 1 at its peak.
+        Mel is 2595 log10(1 + Hz / 700).
+    coefficients : kept of the orthonormal DCT-II of the bands' decibels, from the 0th on.
+    reach : windows on either side over which the slope of a coefficient is fitted.
+    """
+
+    rate: int = 16_000
+    window: int = 512
+    hop: int = 160
+    bands: int = 40
+    coefficients: int = 13
+    reach: int = 2
+
+    @property
+    def dim(self) -> int:
+        """Numbers a window: coefficients, their slopes, and the slopes of these."""
+        return 3 * self.coefficients
+
+    def __call__(self, sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return the coefficients of each window with their first and second slopes.
+
+        Parameters
+        ----------
+        sound : (samples,) float32, mono, at `rate`, 1 being full scale.
+
+        Returns
+        -------
+        (windows, dim) float32
+            No window of a sound that is shorter than one. A band's power counts as 1e-10 at least,
+            so that silence has coefficients.
+        """
+        plain = self.plain(sound)
+        slopes = _slopes(plain, self.reach)
+        return np.concatenate([plain, slopes, _slopes(slopes, self.reach)], 1).astype(np.float32)
+
+    def plain(self, sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """Return the coefficients alone, (windows, coefficients) float64."""
+        if len(sound) < self.window:
+            return np.zeros((0, self.coefficients))
+        views = np.lib.stride_tricks.sliding_window_view(sound, self.window)[:: self.hop]
+        # A periodic Hann window: that of a spectrum.
+        hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(self.window) / self.window)
+        filters = _filters(self.rate, self.window, self.bands)
+        parts = []
+        for start in range(0, len(views), _WINDOWS_AT_ONCE):
+            spectrum = rfft(views[start : start + _WINDOWS_AT_ONCE] * hann, axis=1)
+            power = (spectrum.real**2 + spectrum.imag**2) @ filters.T
+            decibels = 10 * np.log10(np.maximum(power, _LEAST_POWER))
+            parts.append(dct(decibels, axis=1, norm="ortho")[:, : self.coefficients])
+        return np.concatenate(parts)
+
+
+@cache
+def _filters(rate: int, window: int, bands: int) -> npt.NDArray[np.float64]:
+    """Return the triangles, (bands, window // 2 + 1)."""
+    mel = np.linspace(0, 2595 * np.log10(1 + rate / 2 / 700), bands + 2)
+    edges = 700 * (10 ** (mel / 2595) - 1)
+    hertz = np.arange(window // 2 + 1) * rate / window
+    rising = (hertz - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
+    falling = (edges[2:, None] - hertz) / (edges[2:] - edges[1:-1])[:, None]
+    return np.maximum(0, np.minimum(rising, falling))
+
+
+def _slopes(rows: npt.NDArray[np.float64], reach: int) -> npt.NDArray[np.float64]:
+    """Return the least-squares slope of each column over `reach` rows on either side.
+
+    The first and the last row stand for those that lie beyond them.
+    """
+    if not len(rows):
+        return rows
+    padded = np.pad(rows, ((reach, reach), (0, 0)), mode="edge")
+    steps = range(1, reach + 1)
+    last = len(rows) + reach
+    ahead = sum(k * (padded[reach + k : last + k] - padded[reach - k : last - k]) for k in steps)
+    return np.asarray(ahead / (2 * sum(k * k for k in steps)))

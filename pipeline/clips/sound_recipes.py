@@ -1,0 +1,79 @@
+"""Recipes of sound: bags of sound words, by what their names say."""
+
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
+
+from pipeline.clips.mfcc import Mfcc
+from pipeline.clips.sound import DECODING
+from pipeline.recipes import RecipeError
+
+Norm = Literal["l1", "l2", "root", "counts"]
+
+_NAME = re.compile(
+    r"mfcc-bow-(?P<words>[1-9][0-9]{0,5})(?P<soft>-soft)?(?P<halves>-halves)?"
+    rf"(?:-(?P<norm>{'|'.join(get_args(Norm))}))?"
+)
+EXAMPLE = "mfcc-bow-1024"
+
+
+@dataclass(frozen=True)
+class SoundRecipe:
+    """How a bag of sound words is made from a file.
+
+    Attributes
+    ----------
+    name : `mfcc-bow-<words>[-soft][-halves][-<norm>]`.
+    words : of the codebook.
+    soft : whether a window counts for its four nearest words, by halves of the weight of the one
+        before, and not for the nearest alone.
+    halves : whether the first and the second half of the windows have a bag each, side by side: so
+        the row knows what was heard before what.
+    norm : of each bag: "l1" makes its sum 1, "l2" its length; "root" takes the root of every number
+        of the former; "counts" leaves them. An empty bag stays one of zeros.
+    mfcc : of the windows.
+    """
+
+    name: str
+    words: int
+    soft: bool = False
+    halves: bool = False
+    norm: Norm = "l1"
+    mfcc: Mfcc = field(default_factory=Mfcc)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a row."""
+        return (self.words * (2 if self.halves else 1),)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row, which is float32."""
+        return 4 * self.shape[0]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all that changes a row as JSON values, less the codebook."""
+        return {"media": "sound", "decode": DECODING, **asdict(self)}
+
+
+def is_sound_recipe(name: str) -> bool:
+    """Tell whether a name is meant as one of sound."""
+    return name.startswith("mfcc-")
+
+
+def sound_recipe(name: str) -> SoundRecipe:
+    """Return the recipe of a name.
+
+    Raises
+    ------
+    RecipeError
+        It says something else.
+    """
+    if (found := _NAME.fullmatch(name)) is None:
+        raise RecipeError(
+            f"no recipe of sound is called {name!r}; one is called such as {EXAMPLE}, with -soft, "
+            f"-halves and one of {', '.join(get_args(Norm))} after it, in this order, as wanted"
+        )
+    norm: Norm = found["norm"] or "l1"  # type: ignore[assignment]
+    words, soft, halves = int(found["words"]), bool(found["soft"]), bool(found["halves"])
+    return SoundRecipe(name, words, soft, halves, norm)

@@ -1,0 +1,114 @@
+"""The sound of files: samples, mixing, rates, and whatever is no sound."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.clips.sound import decode_sound, read_sound
+from pipeline.images.decode import RefusedImage
+from pipeline.shards.format import MISSING, OK, UNREADABLE
+from tests.clips.factories import RATE, tone, write_wav
+
+av = pytest.importorskip("av", reason="needs the extra clips")
+
+
+def encode(path: Path, codec: str, sound: np.ndarray | None, frames: int = 0) -> Path:
+    """Write sound and black frames, 10 a second, by PyAV; the suffix names the container."""
+    with av.open(str(path), "w") as file:
+        picture = file.add_stream("mpeg4", rate=10) if frames else None
+        track = file.add_stream(codec, rate=RATE, layout="mono") if sound is not None else None
+        if picture is not None:
+            picture.width, picture.height, picture.pix_fmt = 32, 32, "yuv420p"
+            for _ in range(frames):
+                black = av.VideoFrame.from_ndarray(np.zeros((32, 32, 3), np.uint8))
+                file.mux(picture.encode(black))
+            file.mux(picture.encode(None))
+        if track is not None:
+            assert sound is not None
+            whole = np.rint(sound * 32767).astype("<i2")[None]
+            frame = av.AudioFrame.from_ndarray(whole, format="s16", layout="mono")
+            frame.rate = RATE
+            for part in av.AudioResampler(
+                format=track.format, frame_size=track.frame_size or 0
+            ).resample(frame):
+                file.mux(track.encode(part))
+            file.mux(track.encode(None))
+    return path
+
+
+def test_samples_are_those_of_the_file(tmp_path: Path) -> None:
+    sound = tone(440)
+    found = read_sound(write_wav(tmp_path / "a.wav", sound), RATE)
+    assert (found.status, found.reason, found.seconds) == (OK, "", None)
+    assert found.source_crc32
+    assert found.samples is not None
+    assert found.samples.dtype == np.float32
+    np.testing.assert_allclose(found.samples, sound, atol=1e-4)
+
+
+def test_channels_are_mixed_and_rates_changed(tmp_path: Path) -> None:
+    left, right = tone(440), tone(880)
+    stereo = read_sound(write_wav(tmp_path / "a.wav", left, right), RATE).samples
+    assert stereo is not None
+    np.testing.assert_allclose(stereo, (left + right) / 2, atol=1e-3)
+    half = read_sound(write_wav(tmp_path / "b.wav", tone(440, rate=8000), rate=8000), RATE).samples
+    assert half is not None
+    assert abs(len(half) - 8000) <= 2
+    assert np.argmax(np.abs(np.fft.rfft(half))) == pytest.approx(220, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "codec"), [("a.mp3", "mp3"), ("a.ogg", "libopus"), ("a.mp4", "aac")]
+)
+def test_coded_sound_has_its_pitch(tmp_path: Path, name: str, codec: str) -> None:
+    found = read_sound(encode(tmp_path / name, codec, tone(1000, 1.0)), RATE)
+    assert found.samples is not None
+    assert len(found.samples) == pytest.approx(RATE, rel=0.15)
+    spectrum = np.abs(np.fft.rfft(found.samples))
+    assert np.argmax(spectrum) / len(found.samples) * RATE == pytest.approx(1000, abs=3)
+
+
+def test_clips_without_sound_and_with_too_little(tmp_path: Path) -> None:
+    silent = read_sound(encode(tmp_path / "a.mp4", "aac", None, frames=10), RATE)
+    assert silent.status == OK
+    assert silent.samples is not None
+    assert not len(silent.samples)
+    short = read_sound(encode(tmp_path / "b.mp4", "aac", tone(440, 0.2), frames=30), RATE)
+    assert short.seconds == pytest.approx(3.0)
+    assert short.samples is not None
+    assert len(short.samples) < RATE
+
+
+def test_what_is_no_sound_has_its_reason(tmp_path: Path) -> None:
+    from PIL import Image
+
+    (tmp_path / "text.mp4").write_text("not a clip\n" * 100)
+    (tmp_path / "empty.wav").touch()
+    (tmp_path / "list.mp4").write_text(f"#EXTM3U\n#EXTINF:1,\n{tmp_path}/a.wav\n#EXT-X-ENDLIST\n")
+    (tmp_path / "subtitles.mp4").write_text("1\n00:00:00,000 --> 00:00:01,000\nHello\n\n" * 9)
+    Image.new("RGB", (8, 8)).save(tmp_path / "picture.mp4", format="PNG")
+    whole = encode(tmp_path / "whole.mp4", "aac", tone(440), frames=10).read_bytes()
+    (tmp_path / "truncated.mp4").write_bytes(whole[: len(whole) // 2])
+    os.mkfifo(tmp_path / "endless.mp4")
+    for name, status in {
+        "text.mp4": UNREADABLE,
+        "empty.wav": UNREADABLE,
+        "list.mp4": UNREADABLE,
+        "subtitles.mp4": UNREADABLE,
+        "picture.mp4": UNREADABLE,
+        "truncated.mp4": UNREADABLE,
+        "endless.mp4": UNREADABLE,
+        "nowhere.mp4": MISSING,
+    }.items():
+        found = read_sound(tmp_path / name, RATE)
+        assert (found.status, found.samples) == (status, None), name
+        assert found.reason
+        assert str(tmp_path) not in found.reason
+
+
+def test_a_sound_beyond_the_limit_is_refused(tmp_path: Path) -> None:
+    data = write_wav(tmp_path / "a.wav", tone(440, 3.0)).read_bytes()
+    with pytest.raises(RefusedImage, match="longer than the limit of 1 s"):
+        decode_sound(data, RATE, most=1.0)

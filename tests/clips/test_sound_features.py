@@ -1,0 +1,100 @@
+"""Shards of sound words: failed rows, zero bags, resume, the same bytes."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.clips import sound_features
+from pipeline.clips.sound_features import extract_sound, silent_rows
+from pipeline.clips.sound_words import SoundWordsError
+from pipeline.datasets.folder import read_folder
+from pipeline.shards.feature_set import FeatureSet
+from tests.clips.factories import tone, write_wav
+
+pytest.importorskip("av", reason="needs the extra clips")
+
+RECIPE = "mfcc-bow-8"
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """Ten tones, the last two for the test, one file of no format and one too short."""
+    root = tmp_path / "sounds"
+    with (tmp_path / "captions.csv").open("w") as file:
+        rows = csv.writer(file)
+        rows.writerow(["path", "caption", "split"])
+        for number in range(10):
+            rows.writerow([f"{number}.wav", "a tone", "test" if number > 7 else "train"])
+            write_wav(root / f"{number}.wav", tone(200 + 150 * number, 0.3))
+        rows.writerows([["bad.wav", "noise", "test"], ["short.wav", "a click", "test"]])
+        (root / "bad.wav").write_bytes(b"no sound" * 9)
+        write_wav(root / "short.wav", tone(440, 0.01))
+    manifest = read_folder(root, tmp_path / "captions.csv", name="tones", media="clips")
+    manifest.write(tmp_path / "data")
+    return tmp_path / "data"
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_rows_ids_and_failures(dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "features" / RECIPE
+    index = extract_sound(dataset, out, recipe=RECIPE)
+    rows = FeatureSet(out)
+    assert (index.rows, index.failed_rows, silent_rows(out)) == (12, 1, 1)
+    assert [failure[0] for failure in rows.failures()] == ["bad.wav"]
+    np.testing.assert_array_equal(rows.read(["short.wav"]), np.zeros((1, 8)))
+    whole = rows.read(["9.wav", "0.wav"])
+    np.testing.assert_allclose(whole.sum(1), 1, rtol=1e-6)
+    codebook = out.with_name("mfcc-8.codebook.safetensors")
+    assert sound_features.load_sound_words(codebook).metadata.clips == 8
+    assert index.header.weights_sha256 == sound_features.load_sound_words(codebook).sha256
+
+
+def test_interrupted_and_on_other_threads_the_bytes_are_the_same(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, parts = tmp_path / "a" / RECIPE, tmp_path / "b" / RECIPE
+    extract_sound(dataset, whole, recipe=RECIPE, rows_per_shard=5)
+    block, calls = sound_features._block, 0
+
+    def fails_later(*arguments: object) -> object:
+        nonlocal calls
+        if (calls := calls + 1) == 8:
+            raise KeyboardInterrupt
+        return block(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sound_features, "_block", fails_later)
+        with pytest.raises(KeyboardInterrupt):
+            extract_sound(dataset, parts, recipe=RECIPE, rows_per_shard=5, threads=3)
+    extract_sound(dataset, parts, recipe=RECIPE, rows_per_shard=5, threads=3)
+    assert content(whole) == content(parts)
+
+
+def test_changed_and_mended_files_are_made_again(dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "features" / RECIPE
+    extract_sound(dataset, out, recipe=RECIPE)
+    before = FeatureSet(out).read(["8.wav", "9.wav"])
+    write_wav(tmp_path / "sounds" / "9.wav", tone(300, 0.4))
+    write_wav(tmp_path / "sounds" / "bad.wav", tone(300, 0.4))
+    assert extract_sound(dataset, out, recipe=RECIPE, retry_failed=True).failed_rows == 0
+    after = FeatureSet(out).read(["8.wav", "9.wav", "bad.wav"])
+    np.testing.assert_array_equal(after[0], before[0])
+    np.testing.assert_array_equal(after[1], after[2])
+    assert (after[1] != before[1]).any()
+
+
+def test_a_codebook_of_other_clips_is_asked_for_by_name(dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "features" / RECIPE
+    extract_sound(dataset, out, recipe=RECIPE)
+    write_wav(tmp_path / "sounds" / "0.wav", tone(300, 0.4))
+    with pytest.raises(SoundWordsError, match="fitted to other clips than split 'train'"):
+        extract_sound(dataset, out, recipe=RECIPE)
+    codebook = out.with_name("mfcc-8.codebook.safetensors")
+    extract_sound(dataset, out, recipe=RECIPE, codebook=codebook)
+    with pytest.raises(SoundWordsError, match="fewer than the 1024 words"):
+        extract_sound(dataset, tmp_path / "features" / "other", recipe="mfcc-bow-1024")

@@ -1,0 +1,118 @@
+"""Codebooks of sound words and their bags, against naive counts."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.clips.mfcc import Mfcc
+from pipeline.clips.sound_recipes import SoundRecipe, sound_recipe
+from pipeline.clips.sound_words import (
+    SoundWords,
+    SoundWordsError,
+    fit_sound_words,
+    load_sound_words,
+    sample_of,
+)
+from pipeline.recipes import RecipeError
+
+_RNG = np.random.default_rng(0)
+WINDOWS: Any = (_RNG.normal(size=(60, 39)) * np.arange(1, 40)).astype(np.float32)
+
+
+def fitted(number: int = 8, seed: int = 0) -> SoundWords:
+    return fit_sound_words(
+        [WINDOWS[:40], WINDOWS[:0], WINDOWS[40:]],
+        Mfcc(),
+        number,
+        seed=seed,
+        dataset="drawn",
+        split="train",
+        clips_sha256="0" * 64,
+    )
+
+
+def naive_counts(words: SoundWords, windows: np.ndarray, soft: bool) -> np.ndarray:
+    counts = np.zeros(len(words.words))
+    for window in windows:
+        standard = (window - words.mean) / words.scale
+        order = sorted(
+            range(len(words.words)), key=lambda k: float(((standard - words.words[k]) ** 2).sum())
+        )
+        if soft:
+            for rank, weight in enumerate((8, 4, 2, 1)):
+                counts[order[rank]] += weight / 15
+        else:
+            counts[order[0]] += 1
+    return counts
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_counts_are_the_naive_ones(soft: bool) -> None:
+    words = fitted()
+    row = words.bag(WINDOWS, SoundRecipe("x", 8, soft=soft, norm="counts"))
+    expected = naive_counts(words, WINDOWS, soft)
+    np.testing.assert_allclose(row, expected, rtol=1e-6)
+    assert row.sum() == pytest.approx(len(WINDOWS))
+    assert row.dtype == np.float32
+    for norm, wanted in {
+        "l1": expected / expected.sum(),
+        "l2": expected / np.sqrt((expected**2).sum()),
+        "root": np.sqrt(expected / expected.sum()),
+    }.items():
+        recipe = sound_recipe(f"mfcc-bow-8{'-soft' * soft}-{norm}")
+        np.testing.assert_allclose(words.bag(WINDOWS, recipe), wanted, rtol=1e-6)
+
+
+def test_halves_know_the_order_and_the_whole_does_not() -> None:
+    words, recipe = fitted(), sound_recipe("mfcc-bow-8-halves")
+    early, late = WINDOWS[:30], WINDOWS[30:]
+    there, back = (words.bag(np.concatenate(p), recipe) for p in ((early, late), (late, early)))
+    np.testing.assert_array_equal(there, np.roll(back, 8))
+    assert (there != back).any()
+    whole = replace(recipe, halves=False)
+    np.testing.assert_array_equal(
+        words.bag(np.concatenate([early, late]), whole),
+        words.bag(np.concatenate([late, early]), whole),
+    )
+    np.testing.assert_array_equal(words.bag(WINDOWS[:0], recipe), np.zeros(16))
+
+
+def test_the_same_windows_and_seed_give_the_same_file(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{name}.safetensors" for name in "abc"]
+    for path, seed in zip(paths, (0, 0, 1), strict=True):
+        fitted(seed=seed).save(path)
+    assert paths[0].read_bytes() == paths[1].read_bytes() != paths[2].read_bytes()
+    words = load_sound_words(paths[0])
+    assert words.sha256 == fitted().sha256 != load_sound_words(paths[2]).sha256
+    assert (words.metadata.clips, words.metadata.windows) == (2, 60)
+
+
+def test_a_damaged_or_other_codebook_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    fitted().save(path)
+    with pytest.raises(SoundWordsError, match=r"has 8 words .* needs 9"):
+        load_sound_words(path).require(sound_recipe("mfcc-bow-9"), "a")
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(SoundWordsError, match="damaged"):
+        load_sound_words(path)
+    with pytest.raises(SoundWordsError, match="60 different windows of sound, fewer than the 61"):
+        fitted(61)
+
+
+def test_names_say_all() -> None:
+    recipe = sound_recipe("mfcc-bow-1024-soft-halves-root")
+    assert (recipe.words, recipe.soft, recipe.halves, recipe.norm) == (1024, True, True, "root")
+    assert recipe.shape == (2048,)
+    assert recipe.to_json()["mfcc"]["rate"] == 16_000
+    for wrong in ("mfcc-bow", "mfcc-bow-0", "mfcc-bow-10-l3", "mfcc-bow-10-halves-soft"):
+        with pytest.raises(RecipeError, match="mfcc-bow-1024"):
+            sound_recipe(wrong)
+
+
+def test_the_sample_has_its_share_of_each_clip() -> None:
+    assert len(sample_of(WINDOWS, 0, 3, 0, 31)) == 11
+    np.testing.assert_array_equal(sample_of(WINDOWS, 0, 3, 0, 31), sample_of(WINDOWS, 0, 3, 0, 31))
+    assert sample_of(WINDOWS, 0, 1, 0, 60) is WINDOWS
