@@ -16,6 +16,7 @@ COMMANDS = {
     "train": "Fit an experiment's head on the training split.",
     "embed": "Embed a split with a trained head.",
     "localize": "Train heads on regions and phrases, and find phrases in images.",
+    "caption": "Describe images in sentences.",
     "ensemble": "Average the similarities of several experiments.",
     "run": "Make whatever is missing between a dataset and recall tables.",
     "repro": "Run dvc.yaml's stages, with a line for each.",

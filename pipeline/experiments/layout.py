@@ -102,6 +102,14 @@ class Layout:
         """Return the folder of an experiment's recall table."""
         return self.evaluations / experiment
 
+    def captions(self, name: str) -> Path:
+        """Return the file of the captions that an experiment, or a baseline, gives images."""
+        return self._of("captions") / f"{name}.jsonl"
+
+    def caption_scores(self, name: str) -> Path:
+        """Return the folder of the scores of these captions."""
+        return self._of("caption-scores") / name
+
     @property
     def heads(self) -> Path:
         """The folder with a folder an experiment."""

@@ -103,6 +103,22 @@ def as_json(described: Described) -> dict[str, Any]:
     return {"image_id": described.image, **best} | ({"others": others} if others else {})
 
 
+def from_json(line: Mapping[str, Any]) -> Described:
+    """Return what `as_json` made a line of."""
+    if "error" in line:
+        return Described(line["image_id"], error=line["error"])
+    best = {k: v for k, v in line.items() if k not in ("image_id", "others")}
+    captions = tuple(
+        Caption(
+            values["caption"],
+            values["score"],
+            {k: v for k, v in values.items() if k not in ("caption", "score")},
+        )
+        for values in (best, *line.get("others", ()))
+    )
+    return Described(line["image_id"], captions)
+
+
 def read_captions(file: str | Path) -> dict[str, str | None]:
     """Read the captions of anybody's file in COCO's format, an array or a line each.
 

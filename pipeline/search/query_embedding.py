@@ -69,13 +69,24 @@ def embed_pictures(
     UnusableImage
         A decoded picture cannot be resized.
     """
-    recipe = network.recipe
-    rows = np.empty((len(pictures), *recipe.shape), np.float32)
-    for row, picture in zip(rows, pictures, strict=True):
-        windows = torch.from_numpy(_windows(network, picture)[None])
-        # Rounded as the shards hold it.
-        row[:] = network(windows).numpy()[0].astype(recipe.storage)
+    rows = np.concatenate([features_of(network, picture) for picture in pictures])
     return trained.head.embed_images(ArrayRows(rows))
+
+
+def features_of(network: RecipeNetwork, picture: Path | Image.Image) -> Features:
+    """Return the features of a picture, a file or decoded, as one row.
+
+    Returns
+    -------
+    (1, *row_shape) float32, rounded as shards of the recipe hold them.
+
+    Raises
+    ------
+    SearchError, UnusableImage
+        See `embed_pictures`.
+    """
+    windows = torch.from_numpy(_windows(network, picture)[None])
+    return network(windows).numpy().astype(network.recipe.storage).astype(np.float32, copy=False)
 
 
 def _windows(network: RecipeNetwork, picture: Path | Image.Image) -> npt.NDArray[np.uint8]:

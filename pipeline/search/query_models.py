@@ -191,14 +191,14 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
     return trained
 
 
-def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str]) -> CaptionEncoder:
+def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str] | None) -> CaptionEncoder:
     """Load the sentence encoder that a head was fitted on, and no other.
 
     Parameters
     ----------
     trained : the head.
     folder : of the fitted encoder.
-    texts : word vectors are read for their words only.
+    texts : word vectors are read for their words only; None: for whatever words come.
 
     Raises
     ------

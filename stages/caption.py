@@ -1,0 +1,115 @@
+"""`pipeline caption`: captions of pictures of one's own, or of a split of a dataset."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.errors import WrongUsage
+from stages.console import CONSOLE, OUTPUT, SOME_ROWS_FAILED, log_settings, printable
+from stages.experiment import layout_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipeline.experiments.captioners import Baseline
+    from pipeline.language.captions_file import Described
+
+
+@click.command()
+@click.argument("pictures", nargs=-1, metavar="[IMAGE]...")
+@click.option("--experiment", required=True, help="Name of a trained experiment.")
+@click.option(
+    "--baseline",
+    type=click.Choice(["nearest", "most-frequent"]),
+    help="Take the nearest training captions in the experiment's space, or the most frequent ones.",
+)
+@click.option("--split", help="That is described without an IMAGE.  [default: test]")
+@click.option("--limit", type=click.IntRange(1), help="Describe its first N images only.")
+@click.option(
+    "--out",
+    type=OUTPUT,
+    help="File of captions, .jsonl, or .json as COCO's results are.  [default: of a split, "
+    "data/captions/DATASET/EXPERIMENT.jsonl]",
+)
+@click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="Of an image.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]")
+@click.option("--weights", help="Of the image network.  [default: as the head's record says]")
+@click.option("--json", "as_json", is_flag=True, help="Captions of pictures as JSON, a line each.")
+@click.pass_context
+def caption(
+    ctx: click.Context,
+    pictures: tuple[str, ...],
+    experiment: str,
+    baseline: "Baseline | None",
+    split: str | None,
+    limit: int | None,
+    out: Path | None,
+    top: int,
+    seed: int,
+    dataset: Path | None,
+    weights: str | None,
+    as_json: bool,
+) -> None:
+    """Describe pictures, or without an IMAGE all of a dataset's split, by a trained experiment.
+
+    A picture's captions are lines: file, rank, score and caption, the best first. One that cannot
+    be read has a line that says why, and the status is 3. docs/sentences.md has the files.
+
+    \b
+    Examples:
+      pipeline caption photo.jpg other.jpg --experiment kiros2014-sc-nlm
+      pipeline caption --split val --experiment kiros2014-sc-nlm
+      pipeline caption --split val --experiment kiros2014-linear --baseline nearest
+    """
+    if pictures and (split or limit):
+        raise WrongUsage("--split and --limit are of a dataset; leave them out with an IMAGE")
+    # Here: these import torch, which takes seconds.
+    from pipeline.experiments.captioners import open_captioner
+    from pipeline.language.captions_file import as_json as line_of
+    from pipeline.language.captions_file import require_captions_file, write_captions
+    from pipeline.language.describe import describe_split
+    from stages.params import load_params
+    from stages.plan import experiment_of
+
+    params = load_params()
+    layout = layout_of(dataset, params.dataset)
+    if out is not None:
+        require_captions_file(out)
+    opened = open_captioner(
+        experiment_of(params, experiment), layout, baseline, params.splits.train
+    )
+    how: Any = {"count": top, "seed": seed, "monitor": CONSOLE}
+    if not pictures:
+        out = out or layout.captions(opened.name)
+        log_settings("caption", experiment=experiment, baseline=baseline, split=split, out=out)
+        described: Sequence[Described] = describe_split(
+            opened.captioner,
+            layout.dataset,
+            out,
+            images=opened.images,
+            inputs=opened.head.inputs.images,
+            split=split,
+            limit=limit,
+            **how,
+        )
+    else:
+        from pipeline.search.picture_captions import describe_pictures
+
+        log_settings("caption", experiment=experiment, baseline=baseline, pictures=len(pictures))
+        described = describe_pictures(opened.captioner, opened.network(weights), pictures, **how)
+        for found in described:
+            click.echo(json.dumps(line_of(found)) if as_json else _lines(found))
+        if out is not None:
+            write_captions(out, described, {"seed": seed, **opened.captioner.provenance})
+    if not all(found.captions for found in described):
+        ctx.exit(SOME_ROWS_FAILED)
+
+
+def _lines(found: "Described") -> str:
+    """Return a line for each caption of a picture, or one on why there is none."""
+    rows = [(str(k), f"{c.score:.6g}", c.text) for k, c in enumerate(found.captions, 1)]
+    rows = rows or [("", "", found.error)]
+    return "\n".join("\t".join(map(printable, (found.image, *row))) for row in rows)
