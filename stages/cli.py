@@ -21,6 +21,7 @@ COMMANDS = {
     "run": "Make whatever is missing between a dataset and recall tables.",
     "repro": "Run dvc.yaml's stages, with a line for each.",
     "evaluate": "Rank an embedding file and write its Recall@K.",
+    "score": "Score captions against those of people.",
     "compare": "Test whether one experiment is better than another.",
     "report": "Join the recall tables of all experiments.",
     "search": "Find the images or sentences nearest to a query.",

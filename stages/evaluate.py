@@ -19,8 +19,7 @@ from stages.experiment import layout_of
     "--protocol",
     metavar="NAME",
     help=f"{', '.join(PROTOCOLS)} or first-N: checks what the file holds, and adds mean inverted "
-    "rank, chance levels and 95 % intervals; entities, for a file of `pipeline localize`; "
-    "captions, for a file of `pipeline caption` or anybody's in COCO's format.  "
+    "rank, chance levels and 95 % intervals; entities, for a file of `pipeline localize`.  "
     "[default: all, without these]",
 )
 @click.option(
@@ -36,16 +35,6 @@ from stages.experiment import layout_of
     help="Protocol entities: overlap above which boxes are dropped before average precision.  "
     "[default: 0.3]",
 )
-@click.option(
-    "--dataset",
-    type=click.Path(path_type=Path),
-    help="Protocol captions: whose images are described.  [default: that of params.yaml]",
-)
-@click.option(
-    "--ranked-by",
-    metavar="EXPERIMENT",
-    help="Protocol captions: its head ranks the images by each caption.",
-)
 @click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
 def evaluate(
     embeddings: Path | None,
@@ -53,8 +42,6 @@ def evaluate(
     protocol: str | None,
     captions_per_image: int,
     nms: float | None,
-    dataset: Path | None,
-    ranked_by: str | None,
     device: str,
 ) -> None:
     """Rank anybody's embedding file in both directions and write recall.json and recall.csv.
@@ -67,13 +54,7 @@ def evaluate(
       pipeline evaluate
       pipeline evaluate coco.h5 --protocol coco-1k --out data/evaluations/coco/coco-1k
       pipeline evaluate data/localizations/entities/NAME.h5 --protocol entities --out data/regions
-      pipeline evaluate data/captions/scenes/NAME.jsonl --protocol captions --out data/scores
     """
-    if protocol == "captions":
-        _evaluate_captions(embeddings, out, dataset, ranked_by)
-        return
-    if dataset is not None or ranked_by is not None:
-        raise WrongUsage("--dataset and --ranked-by go with --protocol captions")
     if protocol == "entities":
         _evaluate_localized(embeddings, out, nms)
         return
@@ -122,28 +103,6 @@ def _evaluate_localized(file: Path | None, out: Path | None, nms: float | None) 
     log_settings("evaluate", localization=file, out=out, protocol="entities", nms=nms)
     table = evaluate_localized(file, out, nms=nms, monitor=CONSOLE)
     click.echo(markdown(table, localized_rows()), nl=False)
-
-
-def _evaluate_captions(
-    file: Path | None, out: Path | None, dataset: Path | None, ranked_by: str | None
-) -> None:
-    """Score a file of captions."""
-    from pipeline.language.evaluate import evaluate_captions, markdown
-    from stages.params import load_params
-
-    if file is None or out is None:
-        raise WrongUsage("--protocol captions takes a file of captions and --out DIR")
-    params = load_params()
-    layout = layout_of(dataset, params.dataset)
-    log_settings("evaluate", captions=file, out=out, dataset=layout.dataset, ranked_by=ranked_by)
-    head = None
-    if ranked_by is not None:
-        from pipeline.experiments.captioners import open_ranking_head
-        from stages.plan import experiment_of
-
-        head = open_ranking_head(experiment_of(params, ranked_by), layout)
-    row = evaluate_captions(file, layout.dataset, out, ranked_by=head, monitor=CONSOLE)
-    click.echo(markdown({file.stem: row}), nl=False)
 
 
 def _all_of_params() -> dict[str, tuple[Path, Path]]:

@@ -1,4 +1,4 @@
-"""The job of `pipeline evaluate --protocol captions`: captions of images become a row of scores."""
+"""The job of `pipeline score`: a file of captions becomes a row of scores."""
 
 import csv
 import io
@@ -29,7 +29,6 @@ from pipeline.retrieval.recall import recall_table
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
 
-PROTOCOL = "captions"
 CAPTIONS_FILE, PROVENANCE_FILE = "captions.json", "provenance.json"
 TRUTH_COLUMNS = {
     "parsed": "parsed",

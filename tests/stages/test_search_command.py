@@ -308,3 +308,33 @@ def test_the_index_gives_what_the_exact_search_gives(
     assert "recall@10 1.000" in ended.stderr
     assert found(ended) == found(pipeline(*command))
     assert "is made" not in pipeline(*command, "--approximate").stderr
+
+
+def test_an_experiment_describes_pictures_and_a_split(
+    within: Path, pipeline: Call, tmp_path: Path
+) -> None:
+    """By its nearest training captions, which `pipeline score` finds to be copies."""
+    (tmp_path / "none.png").write_bytes(b"no picture")
+    command = ("caption", "--experiment", NAME, "--baseline", "nearest", "--top", 2)
+    image = "data/scenes/images/scene-00002.png"
+    ended = pipeline(*command, image, tmp_path / "none.png", "--out", tmp_path / "mine.jsonl")
+    lines = [line.split("\t") for line in ended.stdout.splitlines()]
+    assert ended.status == 3
+    assert [line[:2] for line in lines] == [[image, "1"], [image, "2"],
+                                            [str(tmp_path / "none.png"), ""]]  # fmt: skip
+    assert "unreadable" in lines[2][3]
+    assert len((tmp_path / "mine.jsonl").read_text().splitlines()) == 2
+    assert pipeline(*command, "--out", tmp_path / "all.jsonl").status == 0
+    all_lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    by_image = {line["image_id"]: line["caption"] for line in all_lines}
+    assert by_image["scene-00002"] == lines[0][3]
+    ended = pipeline(
+        *("score", tmp_path / "all.jsonl", "--out", tmp_path / "scores", "--ranked-by", NAME)
+    )
+    assert ended.status == 0, ended.stderr
+    row = json.loads((tmp_path / "scores/all/captions.json").read_text())
+    assert (row["num_images"], row["verbatim"], row["parsed"]) == (len(by_image), 100, 100)
+    assert row["finds_image_r10"] > 0
+    assert ended.stdout.splitlines()[-1].startswith("| all |")
+    ended = pipeline("caption", image, "--experiment", NAME)
+    assert (ended.status, "--baseline nearest" in ended.stderr) == (1, True)
