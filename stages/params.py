@@ -32,7 +32,15 @@ class Dataset(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
     kind: Literal[
-        "scenes", "flickr8k", "coco", "karpathy", "folder", "entities", "regions", "clips"
+        "scenes",
+        "flickr8k",
+        "coco",
+        "karpathy",
+        "folder",
+        "entities",
+        "regions",
+        "clips",
+        "moving-scenes",
     ]
 
     @property

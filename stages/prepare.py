@@ -70,6 +70,46 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
     write_dataset(manifest, out, started)
 
 
+@prepare.command("moving-scenes")
+@click.option(
+    "--clips",
+    "num_clips",
+    type=click.IntRange(6, 100_000),
+    default=600,
+    show_default=True,
+    help="Number of clips, an even one.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the drawing."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["mp4", "gif"]),
+    default="mp4",
+    show_default=True,
+    help="Of the files; gif needs no encoder, and has no sound.",
+)
+@out_option
+def moving_scenes(num_clips: int, seed: int, form: Literal["mp4", "gif"], out: Path) -> None:
+    """Draw clips of shapes that move, one after the other, with a tone for each event.
+
+    Clips 2k and 2k + 1 show the same two events in either order; nothing else tells them, or their
+    five captions, apart. Both depend on the seed and k alone.
+
+    \b
+    Example:
+      pipeline prepare moving-scenes --clips 600 --seed 0 --out data/moving-scenes
+    """
+    from pipeline.datasets.moving_scenes.dataset import draw_moving_scenes
+
+    log_settings("prepare moving-scenes", clips=num_clips, seed=seed, format=form, out=out)
+    started = time.monotonic()
+    with progress_of("moving scenes", "clip") as progress:
+        manifest = draw_moving_scenes(out, num_clips, seed, form, progress)
+    write_dataset(manifest, out, started)
+
+
 @prepare.command()
 @path_option("--root", "Folder with images/, annotations/*token* and splits/<split>.txt.")
 @path_option("--images", "Folder of the images.  [default: ROOT/images]", required=False)
