@@ -10,6 +10,7 @@ import click
 
 from pipeline.search.sides import SIDES, default_side
 from stages.console import CONSOLE, log_done, log_settings, printable
+from stages.experiment import layout_of
 from stages.sources import region_sources_of, source_options, sources_of
 
 if TYPE_CHECKING:
@@ -53,6 +54,12 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="With --regions: write the pictures there, an SVG each, with the box drawn over them.",
 )
+@click.option(
+    "--regularities",
+    is_flag=True,
+    help="Ask analogies of all images, such as less one colour plus another, and print what share "
+    "of what is found is right.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Results as JSON.")
 def search(
     sentence: str | None,
@@ -66,6 +73,7 @@ def search(
     approximate: bool,
     regions: bool,
     marked: Path | None,
+    regularities: bool,
     as_json: bool,
     experiment: str,
     **files: Any,
@@ -81,7 +89,13 @@ def search(
       pipeline search --image photo.jpg --experiment NAME
       pipeline search --image photo.jpg --minus blue --plus red --experiment NAME
       pipeline search "the red ball" --regions --marked found --experiment NAME
+      pipeline search --regularities --experiment NAME
     """
+    if regularities:
+        if any((sentence, queries, image, minus, plus, of, around_mean, approximate, regions)):
+            raise click.UsageError("--regularities takes --json alone")
+        _ask_analogies(as_json, experiment, files)
+        return
     if regions:
         if sentence is None or any((queries, image, minus, plus, of, around_mean, approximate)):
             raise click.UsageError("--regions takes a SENTENCE, --top, --marked and --json alone")
@@ -124,6 +138,19 @@ def search(
         log_done(f"{image} itself is left out of its results")
     where = f"among {len(searched)} {of} by {searcher.similarity}"
     log_done(f"queries: {len(asked)}, {where}: {seconds:.2f} s")
+
+
+def _ask_analogies(as_json: bool, experiment: str, files: dict[str, Any]) -> None:
+    """Print a table of the space's regularities, and write all of it below data/regularities."""
+    from pipeline.search.regularities import markdown, regularities, write_regularities
+    from pipeline.search.searcher import Searcher
+
+    sources = sources_of(experiment, **files)
+    out = layout_of(sources["dataset"], "").regularities(experiment)
+    log_settings("search", experiment=experiment, **sources, out=out)
+    found = regularities(Searcher(**sources, monitor=CONSOLE), CONSOLE.log)
+    write_regularities(out, found)
+    click.echo(json.dumps(found.kinds, indent=2) if as_json else markdown(found), nl=as_json)
 
 
 def _search_regions(

@@ -110,6 +110,10 @@ class Layout:
         """Return the folder of the scores of these captions."""
         return self._of("caption-scores") / name
 
+    def regularities(self, experiment: str) -> Path:
+        """Return the file of the regularities of an experiment's space."""
+        return self._of("regularities") / f"{experiment}.json"
+
     @property
     def heads(self) -> Path:
         """The folder with a folder an experiment."""

@@ -3,7 +3,7 @@
 import csv
 import io
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.datasets.manifest import ImageEntry, Manifest, read_manifest
-from pipeline.datasets.scenes.dataset import scene_of
+from pipeline.datasets.scenes.dataset import scenes_of
 from pipeline.datasets.scenes.parse import parse
 from pipeline.datasets.scenes.truth import FACETS, truth_of
 from pipeline.datasets.scenes.world import Scene
@@ -84,7 +84,7 @@ def evaluate_captions(
     captions = {image: text for image, text in found.items() if text is not None}
     references = {image: entry.captions for image, entry in entries.items()}
     row: Row = dict(score(captions, references, training_captions(manifest, entries)))
-    scenes = scenes_of(manifest, list(captions))
+    scenes = scenes_of(manifest, captions)
     if scenes is not None:
         row |= truth(captions, scenes)
     if ranked_by is not None:
@@ -115,15 +115,6 @@ def training_captions(manifest: Manifest, described: Mapping[str, ImageEntry]) -
         if entry.split == train and entry.id not in described
         for text in entry.captions
     ]
-
-
-def scenes_of(manifest: Manifest, images: Sequence[str]) -> dict[str, Scene] | None:
-    """Return the scenes that images show; None if the dataset was not drawn by this program."""
-    seed = manifest.notes.get("seed")
-    if manifest.name != "scenes" or not isinstance(seed, int):
-        return None
-    found = {image: scene_of(image, seed) for image in images}
-    return {image: scene for image, scene in found.items() if scene is not None}
 
 
 def truth(captions: Mapping[str, str], scenes: Mapping[str, Scene]) -> Row:

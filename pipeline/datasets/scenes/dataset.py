@@ -1,6 +1,7 @@
 """A dataset of scenes, drawn and captioned from a seed: a stand-in for photographs."""
 
 import re
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -96,6 +97,15 @@ def scene_of(image_id: str, seed: int) -> Scene | None:
     """Return the scene that an image of `draw_scenes` with this seed shows; None of another id."""
     found = _OWN_ID.fullmatch(image_id)
     return sample_scene(_generator(seed, int(found[1]))) if found else None
+
+
+def scenes_of(manifest: Manifest, images: Iterable[str]) -> dict[str, Scene] | None:
+    """Return the scenes that images show, by id; None if `draw_scenes` did not make the dataset."""
+    seed = manifest.notes.get("seed")
+    if manifest.name != "scenes" or not isinstance(seed, int):
+        return None
+    found = {image: scene_of(image, seed) for image in images}
+    return {image: scene for image, scene in found.items() if scene is not None}
 
 
 def _generator(seed: int, index: int) -> np.random.Generator:

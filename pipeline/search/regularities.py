@@ -1,0 +1,374 @@
+"""Regularities of a space (Kiros et al. 2014, 3.2): an image - "blue" + "red" finds red things.
+
+The paper shows queries as pictures. Here every image that has one word of a kind, such as a colour,
+is asked for with each other word of that kind in its place, and what is found is counted.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.scenes.dataset import scenes_of
+from pipeline.datasets.scenes.world import COLOURS, SHAPES, Scene
+from pipeline.files import write_json
+from pipeline.retrieval.composition import require_composable
+from pipeline.retrieval.geometry import common_plane
+from pipeline.retrieval.search import SearchError
+from pipeline.retrieval.similarity import unit_rows
+from pipeline.search.searcher import Searcher
+from pipeline.text.tokenizers.tokenizer import TOKENIZERS
+
+TOP = 5
+"""Images of a query that are looked at."""
+
+AGREEING = 2
+"""Captions of an image, at least, that have a word for the image to have it."""
+
+PLANES = ("colours", "places")
+SHOWN = 3
+"""Images of each word in a plane, at most."""
+
+_Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Words of which one can stand in the place of another.
+
+    Attributes
+    ----------
+    name : such as "colours".
+    words : the word that is asked with, and what has it: words of captions or, of drawn scenes,
+        the value in the program's terms.
+    keeps : name of the kind of which a hit should share a word with the image.
+    """
+
+    name: str
+    words: Mapping[str, frozenset[str]]
+    keeps: str
+
+
+def _kind(name: str, keeps: str, words: str) -> Kind:
+    """Return a kind of words separated by blanks; further forms of one follow after commas."""
+    forms = [word.split(",") for word in words.split()]
+    return Kind(name, {first: frozenset((first, *others)) for first, *others in forms}, keeps)
+
+
+PHOTOS = (
+    _kind(
+        "nouns",
+        "places",
+        "dog,dogs man,men woman,women boy,boys girl,girls child,children,kid,kids bike,bikes,"
+        "bicycle horse,horses car,cars ball,balls",
+    ),
+    _kind("colours", "nouns", "black white brown red blue green yellow orange pink"),
+    _kind("counts", "nouns", "one two three four group"),
+    _kind(
+        "places",
+        "nouns",
+        "snow,snowy beach,sand grass,grassy water,ocean,lake street,road,sidewalk field pool "
+        "mountain,mountains park",
+    ),
+)
+"""Words of captions of photographs, and their forms."""
+
+SCENES = (
+    _kind("nouns", "places", " ".join(SHAPES)),
+    _kind("colours", "nouns", " ".join(COLOURS)),
+    _kind("counts", "nouns", "one,1 two,2 three,3 four,4"),
+    _kind(
+        "places", "nouns", "grass sky sand water night brick wooden,wood snow sunset tiled,tiles"
+    ),
+)
+"""Words of drawn scenes, and the program's values."""
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Words and images of a kind in the plane of their first two principal components.
+
+    Attributes
+    ----------
+    words : to their places; each side lies around its own mean.
+    images : by word, images that have it and no other of the kind, to their places.
+    shares : of the variance, 0-1.
+    """
+
+    words: Mapping[str, tuple[float, float]]
+    images: Mapping[str, Mapping[str, tuple[float, float]]]
+    shares: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Regularities:
+    """What queries by an image less one word plus another find, in per cent.
+
+    Attributes
+    ----------
+    kinds : by kind: `analogies` (pairs of words) and `queries`, then for the query ("composed")
+        and two rules beside it, the "image" alone and the new "word" alone: of the first `TOP` hits
+        `<rule>_has` the new word, `<rule>_keeps` a word of the kind that is to stay, and `_both`;
+        `chance` of an image to have the new word.
+    pairs : by kind and "old - new": `queries` and the query's `has`, `keeps` and `both`.
+    planes : by kind, of `PLANES`.
+    provenance : what made the embeddings.
+    """
+
+    kinds: Mapping[str, Mapping[str, float]]
+    pairs: Mapping[str, Mapping[str, Mapping[str, float]]]
+    planes: Mapping[str, Plane]
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+
+def regularities(searcher: Searcher, log: Callable[[str], None]) -> Regularities:
+    """Ask every analogy of the dataset's kinds of words among the embedded images.
+
+    Parameters
+    ----------
+    searcher : of an embedding file with its head and its encoder.
+    log : takes a line on words that the encoder does not know, which are left out.
+
+    Raises
+    ------
+    SearchError
+        The similarity is not cosine, or no analogy can be asked.
+    """
+    require_composable(searcher.similarity)
+    space, manifest = searcher.embedded.space, searcher.embedded.manifest
+    images = unit_rows(space.image_embeddings).astype(np.float32)
+    kinds = kinds_of(manifest)
+    has = words_of_images(manifest, space.image_ids, kinds)
+    vectors = _vectors(searcher, kinds, log)
+    tables: dict[str, dict[str, float]] = {}
+    pairs: dict[str, dict[str, dict[str, float]]] = {}
+    for kind in kinds:
+        known = [word for word in kind.words if word in vectors]
+        asked = list(_ask(images, vectors, has[kind.name], has[kind.keeps], known))
+        if not asked:
+            continue
+        pairs[kind.name] = {
+            f"{a.old} - {a.new}": {"queries": len(a.chance), **a.means("composed")} for a in asked
+        }
+        tables[kind.name] = {
+            "analogies": len(asked),
+            "queries": sum(len(a.chance) for a in asked),
+            **{
+                f"{rule}_{name}": _mean([a.figures[rule][name] for a in asked])
+                for rule in ("composed", "image", "word")
+                for name in ("has", "keeps", "both")
+            },
+            "chance": _mean([a.chance for a in asked]),
+        }
+    if not tables:
+        raise SearchError("no embedded image has a word that could stand in another's place")
+    planes = {
+        kind.name: plane
+        for kind in kinds
+        if kind.name in PLANES
+        and (plane := _plane(images, space.image_ids, vectors, has[kind.name])) is not None
+    }
+    return Regularities(tables, pairs, planes, dict(space.provenance))
+
+
+def kinds_of(manifest: Manifest) -> tuple[Kind, ...]:
+    """Return the kinds of words that are asked of a dataset."""
+    return PHOTOS if scenes_of(manifest, ()) is None else SCENES
+
+
+def words_of_images(
+    manifest: Manifest, images: Sequence[str], kinds: Sequence[Kind]
+) -> dict[str, dict[str, _Flags]]:
+    """Return by kind and word which images have it, (images,) bool each.
+
+    Of drawn scenes the program says it; else `AGREEING` captions do, or all if there are fewer.
+    """
+    scenes = scenes_of(manifest, images)
+    entries = {entry.id: entry for entry in manifest.entries}
+    tokenize = TOKENIZERS["treebank"].tokenize
+
+    def said(image: str, kind: Kind) -> list[set[str]]:
+        if scenes is not None:
+            return [_values(scenes[image], kind.name)]
+        return [set(tokenize(text)) for text in entries[image].captions]
+
+    return {
+        kind.name: {
+            word: np.array(
+                [
+                    sum(bool(forms & words) for words in found) >= min(AGREEING, len(found) or 1)
+                    for found in everything
+                ]
+            )
+            for word, forms in kind.words.items()
+        }
+        for kind in kinds
+        for everything in [[said(image, kind) for image in images]]
+    }
+
+
+def _values(scene: Scene, kind: str) -> set[str]:
+    groups = scene.groups
+    return {
+        "nouns": {group.shape for group in groups},
+        "colours": {group.colour for group in groups},
+        "counts": {str(group.count) for group in groups},
+        "places": {scene.setting},
+    }[kind]
+
+
+def _vectors(
+    searcher: Searcher, kinds: Sequence[Kind], log: Callable[[str], None]
+) -> dict[str, npt.NDArray[np.float32]]:
+    """Return the embedding of each word that the encoder knows, (dim,) of length 1."""
+    found, unknown = {}, []
+    for word in dict.fromkeys(word for kind in kinds for word in kind.words):
+        try:
+            (row,) = searcher.models.embed_sentences([word], log)
+        except SearchError:
+            unknown.append(word)
+            continue
+        if row.any():
+            found[word] = unit_rows(row[None])[0].astype(np.float32)
+    if unknown:
+        log(f"the encoder does not know {', '.join(unknown)}")
+    return found
+
+
+@dataclass(frozen=True)
+class _Analogy:
+    """One word in another's place, of some images.
+
+    `figures` has (queries,) of each rule, and `chance` (queries,); NaN where there is nothing to
+    keep.
+    """
+
+    old: str
+    new: str
+    figures: Mapping[str, Mapping[str, npt.NDArray[np.float64]]]
+    chance: npt.NDArray[np.float64]
+
+    def means(self, rule: str) -> dict[str, float]:
+        return {name: _mean([values]) for name, values in self.figures[rule].items()}
+
+
+def _ask(
+    images: npt.NDArray[np.float32],
+    vectors: Mapping[str, npt.NDArray[np.float32]],
+    has: Mapping[str, _Flags],
+    keeping: Mapping[str, _Flags],
+    words: Sequence[str],
+) -> Iterator[_Analogy]:
+    kept = np.stack([*keeping.values()], axis=1)
+    for old, new in permutations(words, 2):
+        rows = np.flatnonzero(has[old] & ~has[new])
+        if not rows.size or not has[new].any():
+            continue
+        change = vectors[new] - vectors[old]
+        rules = {
+            "composed": images[rows] + change,
+            "image": images[rows],
+            "word": np.broadcast_to(vectors[new], (len(rows), images.shape[1])),
+        }
+        figures = {}
+        for rule, queries in rules.items():
+            scores = queries @ images.T
+            scores[np.arange(len(rows)), rows] = -np.inf
+            hits = np.argsort(-scores, axis=1, kind="stable")[:, :TOP]
+            gained = has[new][hits]
+            shared = (kept[hits] & kept[rows][:, None]).any(axis=2)
+            nothing = ~kept[rows].any(axis=1)
+            figures[rule] = {
+                "has": gained.mean(axis=1),
+                "keeps": np.where(nothing, np.nan, shared.mean(axis=1)),
+                "both": np.where(nothing, np.nan, (gained & shared).mean(axis=1)),
+            }
+        chance = np.full(len(rows), has[new].sum() / (len(images) - 1))
+        yield _Analogy(old, new, figures, chance)
+
+
+def _mean(values: Sequence[npt.NDArray[np.float64]]) -> float:
+    """Return the mean over all queries, in per cent, 0 without any."""
+    known = np.concatenate(values)
+    known = known[~np.isnan(known)]
+    return 100 * float(known.mean()) if known.size else 0.0
+
+
+def _plane(
+    images: npt.NDArray[np.float32],
+    ids: Sequence[str],
+    vectors: Mapping[str, npt.NDArray[np.float32]],
+    has: Mapping[str, _Flags],
+) -> Plane | None:
+    words = [word for word in has if word in vectors]
+    alone = np.stack([*has.values()], axis=1).sum(axis=1) == 1
+    chosen = {word: np.flatnonzero(has[word] & alone)[:SHOWN].tolist() for word in words}
+    rows = [row for of_word in chosen.values() for row in of_word]
+    if len(words) < 2 or not rows:
+        return None
+    word_places, image_places, shares = common_plane(
+        np.stack([vectors[word] for word in words]), images[rows]
+    )
+    at = {row: (float(x), float(y)) for row, (x, y) in zip(rows, image_places, strict=True)}
+    return Plane(
+        {word: (float(x), float(y)) for word, (x, y) in zip(words, word_places, strict=True)},
+        {word: {ids[row]: at[row] for row in of_word} for word, of_word in chosen.items()},
+        shares,
+    )
+
+
+def write_regularities(file: str | Path, found: Regularities) -> None:
+    """Write everything that was found as JSON."""
+    write_json(Path(file), asdict(found))
+
+
+def read_regularities(file: str | Path) -> Regularities:
+    """Read what `write_regularities` wrote.
+
+    Raises
+    ------
+    SearchError
+        The file is missing or damaged.
+    """
+    try:
+        values = json.loads(Path(file).read_text(encoding="utf-8"))
+        planes = {kind: Plane(**plane) for kind, plane in values["planes"].items()}
+        return Regularities(**{**values, "planes": planes})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SearchError(
+            f"{file} holds no regularities ({error!r}); `pipeline search --regularities` writes it"
+        ) from error
+
+
+COLUMNS = {
+    "analogies": "analogies",
+    "queries": "queries",
+    "composed_has": "has new",
+    "composed_keeps": "keeps",
+    "composed_both": "both",
+    "image_both": "both: image alone",
+    "word_both": "both: word alone",
+    "word_has": "has new: word alone",
+    "chance": "has new: chance",
+}
+
+
+def markdown(found: Regularities) -> str:
+    """Return the kinds as a Markdown table."""
+    lines = [
+        "| kind | " + " | ".join(COLUMNS.values()) + " |",
+        "|---|" + "---:|" * len(COLUMNS),
+    ]
+    for kind, row in found.kinds.items():
+        cells = (
+            f"{row[name]:.0f}" if name in ("analogies", "queries") else f"{row[name]:.1f}"
+            for name in COLUMNS
+        )
+        lines.append(f"| {kind} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
