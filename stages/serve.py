@@ -1,11 +1,20 @@
 """`pipeline serve`: a page on 127.0.0.1 that an experiment can be tried on."""
 
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline.errors import WrongUsage
 from stages.console import CONSOLE, log_done, log_settings
+from stages.experiment import layout_of
 from stages.sources import region_sources_of, source_options, sources_of
+
+if TYPE_CHECKING:
+    from pipeline.search.serve.service import Describe
+
+_CAPTIONS = 3
 
 
 @click.command()
@@ -18,8 +27,15 @@ from stages.sources import region_sources_of, source_options, sources_of
     help="Where; 0 takes any that is free.",
 )
 @click.option("--regions", is_flag=True, help="Ask for phrases, and mark where they are.")
+@click.option(
+    "--captions",
+    metavar="EXPERIMENT",
+    help="Describe uploaded pictures, too, by this language model.",
+)
 @click.option("--top", type=click.IntRange(1, 200), default=12, show_default=True, help="How many.")
-def serve(experiment: str, port: int, regions: bool, top: int, **files: Any) -> None:
+def serve(
+    experiment: str, port: int, regions: bool, captions: str | None, top: int, **files: Any
+) -> None:
     """Serve a page with a box for a sentence, an upload for a picture, and their nearest.
 
     Only this machine can reach it, and it shows no file but small copies of the dataset's
@@ -28,9 +44,20 @@ def serve(experiment: str, port: int, regions: bool, top: int, **files: Any) -> 
     \b
     Example:
       pipeline serve --experiment NAME
+      pipeline serve --experiment kiros2014-lstm --captions kiros2014-sc-nlm
     """
+    if regions and captions:
+        raise WrongUsage("--captions describes uploaded pictures, which --regions does not take")
     sources = (region_sources_of if regions else sources_of)(experiment, **files)
-    log_settings("serve", experiment=experiment, **sources, address="127.0.0.1", port=port, top=top)
+    log_settings(
+        "serve",
+        experiment=experiment,
+        **sources,
+        captions=captions,
+        address="127.0.0.1",
+        port=port,
+        top=top,
+    )
     # Here: these import torch, which takes seconds, and the server.
     from pipeline.search.region_searcher import RegionSearcher
     from pipeline.search.searcher import Searcher
@@ -38,9 +65,21 @@ def serve(experiment: str, port: int, regions: bool, top: int, **files: Any) -> 
 
     kind = RegionSearcher if regions else Searcher
     searcher = kind(**sources, monitor=CONSOLE)
-    with Server(searcher, port=port, top=top, monitor=CONSOLE) as server:
+    describe = _describe(captions, sources["dataset"]) if captions else None
+    with Server(searcher, port=port, top=top, describe=describe, monitor=CONSOLE) as server:
         click.echo(server.url)
         try:
             server.run()
         except KeyboardInterrupt:
             log_done("ended")
+
+
+def _describe(experiment: str, dataset: Path) -> "Describe":
+    """Return what describes pictures by a trained language model."""
+    from pipeline.experiments.captioners import open_captioner
+    from pipeline.search.picture_captions import describe_picture
+    from stages.params import load_params
+    from stages.plan import experiment_of
+
+    opened = open_captioner(experiment_of(load_params(), experiment), layout_of(dataset, ""))
+    return partial(describe_picture, opened.captioner, opened.network(), count=_CAPTIONS)

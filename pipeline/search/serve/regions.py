@@ -63,5 +63,5 @@ class RegionService:
             "images",
             tuple(Hit(h.rank, h.score, h.id, h.id, h.file, h.caption) for h in hits),
             tuple(notes),
-            {h.id: (h.size, boxes_over(h.size, [Mark(h.box)])) for h in hits},
+            boxes={h.id: (h.size, boxes_over(h.size, [Mark(h.box)])) for h in hits},
         )

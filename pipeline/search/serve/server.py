@@ -14,7 +14,7 @@ from pipeline.search.region_searcher import RegionSearcher
 from pipeline.search.searcher import Searcher
 from pipeline.search.serve.app import make_app
 from pipeline.search.serve.regions import RegionService
-from pipeline.search.serve.service import SearchService
+from pipeline.search.serve.service import Describe, SearchService
 
 ADDRESS = "127.0.0.1"
 
@@ -42,6 +42,7 @@ class Server:
         *,
         port: int = 8765,
         top: int = 12,
+        describe: Describe | None = None,
         monitor: Monitor = QUIET,
     ) -> None:
         """Take a port and load the models; connections wait until `run` answers them.
@@ -51,6 +52,7 @@ class Server:
         searcher : not to be used elsewhere.
         port : 0 for any that is free.
         top : how many hits a query gets, at least 1.
+        describe : captions of uploads, with a `Searcher`; None: none.
         monitor : takes a line for each request that is refused, and the tracebacks of faults of
             this program.
 
@@ -67,7 +69,7 @@ class Server:
             if isinstance(searcher, RegionSearcher):
                 self.service = RegionService(searcher, top=top)
             else:
-                self.service = SearchService(searcher, top=top, monitor=monitor)
+                self.service = SearchService(searcher, top=top, describe=describe, monitor=monitor)
         except BaseException:
             self._socket.close()
             raise

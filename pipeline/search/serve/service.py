@@ -2,13 +2,14 @@
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from PIL import Image
 
 from pipeline.errors import PipelineError
 from pipeline.images.decode import MissingImage, decode
+from pipeline.language.captions import Caption
 from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.composition import is_composable
 from pipeline.retrieval.search import SYMMETRIC, SearchError
@@ -16,6 +17,9 @@ from pipeline.search.embedded_dataset import Hit
 from pipeline.search.searcher import Searcher
 from pipeline.search.serve.pictures import MAX_PIXELS
 from pipeline.search.sides import SIDES, default_side
+
+Describe = Callable[[Image.Image], Sequence[Caption]]
+"""Returns captions of a decoded picture; see `pipeline.search.picture_captions`."""
 
 MAX_CHARACTERS, MAX_WORDS = 1000, 10
 """Of a sentence, and of the words taken away or added."""
@@ -81,6 +85,7 @@ class Answer:
     of : "images" or "sentences".
     hits : the images or sentences that were found.
     notes : lines on words of the query that the encoder does not know.
+    captions : what a language model says of an upload without words, the best first.
     boxes : by id of an image its width and height, and what is drawn over it as elements of SVG.
     """
 
@@ -88,6 +93,7 @@ class Answer:
     of: str
     hits: tuple[Hit, ...]
     notes: tuple[str, ...]
+    captions: tuple[Caption, ...] = ()
     boxes: Mapping[str, tuple[tuple[int, int], str]] = field(default_factory=dict)
 
 
@@ -106,13 +112,21 @@ class SearchService:
     no_uploads : why uploads cannot be embedded; "" if they can.
     """
 
-    def __init__(self, searcher: Searcher, *, top: int = 12, monitor: Monitor = QUIET) -> None:
+    def __init__(
+        self,
+        searcher: Searcher,
+        *,
+        top: int = 12,
+        describe: Describe | None = None,
+        monitor: Monitor = QUIET,
+    ) -> None:
         """Load the models, so that no query waits for them.
 
         Parameters
         ----------
         searcher : not to be used elsewhere.
         top : how many hits a query gets, at least 1.
+        describe : captions of uploads; None: none.
         monitor : takes a line on why there are no uploads, if so.
 
         Raises
@@ -121,6 +135,7 @@ class SearchService:
             Head, encoder and dataset are not those of the embedding file.
         """
         self._searcher, self._top, self._busy = searcher, top, threading.Lock()
+        self._describe = describe
         models = searcher.models
         self.experiment, self.similarity = models.head.experiment, searcher.similarity
         self.manifest, self.image_ids = searcher.embedded.manifest, searcher.ids("images")
@@ -154,12 +169,16 @@ class SearchService:
                 (hits,) = self._searcher.by_sentences(
                     [query.sentence], of=of, top=self._top, log=notes.append
                 )
-            else:
-                hits = self._searcher.by_image(
-                    self._picture(query), minus=query.minus, plus=query.plus, of=of,
-                    top=self._top, log=notes.append,
-                )  # fmt: skip
-        return Answer(query, of, tuple(hits), tuple(notes))
+                return Answer(query, of, tuple(hits), tuple(notes))
+            picture = self._picture(query)
+            hits = self._searcher.by_image(
+                picture, minus=query.minus, plus=query.plus, of=of,
+                top=self._top, log=notes.append,
+            )  # fmt: skip
+            captions: Sequence[Caption] = ()
+            if self._describe and isinstance(picture, Image.Image) and not query.minus + query.plus:
+                captions = self._describe(picture)
+        return Answer(query, of, tuple(hits), tuple(notes), tuple(captions))
 
     def _picture(self, query: Query) -> str | Image.Image:
         """Return the id of an embedded image, never the path of a file, or the decoded upload."""

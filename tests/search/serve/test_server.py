@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.heads import HeadError
+from pipeline.language.captions import Caption
 from pipeline.retrieval.composition import compose
 from pipeline.search.searcher import Searcher
 from pipeline.search.serve.app import HEADERS, make_app
@@ -92,6 +93,19 @@ def test_an_upload_finds_what_its_file_finds(site: Site, searcher: Searcher) -> 
             assert got.page.hits == [hit.image for hit in expected]
             assert b"<html" not in got.body
         assert site.upload(file.read_bytes(), of="images").page.hits[0] == name
+
+
+def test_an_upload_is_described(site: Site) -> None:
+    def describe(picture: Image.Image) -> list[Caption]:
+        return [Caption(f"a <b> of {picture.width} pixels", 0.5)]
+
+    service = SearchService(site.sources.searcher(), top=TOP, describe=describe)
+    with TestClient(make_app(service, hosts=["testserver"], log=print)) as client:
+        got = client.post("/upload", files={"file": png(40, 30)}).text
+        composed = client.post("/upload", files={"file": png(40, 30)}, data={"plus": "red"}).text
+    assert "a &lt;b&gt; of 40 pixels" in got
+    assert got.index("Captions") < got.index("The nearest sentences")
+    assert "Captions" not in composed
 
 
 def test_words_are_taken_from_a_picture_and_added(site: Site, searcher: Searcher) -> None:
