@@ -22,6 +22,7 @@ from pipeline.hashing import sha256_of_file
 from pipeline.heads import HeadError
 from pipeline.heads.catalogue import Experiment, with_epochs_at_most
 from pipeline.heads.data.pairs import made_from
+from pipeline.heads.data.word_vectors import origin_of
 from pipeline.heads.embed import embed
 from pipeline.heads.experiments import resolve_experiment
 from pipeline.heads.fit import fit
@@ -38,6 +39,7 @@ from pipeline.shards.feature_set import FeatureSet, read_set_index
 from pipeline.shards.index import INDEX_FILE, read_index
 from pipeline.shards.side_by_side import write_view
 from pipeline.text.encode import encode
+from pipeline.text.vectors import load_vectors
 from pipeline.text.vectors.settings import Training
 from pipeline.text.vectors.store import store_vectors
 
@@ -127,7 +129,11 @@ class Plan:
                 f"{experiment.name!r} is fitted on regions and phrases, not on images and "
                 "captions; use `pipeline localize`"
             )
-        experiment = replace(experiment, name=seeded(experiment.name, seed, self.first_seed))
+        experiment = replace(
+            experiment,
+            name=seeded(experiment.name, seed, self.first_seed),
+            word_vectors=self._add_own_vectors(experiment.word_vectors),
+        )
         features = self._add_features(experiment.images)
         captions = self._add_text(experiment)
         if experiment.finetuning is None:
@@ -217,6 +223,12 @@ class Plan:
         fault = index_fault(out, rows)
         return self._add(Step("text", captions.name, out, needs, size, fault, make, always=True))
 
+    def _add_own_vectors(self, name: str | None) -> str | None:
+        """Return the file of the dataset's word vectors of that name, or the name."""
+        if name is None or name not in self.word_vectors:
+            return name
+        return str(self._add_vectors(name))
+
     def _add_vectors(self, name: str) -> Path:
         out, options = self.layout.vectors(name), dict(self.word_vectors[name])
 
@@ -237,7 +249,7 @@ class Plan:
         self, experiment: Experiment, seed: int, images: Path, captions: Path
     ) -> dict[str, Any]:
         """Return what the description of an experiment's head must say."""
-        return {
+        wanted: dict[str, Any] = {
             "kind": experiment.head,
             "settings": with_epochs_at_most(experiment.head, experiment.settings, self.max_epochs),
             "seed": seed,
@@ -246,6 +258,14 @@ class Plan:
             "average_captions": experiment.average_captions,
             "made_from": self._made_from(images, captions),
         }
+        for file in self._own_vectors(experiment):
+            wanted["word_vectors"] = origin_of(load_vectors(str(file), ()))
+        return wanted
+
+    def _own_vectors(self, experiment: Experiment) -> tuple[Path, ...]:
+        """Return the dataset's own word vectors that an experiment's words start from, if any."""
+        source = experiment.word_vectors
+        return () if source is None or Path(source) not in self.steps else (Path(source),)
 
     def _add_head(self, experiment: Experiment, seed: int, images: Path, captions: Path) -> Path:
         out = self.layout.head(experiment.name)
@@ -269,8 +289,8 @@ class Plan:
             )
 
         fault = json_fault(out / HEAD_FILE, wanted)
-        size = f"head {experiment.head}"
-        return self._add(Step("train", experiment.name, out, (images, captions), size, fault, make))
+        needs, size = (images, captions, *self._own_vectors(experiment)), f"head {experiment.head}"
+        return self._add(Step("train", experiment.name, out, needs, size, fault, make))
 
     def _add_finetuned(
         self, experiment: Experiment, seed: int, images: Path, captions: Path
