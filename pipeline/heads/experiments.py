@@ -114,9 +114,7 @@ SMALL: dict[str, Changes] = {
     "wang2016-nonlinear-bidirectional": Changes({**_WANG, "hidden": 1024}, _FISHER),
     "wang2016-nonlinear-bidirectional-structure": Changes({**_WANG, "hidden": 1024}, _FISHER),
     "wang2016-nonlinear-bidirectional-structure-mean": Changes({"epochs": 15}, _MEAN),
-    "wang2016-nonlinear-bidirectional-structure-tfidf": Changes(
-        {"hidden": 1024, "dim": 256, "epochs": 15}
-    ),
+    "wang2016-nonlinear-bidirectional-structure-tfidf": Changes({**_WANG, "hidden": 1024}),
     "wang2016-cca": Changes({"dim": 128}, _FISHER),
     "wang2016-cca-mean": Changes({"dim": 128}, _MEAN),
     **{
@@ -152,14 +150,11 @@ SMALL: dict[str, Changes] = {
     "scan-i2t-avg": Changes(_SCAN, word_vectors=_GLOVE),
     "scan-i2t-lse": Changes(_SCAN, word_vectors=_GLOVE),
     **{
-        f"{name}-{head}": change
+        f"{name}-{head}": Changes(captions=_COUNTS_AND_FISHER)
         for name in ("ours", "ours-lites", "ours-lites-10crop")
-        for head, change in {
-            "cca": Changes(captions=_COUNTS_AND_FISHER),
-            "gru": Changes({"dim": 512, "word_dim": 50}, word_vectors=_GLOVE),
-            "linear": Changes(captions=_COUNTS_AND_FISHER),
-        }.items()
+        for head in ("cca", "linear")
     },
+    "ours-gru": Changes({"dim": 512, "word_dim": 50}, word_vectors=_GLOVE),
     "ours-finetuned": Changes(
         captions=_COUNTS_AND_FISHER, finetuning={"first_layer": _TUNED_NETWORK["first_layer"]}
     ),

@@ -415,7 +415,6 @@ PRESETS: dict[str, Preset] = {
         for name, images in _LITES.items()
         for head, preset in {
             "cca": _with(_OURS_CCA, image_ridge=0.01),
-            "gru": _with(_OURS_GRU, lr_decay=0.5, epochs=6),
             "linear": _OURS_LINEAR,
         }.items()
     },
