@@ -12,6 +12,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pipeline.clips.catalogue import recipe_of_clips
+from pipeline.clips.extract import extract_clips
+from pipeline.clips.recipes import ClipRecipe
+from pipeline.clips.sound_recipes import SoundRecipe
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import Role, split_for
 from pipeline.experiments.checks import MISSING, difference, index_fault, json_fault, weights_of
@@ -169,12 +173,11 @@ class Plan:
     def _add(self, step: Step) -> Path:
         return self.steps.setdefault(step.out, step).out
 
-    def _recipe(self, name: str) -> Recipe:
+    def _recipe(self, name: str) -> Recipe | ClipRecipe | SoundRecipe:
         """Return a recipe with the precision and the storage that are asked for."""
         given = self.extract
-        return resolve_recipe(
-            name, given.get("precision", "float32"), given.get("storage", "float32")
-        )
+        resolve = resolve_recipe if self.manifest.media == "images" else recipe_of_clips
+        return resolve(name, given.get("precision", "float32"), given.get("storage", "float32"))
 
     def _add_features(self, name: str) -> Path:
         given = dict(self.extract)
@@ -182,9 +185,10 @@ class Plan:
         if (names := split_name(name)) is not None:
             return self._add_side_by_side(name, names, out)
         recipe = self._recipe(name)
+        job = extract if self.manifest.media == "images" else extract_clips
 
         def make(monitor: Monitor) -> object:
-            return extract(self.layout.dataset, out, recipe=name, monitor=monitor, **given)
+            return job(self.layout.dataset, out, recipe=name, monitor=monitor, **given)
 
         size = _rows_of(recipe, rows)
         fault = index_fault(out, rows, recipe.to_json())
@@ -406,6 +410,6 @@ class Plan:
         self._add(Step("evaluate", name, out, (embeddings,), "a table", fault, make))
 
 
-def _rows_of(recipe: Recipe, rows: int) -> str:
+def _rows_of(recipe: Recipe | ClipRecipe | SoundRecipe, rows: int) -> str:
     megabytes = rows * recipe.row_bytes / 1e6
     return f"{rows} rows of {recipe.shape} {recipe.storage}, {megabytes:.1f} MB"
