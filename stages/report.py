@@ -30,7 +30,15 @@ from stages.experiment import layout_of
     help="Of phrase localization instead: DIR/localization.html, with a table of all files of "
     "`pipeline localize` and photos with boxes.",
 )
-def report(dataset: Path | None, out: Path | None, html: Path | None, regions: bool) -> None:
+@click.option(
+    "--captions",
+    is_flag=True,
+    help="Of generated captions instead: DIR/captions.html, with the scores of all files of "
+    "`pipeline caption`, images with their captions, and the regularities of spaces.",
+)
+def report(
+    dataset: Path | None, out: Path | None, html: Path | None, regions: bool, captions: bool
+) -> None:
     """Join the recall tables of all experiments as recall.json, recall.csv and recall.md.
 
     They are read from data/evaluations/DATASET. The experiments of params.yaml come first, in its
@@ -41,6 +49,7 @@ def report(dataset: Path | None, out: Path | None, html: Path | None, regions: b
       pipeline report
       pipeline report --html data/report/scenes/html
       pipeline report --regions --dataset data/entities --html data/report/entities/html
+      pipeline report --captions --dataset data/flickr8k --html data/report/flickr8k/html
     """
     # Here, as the job below: what they import takes longer than --help should.
     from stages.params import load_params
@@ -49,6 +58,9 @@ def report(dataset: Path | None, out: Path | None, html: Path | None, regions: b
     layout, first = layout_of(dataset, params.dataset), list(params.experiments)
     if regions:
         _report_regions(layout, html)
+        return
+    if captions:
+        _report_captions(layout, html)
         return
     out = out or layout.report
     log_settings("report", dataset=layout.dataset, out=out, html=html)
@@ -72,3 +84,22 @@ def _report_regions(layout: Layout, html: Path | None) -> None:
     files = sorted(layout.localizations.glob("*.h5"))
     log_settings("report", dataset=layout.dataset, html=html, files=len(files))
     write_localization_page(files, layout.dataset, html, monitor=CONSOLE)
+
+
+def _report_captions(layout: Layout, html: Path | None) -> None:
+    """Write the page of all captions of a dataset."""
+    from pipeline.report.captions import write_captions_page
+
+    if html is None:
+        raise WrongUsage("--captions writes a page only; give --html DIR")
+    files = sorted(layout.captions("x").parent.glob("*.jsonl"))
+    spaces = sorted(layout.regularities("x").parent.glob("*.json"))
+    log_settings("report", dataset=layout.dataset, html=html, files=len(files), spaces=len(spaces))
+    write_captions_page(
+        files,
+        layout.caption_scores("x").parent,
+        layout.dataset,
+        html,
+        regularities=spaces,
+        monitor=CONSOLE,
+    )
