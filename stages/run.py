@@ -95,5 +95,7 @@ def run(
         f"{'to be made' if dry_run else 'made'}: {', '.join(result.made) or 'nothing'}; "
         f"{time.monotonic() - started:.1f} s"
     )
-    if not dry_run:
+    for name, perplexity in result.perplexities.items():
+        click.echo(f"{name}: perplexity {perplexity:.2f} on the validation split")
+    if result.tables:
         click.echo(markdown_table(result.tables), nl=False)

@@ -23,6 +23,11 @@ def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Models of open_clip: PATH of a file, or random:SEED.  [default: those of the tag "
             "in the encoder's name]",
         ),
+        click.option(
+            "--tagger",
+            help="Tags: textblob, or perceptron:FILE, NLTK's averaged perceptron as JSON.  "
+            "[default: textblob]",
+        ),
         click.option("--pca", type=click.IntRange(1), help="Keep N principal components."),
         click.option(
             "--codebook-words",
@@ -43,7 +48,7 @@ def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Lemmas: folder of a WordNet.  [default: rules and GloVe's words]",
         ),
         click.option(
-            "--max-length", type=click.IntRange(1), help="Token ids: length of a row, with marks."
+            "--max-length", type=click.IntRange(1), help="Ids: length of a row, with marks."
         ),
         click.option(
             "--layout",

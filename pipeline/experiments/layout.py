@@ -81,6 +81,10 @@ class Layout:
         """Return the folder of an experiment's trained head."""
         return self.heads / experiment
 
+    def language(self, experiment: str) -> Path:
+        """Return the folder of an experiment's trained language model."""
+        return self._of("language") / experiment
+
     def embeddings(self, experiment: str) -> Path:
         """Return an experiment's embedding file."""
         return self._of("embeddings") / f"{experiment}.h5"

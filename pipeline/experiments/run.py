@@ -1,7 +1,7 @@
 """The job of `pipeline run`: from a dataset to the recall tables of experiments, in one process."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,8 @@ from pipeline.experiments.layout import DATA, Layout, seeded
 from pipeline.experiments.steps import Plan, Step
 from pipeline.heads.catalogue import Experiment
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, resolve_experiment
+from pipeline.language.presets import LANGUAGE_PRESETS, resolve_language_experiment
+from pipeline.language.trained_model import load_language_model
 from pipeline.progress import QUIET, Monitor
 from pipeline.report.results import columns_of
 from pipeline.retrieval.ensemble import ENSEMBLES
@@ -31,10 +33,13 @@ class RunResult:
     tables : by experiment, in the asked order, its recall table, with the column `SEEN` where an
         encoder has seen the dataset; {} of a dry run.
     made : the steps that were done or, of a dry run, that would be.
+    perplexities : of the language models among the experiments, on the validation split; a word out
+        of vocabulary counts as one word.
     """
 
     tables: Mapping[str, Row]
     made: tuple[str, ...]
+    perplexities: Mapping[str, float] = field(default_factory=dict)
 
 
 def run(
@@ -63,7 +68,7 @@ def run(
 
     Parameters
     ----------
-    names : of experiments and ensembles.
+    names : of experiments, ensembles and language models.
     dataset : folder of a prepared dataset.
     experiments : experiments by name, before the published systems of `PRESETS`.
     ensembles : members with their weights by name, before those of `ENSEMBLES`.
@@ -110,6 +115,9 @@ def run(
     for name in names:
         members = {} if name in own else ensembles.get(name, {})
         for each in range(seed, seed + seeds):
+            if name not in own and name in LANGUAGE_PRESETS:
+                plan.add_language(resolve_language_experiment(name, size=size), each)
+                continue
             for member in members or (name,):
                 plan.add(experiment_named(member), each)
             if members:
@@ -129,8 +137,11 @@ def run(
         if fault:
             made.append(str(step))
     trained = [seeded(name, each, seed) for name in names for each in range(seed, seed + seeds)]
-    tables = {name: _row(plan.layout.evaluation(name)) for name in trained}
-    return RunResult(tables, tuple(made))
+    written = {name for name in trained if plan.layout.language(name) in plan.steps}
+    tables = {name: _row(plan.layout.evaluation(name)) for name in trained if name not in written}
+    models = {name: load_language_model(plan.layout.language(name)) for name in sorted(written)}
+    perplexities = {name: found.chosen["perplexity"] for name, found in models.items()}
+    return RunResult(tables, tuple(made), perplexities)
 
 
 def _row(evaluation: Path) -> Row:

@@ -12,11 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipeline.clips.catalogue import recipe_of_clips
-from pipeline.clips.extract import extract_clips
-from pipeline.clips.recipes import ClipRecipe
-from pipeline.clips.sound_recipes import SoundRecipe
-from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
 from pipeline.datasets.splits import Role, split_for
 from pipeline.experiments.checks import MISSING, difference, index_fault, json_fault, weights_of
 from pipeline.experiments.layout import Layout, seeded
@@ -24,15 +20,17 @@ from pipeline.finetuning import WEIGHTS_FILE
 from pipeline.finetuning.finetune import finetune
 from pipeline.hashing import sha256_of_file
 from pipeline.heads import HeadError
-from pipeline.heads.catalogue import Experiment, with_epochs_at_most
+from pipeline.heads.catalogue import CaptionFeatures, Experiment, with_epochs_at_most
 from pipeline.heads.data.pairs import made_from
-from pipeline.heads.data.word_vectors import origin_of
 from pipeline.heads.embed import embed
 from pipeline.heads.experiments import resolve_experiment
 from pipeline.heads.fit import fit
 from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE
 from pipeline.images.extract import extract
 from pipeline.images.side_by_side import SideBySide, split_name
+from pipeline.language.catalogue import LanguageExperiment
+from pipeline.language.fit import fit_language_model
+from pipeline.language.trained_model import LANGUAGE_FILE
 from pipeline.progress import Monitor
 from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.retrieval.embeddings import read_provenance
@@ -43,7 +41,6 @@ from pipeline.shards.feature_set import FeatureSet, read_set_index
 from pipeline.shards.index import INDEX_FILE, read_index
 from pipeline.shards.side_by_side import write_view
 from pipeline.text.encode import encode
-from pipeline.text.vectors import load_vectors
 from pipeline.text.vectors.settings import Training
 from pipeline.text.vectors.store import store_vectors
 
@@ -133,13 +130,9 @@ class Plan:
                 f"{experiment.name!r} is fitted on regions and phrases, not on images and "
                 "captions; use `pipeline localize`"
             )
-        experiment = replace(
-            experiment,
-            name=seeded(experiment.name, seed, self.first_seed),
-            word_vectors=self._add_own_vectors(experiment.word_vectors),
-        )
+        experiment = replace(experiment, name=seeded(experiment.name, seed, self.first_seed))
         features = self._add_features(experiment.images)
-        captions = self._add_text(experiment)
+        captions = self._add_text(experiment.captions)
         if experiment.finetuning is None:
             head = self._add_head(experiment, seed, features, captions)
         else:
@@ -147,6 +140,73 @@ class Plan:
             features = self._add_tuned_features(experiment, head)
         embeddings = self._add_embeddings(experiment, features, captions, head)
         self._add_evaluation(experiment.name, embeddings)
+
+    def add_language(self, experiment: LanguageExperiment, seed: int) -> Path:
+        """Add the steps of a language model, and of the head in whose space it writes.
+
+        Raises
+        ------
+        DatasetError
+            The dataset lacks a split.
+        HeadError, LanguageError
+            A setting or a name is unknown.
+        """
+        name = seeded(experiment.name, seed, self.first_seed)
+        experiment = replace(experiment, name=name).at_most(self.max_epochs)
+        inputs = {"sentences": self._add_text(experiment.sentences)}
+        if experiment.takes_tags:
+            inputs["tags"] = self._add_text(experiment.tags)
+        if experiment.condition == "image":
+            inputs["images"] = self._add_features(experiment.images)
+        head: Path | None = None
+        if experiment.condition == "sentence":
+            space = self.experiment_named(experiment.space)
+            head = self.layout.head(seeded(space.name, seed, self.first_seed))
+            if head not in self.steps:
+                self.add(space, seed)
+            inputs["captions"] = self.layout.text(space.captions.name)
+        out = self.layout.language(experiment.name)
+
+        def wanted() -> dict[str, Any]:
+            hashes = {
+                f"{kind}_sha256": read_set_index(folder).content_sha256
+                for kind, folder in inputs.items()
+            }
+            manifest = sha256_of_file(self.layout.dataset / MANIFEST_FILE)
+            origin = None
+            if head is not None:
+                tensors = sha256_of_file(head / TENSORS_FILE)
+                origin = {"experiment": head.name, "tensors_sha256": tensors}
+            return {
+                "model": experiment.model,
+                "settings": experiment.settings,
+                "seed": seed,
+                "train_split": self.split("train"),
+                "validation_split": self.split("validation"),
+                "made_from": {"manifest_sha256": manifest, **hashes},
+                "head": origin,
+            }
+
+        def make(monitor: Monitor) -> object:
+            return fit_language_model(
+                self.layout.dataset,
+                out,
+                experiment=experiment,
+                head=head,
+                train_split=self.split("train"),
+                validation_split=self.split("validation"),
+                seed=seed,
+                monitor=monitor,
+                sentences=inputs["sentences"],
+                tags=inputs.get("tags"),
+                images=inputs.get("images"),
+                captions=inputs.get("captions"),
+            )
+
+        fault = json_fault(out / LANGUAGE_FILE, wanted)
+        needs = (*inputs.values(), *([head] if head is not None else []))
+        size = f"language model {experiment.model}"
+        return self._add(Step("train", name, out, needs, size, fault, make))
 
     def add_ensemble(self, name: str, members: Mapping[str, float]) -> None:
         """Add the steps of an ensemble, whose members are to be added before it."""
@@ -173,11 +233,12 @@ class Plan:
     def _add(self, step: Step) -> Path:
         return self.steps.setdefault(step.out, step).out
 
-    def _recipe(self, name: str) -> Recipe | ClipRecipe | SoundRecipe:
+    def _recipe(self, name: str) -> Recipe:
         """Return a recipe with the precision and the storage that are asked for."""
         given = self.extract
-        resolve = resolve_recipe if self.manifest.media == "images" else recipe_of_clips
-        return resolve(name, given.get("precision", "float32"), given.get("storage", "float32"))
+        return resolve_recipe(
+            name, given.get("precision", "float32"), given.get("storage", "float32")
+        )
 
     def _add_features(self, name: str) -> Path:
         given = dict(self.extract)
@@ -185,10 +246,9 @@ class Plan:
         if (names := split_name(name)) is not None:
             return self._add_side_by_side(name, names, out)
         recipe = self._recipe(name)
-        job = extract if self.manifest.media == "images" else extract_clips
 
         def make(monitor: Monitor) -> object:
-            return job(self.layout.dataset, out, recipe=name, monitor=monitor, **given)
+            return extract(self.layout.dataset, out, recipe=name, monitor=monitor, **given)
 
         size = _rows_of(recipe, rows)
         fault = index_fault(out, rows, recipe.to_json())
@@ -204,8 +264,8 @@ class Plan:
         size = f"{len(parts)} sets side by side"
         return self._add(Step("extract", name, out, tuple(parts), size, fault, make, always=True))
 
-    def _add_text(self, experiment: Experiment) -> Path:
-        captions, options = experiment.captions, dict(experiment.captions.options)
+    def _add_text(self, captions: CaptionFeatures) -> Path:
+        options = dict(captions.options)
         needs: tuple[Path, ...] = ()
         if (vectors := str(options.get("vectors"))) in self.word_vectors:
             needs = (self._add_vectors(vectors),)
@@ -227,12 +287,6 @@ class Plan:
         fault = index_fault(out, rows)
         return self._add(Step("text", captions.name, out, needs, size, fault, make, always=True))
 
-    def _add_own_vectors(self, name: str | None) -> str | None:
-        """Return the file of the dataset's word vectors of that name, or the name."""
-        if name is None or name not in self.word_vectors:
-            return name
-        return str(self._add_vectors(name))
-
     def _add_vectors(self, name: str) -> Path:
         out, options = self.layout.vectors(name), dict(self.word_vectors[name])
 
@@ -253,7 +307,7 @@ class Plan:
         self, experiment: Experiment, seed: int, images: Path, captions: Path
     ) -> dict[str, Any]:
         """Return what the description of an experiment's head must say."""
-        wanted: dict[str, Any] = {
+        return {
             "kind": experiment.head,
             "settings": with_epochs_at_most(experiment.head, experiment.settings, self.max_epochs),
             "seed": seed,
@@ -262,14 +316,6 @@ class Plan:
             "average_captions": experiment.average_captions,
             "made_from": self._made_from(images, captions),
         }
-        for file in self._own_vectors(experiment):
-            wanted["word_vectors"] = origin_of(load_vectors(str(file), ()))
-        return wanted
-
-    def _own_vectors(self, experiment: Experiment) -> tuple[Path, ...]:
-        """Return the dataset's own word vectors that an experiment's words start from, if any."""
-        source = experiment.word_vectors
-        return () if source is None or Path(source) not in self.steps else (Path(source),)
 
     def _add_head(self, experiment: Experiment, seed: int, images: Path, captions: Path) -> Path:
         out = self.layout.head(experiment.name)
@@ -293,8 +339,8 @@ class Plan:
             )
 
         fault = json_fault(out / HEAD_FILE, wanted)
-        needs, size = (images, captions, *self._own_vectors(experiment)), f"head {experiment.head}"
-        return self._add(Step("train", experiment.name, out, needs, size, fault, make))
+        size = f"head {experiment.head}"
+        return self._add(Step("train", experiment.name, out, (images, captions), size, fault, make))
 
     def _add_finetuned(
         self, experiment: Experiment, seed: int, images: Path, captions: Path
@@ -410,6 +456,6 @@ class Plan:
         self._add(Step("evaluate", name, out, (embeddings,), "a table", fault, make))
 
 
-def _rows_of(recipe: Recipe | ClipRecipe | SoundRecipe, rows: int) -> str:
+def _rows_of(recipe: Recipe, rows: int) -> str:
     megabytes = rows * recipe.row_bytes / 1e6
     return f"{rows} rows of {recipe.shape} {recipe.storage}, {megabytes:.1f} MB"

@@ -13,6 +13,7 @@ from pipeline.errors import PipelineError
 from pipeline.text.encoders.mean import AVERAGINGS
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
 from pipeline.text.fisher.mixture import MixtureKind
+from pipeline.text.taggers import DEFAULT_TAGGER, TAG_SETS
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors import GLOVE_PACKAGE, lists_general_words
 from pipeline.text.vocabulary import VOCABULARY_RULES, VocabularyRule
@@ -55,11 +56,13 @@ class EncoderSpec:
         that know the words that have a vector.
     averaging : of "mean", a name in `AVERAGINGS`.
     mixtures : of a Fisher vector, the kinds of its codebooks.
-    layout : of token ids, a name in `TOKEN_LAYOUTS`.
-    max_length : of token ids, the length of a row with its marks; None takes that of the longest
-        training caption.
+    layout : of token ids and tags, a name in `TOKEN_LAYOUTS`.
+    max_length : of token ids and tags, the length of a row with its marks; None takes that of the
+        longest training caption.
     weights : of a library's model: "pretrained" for those that its name says, "random:SEED", or
         the path of a file.
+    tagger : of tags, see `pipeline.text.taggers.tagger_called`.
+    tag_set : of tags, a name in `TAG_SETS`.
     """
 
     name: str
@@ -71,6 +74,8 @@ class EncoderSpec:
     layout: str | None = None
     max_length: int | None = None
     weights: str | None = None
+    tagger: str | None = None
+    tag_set: str | None = None
 
     @property
     def module(self) -> str:
@@ -102,7 +107,7 @@ class EncoderSpec:
     def takes(self, option: str) -> bool:
         """Tell whether it has an option of `plan_encoder`."""
         if option == "max_length":
-            return self.kind == "token-ids"
+            return self.layout is not None
         return getattr(self, option) is not None
 
     def check(self) -> None:
@@ -116,6 +121,7 @@ class EncoderSpec:
             "tokenizer": [*TOKENIZERS, LEMMAS],
             "layout": TOKEN_LAYOUTS,
             "averaging": AVERAGINGS,
+            "tag_set": TAG_SETS,
         }
         for field, values in known.items():
             value = getattr(self, field)
@@ -129,8 +135,9 @@ class EncoderSpec:
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values, under the keys of fitted encoders."""
         value = {_JSON_KEYS.get(field, field): value for field, value in asdict(self).items()}
-        if self.weights is None:
-            del value["weights"]
+        for later in ("weights", "tagger", "tag_set"):
+            if value[later] is None:
+                del value[later]
         names = {"encoder": self.recorded_name, "kind": _recorded(self.kind)}
         return {**value, **names, "mixtures": list(self.mixtures)}
 
@@ -167,6 +174,12 @@ ENCODERS: dict[str, EncoderSpec] = {
         EncoderSpec("token-ids-words", "token-ids", "vsepp", "all", layout="words"),
         EncoderSpec("token-ids-w2vv", "token-ids", "w2vv", "w2vv", layout="w2vv", max_length=32),
         EncoderSpec("token-ids-yan", "token-ids", vocabulary="all", layout="yan", max_length=48),
+        *(
+            EncoderSpec(
+                name, "tags", "vsepp", layout="kiros", tagger=DEFAULT_TAGGER, tag_set=tag_set
+            )
+            for name, tag_set in (("tags", "penn"), ("tags-universal", "universal"))
+        ),
     )
 }
 """Every encoder by name.
@@ -186,6 +199,9 @@ token-ids, token-ids-kiros, token-ids-qian, token-ids-w2vv, token-ids-yan
     and Yan 2019 have them.
 token-ids-words
     Those of the words that have a vector and nothing else, for sums of words (Kiros et al. 2014).
+tags, tags-universal
+    The part of speech of each word of `token-ids`, of 45 and of 12 kinds, for language models
+    (Kiros et al. 2014).
 """
 
 
@@ -263,7 +279,7 @@ class EncoderPlan:
         return cls(specs, **{**others, "codebooks": codebooks})
 
 
-_SPEC_OPTIONS = ("tokenizer", "vocabulary", "layout", "max_length", "weights")
+_SPEC_OPTIONS = ("tokenizer", "vocabulary", "layout", "max_length", "weights", "tagger")
 _CODEBOOK_OPTIONS = ("components", "sample", "seed", "codebook_words")
 
 
@@ -273,11 +289,12 @@ def plan_encoder(name: str, **options: Any) -> EncoderPlan:
     Parameters
     ----------
     name : names that `find_encoder` knows, joined by "+" for a concatenation.
-    options : `tokenizer`, `vocabulary`, `layout`, `max_length` and `weights` of every encoder that
-        has them; `vectors`, `wordnet`, `pca`; `components`, `sample`, `seed` and `codebook_words`
-        of codebooks. None leaves the default: the packaged GloVe for `vectors`, and "source" for
-        `codebook_words`. With stored vectors, which have the words of all splits, and those of a
-        sentence transformer, which has no list of words, the default of `codebook_words` is
+    options : `tokenizer`, `vocabulary`, `layout`, `max_length`, `weights` and `tagger` of every
+        encoder that has them; `vectors`, `wordnet`, `pca`; `components`, `sample`, `seed` and
+        `codebook_words` of codebooks. None leaves the default: the packaged GloVe for `vectors`,
+        and "source" for `codebook_words`. With stored vectors, which have the words of all splits,
+        and those of a sentence transformer, which has no list of words, the default of
+        `codebook_words` is
         "training".
 
     Raises
@@ -312,10 +329,10 @@ def plan_encoder(name: str, **options: Any) -> EncoderPlan:
             "; leave it out, or name an encoder that does"
         )
     plan = EncoderPlan(tuple(specs), vectors, given.get("wordnet"), codebooks, given.get("pca"))
-    if plan.pca is not None and any(spec.kind == "token-ids" for spec in specs):
+    if plan.pca is not None and any(spec.layout for spec in specs):
         raise EncoderError(
-            f"{name!r} has token ids, which have no principal components; leave the token ids "
-            "or the components out"
+            f"{name!r} has numbers of words or tags, which have no principal components; leave "
+            "these numbers or the components out"
         )
     return plan
 

@@ -189,7 +189,7 @@ def require_vectors(head: str, side: FeatureSpec) -> int:
     """
     dim = _vector(side, f"head {head!r}")
     blocks = caption_blocks(side)
-    if any(block.kind == "sequence" for block in blocks):
+    if any(block.kind in ("sequence", "tags") for block in blocks):
         raise HeadError(
             f"head {head!r} takes vectors, but {side.name!r} is {_kinds(blocks)}: token ids mean "
             "nothing as a vector; use an encoder such as mean, or a head that reads words"
@@ -205,7 +205,7 @@ def require_averageable(captions: FeatureSpec) -> None:
     HeadError
         Token ids are among them.
     """
-    if any(block.kind == "sequence" for block in caption_blocks(captions)):
+    if any(block.kind in ("sequence", "tags") for block in caption_blocks(captions)):
         raise HeadError(
             f"the captions of an image cannot be averaged: {captions.name!r} has token ids; "
             "leave out average_captions"

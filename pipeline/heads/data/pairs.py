@@ -414,7 +414,7 @@ def join_pairs(
         raise HeadError("none of the images has a caption, so there are no pairs")
     image_ids = tuple(entry.id for entry in captioned)
     caption_ids = tuple(caption_id for entry in captioned for caption_id in entry.caption_ids)
-    _require_same_texts(captioned, caption_ids, captions)
+    require_same_texts(captioned, caption_ids, captions)
     image_of_caption = np.repeat(
         np.arange(len(captioned)), [len(entry.captions) for entry in captioned]
     )
@@ -427,10 +427,15 @@ def join_pairs(
     )
 
 
-def _require_same_texts(
+def require_same_texts(
     entries: Sequence[ImageEntry], caption_ids: Sequence[str], captions: FeatureSet
 ) -> None:
-    """Check each caption against the CRC-32 that its features were made from, if it is known."""
+    """Check each caption against the CRC-32 that its features were made from, if it is known.
+
+    Raises
+    ------
+    HeadError
+    """
     made_from = captions.source_crc32[captions.rows_of(caption_ids)]
     texts = (caption for entry in entries for caption in entry.captions)
     now = np.array([zlib.crc32(text.encode()) for text in texts], np.uint32)

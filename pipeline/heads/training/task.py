@@ -40,6 +40,9 @@ class TrainingTask:
     loss : from those modules, in training mode, a batch on their device, the epoch (from 0), and a
         generator (on the CPU) for sampled negatives, to a scalar.
     batches : of an epoch; the loss gets a `Batch` of each.
+    figures : from those modules, in evaluation mode, the validation split and their device, to its
+        figures; None: those of retrieval.
+    score : the figure that is greatest in the best epoch.
     linked_batches : of an epoch of pairs with links; the loss then gets a `LinkedBatch`. None: such
         pairs are taken like any others.
     optimiser : of the modules' parameters.
@@ -63,6 +66,8 @@ class TrainingTask:
     patience: int | None = None
     require: Callable[[Pairs], None] | None = None
     prepare: Callable[[nn.ModuleDict, Pairs], None] | None = None
+    figures: Callable[[nn.ModuleDict, Any, torch.device], dict[str, float]] | None = None
+    score: str = "rsum"
     linked_batches: Callable[[Pairs, np.random.Generator], Iterable[LinkedRows]] | None = None
 
 

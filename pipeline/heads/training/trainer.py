@@ -115,7 +115,7 @@ def train_network(
     ----------
     task : what is trained, and how.
     pairs : the training split.
-    validation : its rsum chooses the epoch; the first of equals wins.
+    validation : the task's score of it chooses the epoch; the first of equals wins.
     options : seed, device, workers and where checkpoints go.
     identity : JSON values that name the task; with both splits, the word vectors, the start, the
         device and the seed they decide whether a checkpoint is of this work. The number of epochs
@@ -158,8 +158,8 @@ def train_network(
         loader = _loader(task, pairs, rng, options.workers, device, lambda: len(history))
 
         options.progress(len(history), task.epochs, 0)
-        while len(history) < task.epochs and not _gave_up(history, task.patience):
-            factor = task.rate(len(history), [entry["rsum"] for entry in history])
+        while len(history) < task.epochs and not _gave_up(history, task):
+            factor = task.rate(len(history), [entry[task.score] for entry in history])
             for group, rate in zip(optimiser.param_groups, initial_rates, strict=True):
                 group["lr"] = rate * factor
             net.train()
@@ -181,16 +181,16 @@ def train_network(
                     "epoch": len(history) + 1,
                     "loss": mean_loss,
                     "learning_rate": initial_rates[0] * factor,
-                    **retrieval_figures(net, task.similarity, validation, device),
+                    **_figures(task, net, validation, device),
                 }
             )
-            if _best(history) == len(history) - 1:
+            if _best(history, task) == len(history) - 1:
                 state.best = {name: t.detach().clone() for name, t in net.state_dict().items()}
             if kept:
                 kept.save(state)
             options.progress(len(history), task.epochs, 0)
         net.load_state_dict(state.best)
-    best = _best(history)
+    best = _best(history, task)
     return net.eval(), [{**entry, "best": float(at == best)} for at, entry in enumerate(history)]
 
 
@@ -229,13 +229,23 @@ def _loader(
     return BatchLoader(PairDataset(pairs), epoch, workers, device)
 
 
-def _best(history: History) -> int:
-    scores = [entry["rsum"] for entry in history]
+def _figures(
+    task: TrainingTask, net: nn.ModuleDict, validation: HeldOut, device: torch.device
+) -> dict[str, float]:
+    if task.figures is not None:
+        return task.figures(net, validation, device)
+    return retrieval_figures(net, task.similarity, validation, device)
+
+
+def _best(history: History, task: TrainingTask) -> int:
+    scores = [entry[task.score] for entry in history]
     return scores.index(max(scores))
 
 
-def _gave_up(history: History, patience: int | None) -> bool:
-    return patience is not None and bool(history) and len(history) - 1 - _best(history) > patience
+def _gave_up(history: History, task: TrainingTask) -> bool:
+    if task.patience is None or not history:
+        return False
+    return len(history) - 1 - _best(history, task) > task.patience
 
 
 def _require_finite(loss: float, net: nn.Module, epoch: int) -> None:

@@ -1,12 +1,11 @@
 """Penn Treebank words by nltk's `NLTKWordTokenizer`, without the rest of nltk."""
 
 import re
-import sys
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 from types import ModuleType
+
+from pipeline.text.import_alone import import_alone
 
 # nltk sets a full stop apart only at the very end of its text and leaves the rest to a sentence
 # splitter that needs a download. Without this rule, the "dog." of "A dog. A cat." is no known
@@ -37,25 +36,14 @@ def nltk_words(text: str) -> list[str]:
 def _tokenize() -> Callable[[str], list[str]]:
     """Return the method of nltk's tokenizer, imported without the packages that it lies in.
 
-    `import nltk` runs all of nltk, and by way of it scipy.stats. So empty modules with the paths
-    of both packages stand in their places while the tokenizer's module is imported; afterwards
-    everything is taken out again, and a later `import nltk` is what it always was.
+    `import nltk` runs all of nltk, and by way of it scipy.stats.
     """
-    if "nltk" in sys.modules:
-        return _method(import_module("nltk.tokenize.destructive"))
-    found = find_spec("nltk")
-    if found is None or not found.submodule_search_locations:
-        raise ModuleNotFoundError("Treebank words need the package nltk: pip install nltk")
-    root = found.submodule_search_locations[0]
     try:
-        for name, folder in (("nltk", root), ("nltk.tokenize", f"{root}/tokenize")):
-            shell = ModuleType(name)
-            shell.__path__ = [folder]
-            sys.modules[name] = shell
-        return _method(import_module("nltk.tokenize.destructive"))
-    finally:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "nltk"]:
-            del sys.modules[name]
+        return _method(import_alone("nltk.tokenize.destructive"))
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "Treebank words need the package nltk: pip install nltk"
+        ) from error
 
 
 def _method(module: ModuleType) -> Callable[[str], list[str]]:

@@ -1,0 +1,79 @@
+"""From vectors to the probabilities of words: over all of them, or over a sample of them."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding, log_softmax
+
+from pipeline.text.encoders.token_ids import PADDING, START
+
+
+class Output(nn.Module):
+    """P(word) ~ exp(vector . word + b) over all token ids but `PADDING` and `START`.
+
+    Attributes
+    ----------
+    bias : (vocab_size,), b.
+    """
+
+    impossible: Tensor
+
+    def __init__(self, vocab_size: int) -> None:
+        """Begin with a bias of zero."""
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+        impossible = torch.zeros(vocab_size)
+        impossible[[PADDING, START]] = -torch.inf
+        self.register_buffer("impossible", impossible, persistent=False)
+
+    def log_probabilities(self, vectors: Tensor, words: Tensor) -> Tensor:
+        """Return the natural logarithms (n, vocab_size) of all words' probabilities.
+
+        Parameters
+        ----------
+        vectors : (n, dim) float32.
+        words : (vocab_size, dim) float32.
+        """
+        return log_softmax(torch.addmm(self.bias + self.impossible, vectors, words.T), dim=1)
+
+    def loss(self, vectors: Tensor, words: Tensor, targets: Tensor) -> Tensor:
+        """Return the mean of -log P(target) over all words."""
+        found = self.log_probabilities(vectors, words)
+        return -found.gather(1, targets[:, None]).mean()
+
+    def sampled_loss(
+        self,
+        vectors: Tensor,
+        words: Tensor,
+        targets: Tensor,
+        number: int,
+        generator: torch.Generator,
+    ) -> Tensor:
+        """Return the mean loss against random words in place of all (Bengio & Senécal 2003).
+
+        The sum over the other words is estimated without bias by importance sampling. Words are
+        drawn with replacement, once for a batch, with P(id) = log((id + 2) / (id + 1)) /
+        log(vocab_size + 1): ids are ordered by frequency. A draw that is the target is left out.
+
+        Parameters
+        ----------
+        vectors, words : see `log_probabilities`.
+        targets : (n,) int64.
+        number : how many words are drawn.
+        generator : on the CPU.
+        """
+        size = len(words)
+        uniform = torch.rand(number, generator=generator, dtype=torch.float64)
+        drawn = ((size + 1.0) ** uniform - 1).long().clamp_max(size - 1).to(targets.device)
+        own = (vectors * embedding(targets, words)).sum(dim=1) + self.bias[targets]
+        bias = (self.bias + self.impossible)[drawn] - _log_expected(drawn, size, number)
+        others = torch.addmm(bias, vectors, embedding(drawn, words).T)
+        others = others.masked_fill(drawn == targets[:, None], -torch.inf)
+        return (torch.cat([own[:, None], others], dim=1).logsumexp(dim=1) - own).mean()
+
+
+def _log_expected(ids: Tensor, size: int, number: int) -> Tensor:
+    """Return the logarithm of how often each id is expected among the drawn."""
+    share = torch.log1p(1 / (ids.double() + 1)) / math.log(size + 1)
+    return (share * number).log().float()

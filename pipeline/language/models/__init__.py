@@ -1,0 +1,1 @@
+"""The language models that are trained, each a module of torch."""

@@ -1,0 +1,99 @@
+"""Language models that see some words before a position: LBL, multiplicative LBL, SC-NLM.
+
+Kiros, Salakhutdinov & Zemel 2014, sections 2.3 to 2.5. Deviations: their training is not stated, so
+that dropout, of the vector that words are compared with, is an option here; before the first word
+stands the start mark, as often as the context is long.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.language.layers.contexts import Factored, LogBilinear
+from pipeline.language.layers.gates import ContentGate, StructureGate
+from pipeline.language.layers.output import Output
+from pipeline.language.model import State
+from pipeline.language.sentences import positions_of
+from pipeline.text.encoders.token_ids import START
+
+
+class ContextModel(nn.Module):
+    """The context's vector, times the gate's factors where there is a gate, against all words.
+
+    Without a gate it is the log-bilinear model (eq. 8), with a `ContentGate` the multiplicative
+    one, with a `StructureGate` the structure-content model. See
+    `pipeline.language.model.SentenceModel`.
+
+    Attributes
+    ----------
+    context : the words before.
+    gate : the condition, and the tags; None: the model takes neither.
+    output : the probabilities.
+    """
+
+    def __init__(
+        self,
+        context: LogBilinear | Factored,
+        gate: ContentGate | StructureGate | None = None,
+        condition_dim: int = 0,
+        dropout: float = 0.0,
+    ) -> None:
+        """Put a model together from its parts."""
+        super().__init__()
+        self.context, self.gate = context, gate
+        self.vocab_size, self.condition_dim = len(context.words), condition_dim
+        self.takes_tags = isinstance(gate, StructureGate)
+        self.output = Output(self.vocab_size)
+        self.dropout = nn.Dropout(dropout)
+
+    def vectors(
+        self, sentences: Tensor, conditions: Tensor, tags: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return what words are compared with at all positions, and the word that is there.
+
+        Parameters
+        ----------
+        sentences : (sentences, length) int64 token ids, `START` first.
+        conditions : (sentences, condition_dim) float32.
+        tags : (sentences, length) int64 tags, of a model that takes any.
+
+        Returns
+        -------
+        vectors : (positions, dim) float32, sentence after sentence.
+        targets : (positions,) int64.
+        """
+        at = positions_of(sentences, len(self.context.contexts))
+        found = self.context(at.contexts)
+        if self.gate is not None:
+            found = found * self.gate(conditions, tags, at.sentences, at.places)
+        return self.dropout(found), at.targets
+
+    @property
+    def words(self) -> Tensor:
+        """What vectors are compared with, (vocab_size, dim)."""
+        return self.context.words
+
+    def start(self, conditions: Tensor, tags: Tensor | None = None) -> State:
+        """See `SentenceModel.start`; the factors of all places are computed here."""
+        number, device = len(conditions), self.words.device
+        state = {
+            "context": torch.full((number, len(self.context.contexts)), START, device=device),
+            "place": torch.zeros(number, dtype=torch.int64, device=device),
+        }
+        if self.gate is not None:
+            places = 1 if tags is None else tags.shape[1]
+            sentences = torch.arange(number, device=device).repeat_interleave(places)
+            each = torch.arange(places, device=device).repeat(number)
+            factors = self.gate(conditions, tags, sentences, each)
+            state["factors"] = factors.view(number, places, -1)
+        return state
+
+    def step(self, state: State, words: Tensor) -> tuple[Tensor, State]:
+        """See `SentenceModel.step`; behind the last tag the last factors count."""
+        context = torch.cat([state["context"][:, 1:], words[:, None]], dim=1)
+        found = self.context(context)
+        if self.gate is not None:
+            factors = state["factors"]
+            place = state["place"].clamp_max(factors.shape[1] - 1)
+            found = found * factors[torch.arange(len(factors), device=place.device), place]
+        after = {**state, "context": context, "place": state["place"] + 1}
+        return self.output.log_probabilities(found, self.words), after

@@ -1,0 +1,241 @@
+"""An n-gram language model with interpolated modified Kneser-Ney smoothing.
+
+Chen & Goodman 1999, section 4, with the counts of Heafield et al. 2013: of orders below the highest
+an n-gram counts the distinct words before it, or, where it begins with `START`, how often it
+occurs; unigrams are interpolated with the uniform distribution over all words.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from pipeline.files import appearing_whole
+from pipeline.language import LanguageError
+from pipeline.text.encoders.token_ids import END, PADDING, START
+
+Ids = npt.NDArray[np.int64]
+Doubles = npt.NDArray[np.float64]
+
+FALLBACK = (0.5, 1.0, 1.5)
+"""Discounts of an order whose counts give none: too few n-grams occur one to four times."""
+
+_NONE = -1  # in place of a word before the sentence
+
+
+@dataclass(frozen=True, eq=False)
+class NGramModel:
+    """Probabilities of n-grams, and what is left for others after each context.
+
+    Attributes
+    ----------
+    vocab_size : number of token ids.
+    keys : of each order from 2 on, the n-grams that occur, ascending: their ids as the digits of a
+        number of the base vocab_size.
+    log_probabilities : of each order from 1 on, natural logarithms; of order 1 by token id.
+    log_backoffs : of each order but the last, of the same n-grams as contexts.
+    """
+
+    vocab_size: int
+    keys: tuple[Ids, ...]
+    log_probabilities: tuple[Doubles, ...]
+    log_backoffs: tuple[Doubles, ...]
+
+    @property
+    def order(self) -> int:
+        """Words of the longest n-grams."""
+        return len(self.log_probabilities)
+
+    def sentence_log_probabilities(self, sentences: Ids) -> Doubles:
+        """Return log P(word) at all places of some sentences, the end among them; 0 of padding.
+
+        Parameters
+        ----------
+        sentences : (sentences, length) token ids without `START`, `PADDING` behind.
+
+        Returns
+        -------
+        (sentences, length) float64, natural logarithms.
+        """
+        number, length = sentences.shape
+        begun = np.full((number, self.order - 1), _NONE, np.int64)
+        begun[:, -1:] = START
+        windows = np.lib.stride_tricks.sliding_window_view(
+            np.concatenate([begun, sentences], axis=1), self.order, axis=1
+        )[:, :length]
+        found = self._of_ngrams(windows.reshape(-1, self.order)).reshape(number, length)
+        return np.where(sentences == PADDING, 0.0, found)
+
+    def next_words(self, context: Sequence[int]) -> Doubles:
+        """Return log P(word) of every token id after some words, (vocab_size,) float64.
+
+        Parameters
+        ----------
+        context : any number of token ids, `START` first.
+        """
+        seen = [_NONE] * self.order + list(context)
+        before = np.array(seen[len(seen) - self.order + 1 :], np.int64)
+        ngrams = np.empty((self.vocab_size, self.order), np.int64)
+        ngrams[:, :-1], ngrams[:, -1] = before, np.arange(self.vocab_size)
+        return self._of_ngrams(ngrams)
+
+    def save(self, path: Path) -> None:
+        """Write the model, whole or not at all."""
+        tensors: dict[str, npt.NDArray[Any]] = {
+            f"keys.{n}": keys for n, keys in enumerate(self.keys, 2)
+        }
+        tensors |= {f"log_probability.{n}": p for n, p in enumerate(self.log_probabilities, 1)}
+        tensors |= {f"log_backoff.{n}": b for n, b in enumerate(self.log_backoffs, 1)}
+        with appearing_whole(path) as part:
+            part.write_bytes(save(tensors, {"vocab_size": str(self.vocab_size)}))
+
+    @classmethod
+    def load(cls, path: Path) -> "NGramModel":
+        """Read a model.
+
+        Raises
+        ------
+        LanguageError
+        """
+        try:
+            with safe_open(path, "np") as file:
+                vocab_size = int(file.metadata()["vocab_size"])
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise LanguageError(
+                f"{path} holds no n-gram model ({error}); train the language model again"
+            ) from error
+        of = [[t for n, t in sorted(tensors.items()) if n.startswith(kind)] for kind in _KINDS]
+        return cls(vocab_size, *(tuple(tensors) for tensors in of))
+
+    def _of_ngrams(self, ngrams: Ids) -> Doubles:
+        """Return log P(last word) of (n, order) ids, `_NONE` where there is no word."""
+        found = self.log_probabilities[0][ngrams[:, -1]]
+        for order in range(2, self.order + 1):
+            those = ngrams[:, self.order - order :]
+            real = (those != _NONE).all(axis=1)
+            key = _keys(those, self.vocab_size)
+            at, known = _find(self.keys[order - 2], key)
+            context = key // self.vocab_size
+            if order == 2:
+                backoff = self.log_backoffs[0][np.where(real, context, 0)]
+            else:
+                place, met = _find(self.keys[order - 3], context)
+                backoff = np.where(met, self.log_backoffs[order - 2][place], 0.0)
+            here = np.where(known, self.log_probabilities[order - 1][at], backoff + found)
+            found = np.where(real, here, found)
+        return found
+
+
+_KINDS = ("keys.", "log_probability.", "log_backoff.")
+
+
+def fit_ngrams(sentences: Ids, vocab_size: int, order: int = 3) -> NGramModel:
+    """Return the model of some sentences.
+
+    Parameters
+    ----------
+    sentences : (sentences, length) token ids with `END` and without `START`, `PADDING` behind.
+    vocab_size : number of token ids; all but `PADDING` and `START` have a probability.
+    order : words of the longest n-grams, 1 or more.
+
+    Raises
+    ------
+    LanguageError
+        There is no sentence, or the vocabulary is too large for this order.
+    """
+    if not (sentences == END).any():
+        raise LanguageError("there is no sentence to count n-grams of")
+    if vocab_size**order >= 1 << 63:
+        raise LanguageError(
+            f"a vocabulary of {vocab_size} words is too large for n-grams of {order} words; take a "
+            "smaller vocabulary or a lower order"
+        )
+    begun = np.concatenate([np.full((len(sentences), 1), START), sentences], axis=1)
+    counted = [_occurrences(begun, n, vocab_size) for n in range(1, order + 1)]
+    for n in range(order - 1):
+        counted[n] = _adjusted(counted[n], counted[n + 1][0], n + 1, vocab_size)
+    impossible = np.isin(np.arange(vocab_size), (PADDING, START))
+    uniform = np.where(impossible, 0.0, 1 / (vocab_size - 2))
+
+    keys, counts = counted[0]
+    own, left = _discounted(counts, np.zeros(len(keys), np.int64))
+    probabilities = left[0] * uniform
+    probabilities[keys] += own
+    every = [probabilities]
+    backoffs = []
+    for n in range(1, order):
+        keys, counts = counted[n]
+        before = keys // vocab_size
+        contexts, group = np.unique(before, return_inverse=True)
+        own, left = _discounted(counts, group)
+        shorter = keys % vocab_size**n
+        lower = every[-1][shorter if n == 1 else _find(counted[n - 1][0], shorter)[0]]
+        every.append(own + left[group] * lower)
+        backoff = np.ones(vocab_size if n == 1 else len(counted[n - 1][0]))
+        backoff[contexts if n == 1 else _find(counted[n - 1][0], contexts)[0]] = left
+        backoffs.append(np.log(backoff))
+    with np.errstate(divide="ignore"):
+        logarithms = tuple(np.log(p) for p in every)
+    return NGramModel(vocab_size, tuple(k for k, _ in counted[1:]), logarithms, tuple(backoffs))
+
+
+def discounts(counts: Ids) -> tuple[float, float, float]:
+    """Return what is taken of n-grams that count 1, 2, and 3 or more (Chen & Goodman 1999).
+
+    Where a number of n-grams that the equations divide by is zero, or a discount is negative, it is
+    `FALLBACK`.
+    """
+    n = [int((counts == k).sum()) for k in range(1, 5)]
+    if not all(n):
+        return FALLBACK
+    share = n[0] / (n[0] + 2 * n[1])
+    found = tuple(k - (k + 1) * share * n[k] / n[k - 1] for k in (1, 2, 3))
+    return found if min(found) > 0 else FALLBACK  # type: ignore[return-value]
+
+
+def _occurrences(begun: Ids, order: int, vocab_size: int) -> tuple[Ids, Ids]:
+    """Return the n-grams of sentences that begin with `START`, ascending, and their counts."""
+    windows = np.lib.stride_tricks.sliding_window_view(begun, order, axis=1)
+    ngrams = windows.reshape(-1, order)
+    real = (ngrams != PADDING).all(axis=1)
+    if order == 1:
+        real &= ngrams[:, 0] != START
+    return np.unique(_keys(ngrams[real], vocab_size), return_counts=True)
+
+
+def _adjusted(
+    counted: tuple[Ids, Ids], longer: Ids, order: int, vocab_size: int
+) -> tuple[Ids, Ids]:
+    """Return n-grams with the number of distinct words before them, or, after `START`, as given."""
+    keys, counts = counted
+    followed, distinct = np.unique(longer % vocab_size**order, return_counts=True)
+    at, known = _find(followed, keys)
+    first = keys // vocab_size ** (order - 1)
+    return keys, np.where((first == START) | ~known, counts, distinct[at])
+
+
+def _discounted(counts: Ids, group: Ids) -> tuple[Doubles, Doubles]:
+    """Return the discounted share of each n-gram after its context, and what is left of each."""
+    taken = np.array([0.0, *discounts(counts)])[np.minimum(counts, 3)]
+    totals = np.bincount(group, counts)
+    return (counts - taken) / totals[group], np.bincount(group, taken) / totals
+
+
+def _keys(ngrams: Ids, vocab_size: int) -> Ids:
+    """Return the ids (n, order) as the digits of one number each."""
+    key = ngrams[:, 0].astype(np.int64)
+    for column in ngrams.T[1:]:
+        key = key * vocab_size + column
+    return key
+
+
+def _find(keys: Ids, wanted: Ids) -> tuple[Ids, npt.NDArray[np.bool_]]:
+    """Return the place of each wanted key among ascending ones, and whether it is there."""
+    at = np.searchsorted(keys, wanted).clip(0, max(0, len(keys) - 1))
+    return at, keys[at] == wanted if len(keys) else np.zeros(len(wanted), bool)

@@ -1,0 +1,213 @@
+"""A trained language model on disk: `language.safetensors`, `language.json`, what it needs beside.
+
+`vocabulary.json` has its words, `trigrams.safetensors` the n-gram model of the same sentences, and
+`concepts.safetensors` the points of words and training sentences and the training tags.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load_file as load_arrays
+from safetensors.numpy import save as save_arrays
+from safetensors.torch import load_file, save
+from torch import nn
+
+from pipeline.files import appearing_whole, write_json
+from pipeline.hashing import sha256_of_file
+from pipeline.heads.base import History, settings_from
+from pipeline.heads.data.feature_spec import FeatureSpec
+from pipeline.heads.data.pairs import Features
+from pipeline.language import LanguageError
+from pipeline.language.catalogue import LanguageSettings
+from pipeline.language.ngram import NGramModel
+from pipeline.language.task import Sizes, build_model
+from pipeline.text.encoders.token_ids import FIRST_WORD
+from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary
+
+LANGUAGE_FILE, TENSORS_FILE = "language.json", "language.safetensors"
+_HISTORY_FILE, _VOCABULARY_FILE = "history.json", "vocabulary.json"
+_NGRAMS_FILE, _CONCEPTS_FILE = "trigrams.safetensors", "concepts.safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class Concepts:
+    """What captions are made from beside the model: of the training split.
+
+    Attributes
+    ----------
+    words : (vocab_size, dim) float32 points of the words by token id, zeros of the marks; empty
+        without a head.
+    sentences : (n, dim) float32 points of the distinct captions; empty without a head.
+    tags : (n, length) int64, the tags of each caption, `PADDING` behind; of length 0 without tags.
+    """
+
+    words: Features
+    sentences: Features
+    tags: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedLanguageModel:
+    """A trained language model, and how it was made.
+
+    Attributes
+    ----------
+    experiment, model : the experiment's name and the model's.
+    settings : what differs from the defaults of `LanguageSettings`.
+    seed : of everything random.
+    dataset, train_split, validation_split : what it was trained on and chosen by.
+    sizes : what it was built for.
+    inputs : features that it was trained on: "sentences", and "tags", "captions" or "images".
+    head : experiment and `tensors_sha256` of the head whose space conditions are in; None: they are
+        not in one.
+    made_from : SHA-256 of the manifest and of the rows, by name.
+    history : one entry an epoch.
+    created_by : software and versions.
+    vocabulary : its words.
+    module : the model, in evaluation mode.
+    ngrams : of the training captions.
+    concepts : of the training captions.
+    tensors_sha256 : of the model's file; None while it is not on disk.
+    """
+
+    experiment: str
+    model: str
+    settings: Mapping[str, Any]
+    seed: int
+    dataset: str
+    train_split: str
+    validation_split: str
+    sizes: Sizes
+    inputs: Mapping[str, FeatureSpec]
+    head: Mapping[str, Any] | None
+    made_from: Mapping[str, str]
+    history: History
+    created_by: str
+    vocabulary: Vocabulary
+    module: Any
+    ngrams: NGramModel
+    concepts: Concepts
+    tensors_sha256: str | None = None
+
+    @property
+    def chosen(self) -> Mapping[str, float]:
+        """The entry of the history whose weights the model has."""
+        return next(entry for entry in self.history if entry.get("best"))
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What captions say of it, as JSON values."""
+        return {
+            "experiment": self.experiment,
+            "model": self.model,
+            "settings": dict(self.settings),
+            "seed": self.seed,
+            "trained_on": f"{self.dataset}/{self.train_split}",
+            "chosen_on": f"{self.dataset}/{self.validation_split}",
+            "head": None if self.head is None else dict(self.head),
+            "software": self.created_by,
+            "tensors_sha256": self.tensors_sha256,
+        }
+
+    def text(self, ids: npt.ArrayLike) -> str:
+        """Return the words of token ids with a space between, without marks."""
+        words = self.vocabulary.words
+        return " ".join(words[i - FIRST_WORD] for i in np.asarray(ids).tolist() if i >= FIRST_WORD)
+
+    def save(self, folder: str | Path) -> "TrainedLanguageModel":
+        """Write the model's files, `language.json` last, and return it with `tensors_sha256`."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors = {n: t.detach().cpu().clone() for n, t in self.module.state_dict().items()}
+        with appearing_whole(folder / TENSORS_FILE) as part:
+            part.write_bytes(save(tensors))
+        save_vocabulary(self.vocabulary, folder / _VOCABULARY_FILE)
+        self.ngrams.save(folder / _NGRAMS_FILE)
+        points: dict[str, npt.NDArray[Any]] = {
+            "words": self.concepts.words.astype(np.float16),
+            "sentences": self.concepts.sentences.astype(np.float16),
+            "tags": self.concepts.tags.astype(np.uint8),
+        }
+        with appearing_whole(folder / _CONCEPTS_FILE) as part:
+            part.write_bytes(save_arrays(points))
+        saved = replace(self, tensors_sha256=sha256_of_file(folder / TENSORS_FILE))
+        write_json(folder / _HISTORY_FILE, self.history)
+        beside = (_VOCABULARY_FILE, _NGRAMS_FILE, _CONCEPTS_FILE)
+        files = {name: sha256_of_file(folder / name) for name in beside}
+        apart = {"vocabulary", "module", "ngrams", "concepts"}
+        values = {name: value for name, value in vars(saved).items() if name not in apart}
+        values |= {
+            "settings": dict(self.settings),
+            "sizes": asdict(self.sizes),
+            "inputs": {name: asdict(spec) for name, spec in self.inputs.items()},
+            "head": None if self.head is None else dict(self.head),
+            "made_from": dict(self.made_from),
+            "files": files,
+        }
+        write_json(folder / LANGUAGE_FILE, values)
+        return saved
+
+
+def load_language_model(folder: str | Path) -> TrainedLanguageModel:
+    """Load a language model that `pipeline train` wrote; no features are needed.
+
+    Parameters
+    ----------
+    folder : of the model's files.
+
+    Returns
+    -------
+    TrainedLanguageModel
+        On the CPU.
+
+    Raises
+    ------
+    LanguageError
+        A file is missing, damaged or of an older version, or they do not belong together.
+    """
+    folder = Path(folder)
+    described = folder / LANGUAGE_FILE
+    if not described.is_file():
+        raise LanguageError(
+            f"{described} not found: {folder} holds no language model; run `pipeline train`"
+        )
+    try:
+        values = json.loads(described.read_text(encoding="utf-8"))
+        files = {**values.pop("files"), TENSORS_FILE: values["tensors_sha256"]}
+        for name, expected in files.items():
+            if sha256_of_file(folder / name) != expected:
+                raise LanguageError(
+                    f"{folder / name} is not the file that {described} describes; run `pipeline "
+                    "train` again"
+                )
+        values["sizes"] = Sizes(**values["sizes"])
+        values["inputs"] = {n: FeatureSpec.from_json(v) for n, v in values["inputs"].items()}
+        settings = settings_from(LanguageSettings, values["settings"], values["model"])
+        with torch.random.fork_rng(devices=[]):
+            module: nn.Module = build_model(values["model"], settings, values["sizes"])
+        module.load_state_dict(load_file(folder / TENSORS_FILE))
+        points = load_arrays(folder / _CONCEPTS_FILE)
+        concepts = Concepts(
+            points["words"].astype(np.float32),
+            points["sentences"].astype(np.float32),
+            points["tags"].astype(np.int64),
+        )
+        return TrainedLanguageModel(
+            **values,
+            vocabulary=load_vocabulary(folder / _VOCABULARY_FILE),
+            module=module.eval(),
+            ngrams=NGramModel.load(folder / _NGRAMS_FILE),
+            concepts=concepts,
+        )
+    except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
+        raise LanguageError(
+            f"{folder} holds a language model that is damaged or of an older version ({error}); "
+            "run `pipeline train` again"
+        ) from error

@@ -1,0 +1,154 @@
+"""Part-of-speech taggers by name, and the sets of tags that they give.
+
+A tagger takes the words of a sentence and returns a tag for each. Its package is imported when it
+is first asked for a tag.
+"""
+
+import gzip
+import hashlib
+import importlib.metadata
+import json
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pipeline.errors import PipelineError
+from pipeline.hashing import sha256_of_file
+from pipeline.text.import_alone import import_alone
+
+DEFAULT_TAGGER = "textblob"
+
+_PERCEPTRON = "perceptron:"
+
+TAG_SETS: dict[str, tuple[str, ...]] = {
+    "penn": (
+        "#", "$", "''", "(", ")", ",", ".", ":", "CC", "CD", "DT", "EX", "FW", "IN", "JJ", "JJR",
+        "JJS", "LS", "MD", "NN", "NNP", "NNPS", "NNS", "PDT", "POS", "PRP", "PRP$", "RB", "RBR",
+        "RBS", "RP", "SYM", "TO", "UH", "VB", "VBD", "VBG", "VBN", "VBP", "VBZ", "WDT", "WP",
+        "WP$", "WRB", "``",
+    ),
+    "universal": (
+        ".", "ADJ", "ADP", "ADV", "CONJ", "DET", "NOUN", "NUM", "PRON", "PRT", "VERB", "X",
+    ),
+}  # fmt: skip
+"""The tags of each set, by the alphabet.
+
+penn
+    The 45 tags of the Penn Treebank (Marcus et al. 1993).
+universal
+    The 12 of Petrov et al. 2012, which every Penn tag has one of.
+"""
+
+UNIVERSAL: dict[str, str] = {
+    tag: universal
+    for universal, tags in {
+        ".": "# $ '' ( ) , . : ``",
+        "ADJ": "JJ JJR JJS",
+        "ADP": "IN",
+        "ADV": "RB RBR RBS WRB",
+        "CONJ": "CC",
+        "DET": "DT EX PDT WDT",
+        "NOUN": "NN NNP NNPS NNS",
+        "NUM": "CD",
+        "PRON": "PRP PRP$ WP WP$",
+        "PRT": "POS RP TO",
+        "VERB": "MD VB VBD VBG VBN VBP VBZ",
+        "X": "FW LS SYM UH",
+    }.items()
+    for tag in tags.split()
+}
+"""Penn tag -> universal tag."""
+
+
+class TaggerError(PipelineError):
+    """No tagger has this name, its package is missing, or its file is not one."""
+
+
+@dataclass(frozen=True)
+class Tagger:
+    """A tagger with its name.
+
+    Attributes
+    ----------
+    name : with the version of its package, or the name of its file.
+    sha256 : of its file, or of its name where a package has the weights.
+    tag : from the words of a sentence to a Penn tag each.
+    """
+
+    name: str
+    sha256: str
+    tag: Callable[[Sequence[str]], list[str]]
+
+
+def tagger_called(name: str) -> Tagger:
+    """Return a tagger.
+
+    Parameters
+    ----------
+    name : "textblob", the rules and the lexicon of its package, or "perceptron:FILE", NLTK's
+        averaged perceptron (Collins 2002) with its weights in a JSON file of the keys `weights`,
+        `tagdict` and `classes`, which may be compressed (`.gz`).
+
+    Raises
+    ------
+    TaggerError
+    """
+    if name == DEFAULT_TAGGER:
+        return _textblob()
+    if name.startswith(_PERCEPTRON) and len(name) > len(_PERCEPTRON):
+        return _perceptron(Path(name.removeprefix(_PERCEPTRON)))
+    raise TaggerError(
+        f"no tagger is called {name!r}; there are {DEFAULT_TAGGER} and {_PERCEPTRON}FILE"
+    )
+
+
+@cache
+def _textblob() -> Tagger:
+    try:
+        parser = import_alone("textblob.en").parser
+    except ModuleNotFoundError as error:
+        raise TaggerError(
+            "the tagger 'textblob' needs the package of the same name; install the extra "
+            "`language`, or name perceptron:FILE"
+        ) from error
+    with warnings.catch_warnings():
+        # It reads its lexicon for the first word, and leaves the file to be closed.
+        warnings.simplefilter("ignore", ResourceWarning)
+        parser.find_tags(["a"])
+    name = f"textblob-{importlib.metadata.version('textblob')}"
+
+    def tag(words: Sequence[str]) -> list[str]:
+        # It has one tag for both quotation marks.
+        return ["''" if found == '"' else found for _, found, *_ in parser.find_tags([*words])]
+
+    return Tagger(name, hashlib.sha256(name.encode()).hexdigest(), tag)
+
+
+@cache
+def _perceptron(path: Path) -> Tagger:
+    try:
+        data = path.read_bytes()
+        values = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+        weights, known = dict(values["weights"]), dict(values["tagdict"])
+        classes = set(values["classes"])
+    except OSError as error:
+        raise TaggerError(f"{path} cannot be read ({error}); give the tagger's file") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise TaggerError(
+            f"{path} holds no averaged perceptron ({error!r}); it should be JSON with `weights`, "
+            "`tagdict` and `classes`"
+        ) from error
+
+    # Here, since it imports all of nltk.
+    from nltk.tag.perceptron import PerceptronTagger
+
+    model = PerceptronTagger(load=False)
+    model.model.weights, model.tagdict = weights, known
+    model.classes = model.model.classes = classes
+
+    def tag(words: Sequence[str]) -> list[str]:
+        return [found for _, found in model.tag([*words])]
+
+    return Tagger(f"perceptron-{path.name}", sha256_of_file(path), tag)

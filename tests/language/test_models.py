@@ -1,0 +1,225 @@
+"""The models against loops over the papers' equations, and their search against all sentences."""
+
+import math
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from pipeline.language.catalogue import MODELS, LanguageSettings
+from pipeline.language.generation import Found, beam_search, sample
+from pipeline.language.model import log_probabilities
+from pipeline.language.task import Sizes, build_model
+from pipeline.text.encoders.token_ids import END, PADDING, START, UNKNOWN
+
+V, TAGS, DIM, CONTEXT, FORWARD = 9, 8, 6, 3, 2
+SETTINGS = LanguageSettings(context=CONTEXT, forward=FORWARD, dim=5, factors=4, word_dim=5)
+SENTENCES = torch.tensor([[2, 4, 5, 1, 8, 3, 0], [2, 7, 8, 3, 0, 0, 0], [2, 3, 0, 0, 0, 0, 0]])
+TAGGED = torch.tensor([[4, 5, 6, 7, 3, 0], [7, 1, 3, 0, 0, 0], [3, 0, 0, 0, 0, 0]])
+
+
+def model(name: str, scale: float = 0.6) -> Any:
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        built = build_model(name, SETTINGS, Sizes(V, 7, TAGS, DIM)).double().eval()
+        for parameter in built.parameters():
+            parameter.data.normal_(std=scale)
+    return built
+
+
+def conditions(number: int, name: str = "") -> Tensor:
+    drawn = torch.from_numpy(np.random.default_rng(number).standard_normal((number, DIM)))
+    return drawn if name != "lbl" else drawn[:, :1]
+
+
+def tags_for(name: str, tags: Tensor = TAGGED) -> Tensor | None:
+    return tags if name == "sc-nlm" else None
+
+
+def by_equations(name: str, net: Any, words: list[int], u: Tensor, tags: list[int]) -> list[float]:
+    """Return log P(word) of all token ids after some words, number by number."""
+    own: dict[str, Any] = {key: value.tolist() for key, value in net.state_dict().items()}
+    at = len(words) - 1
+    before = ([START] * CONTEXT + words)[-CONTEXT:]
+    output, bias = own["words" if "words" in own else "context.words"], own["output.bias"]
+    if name == "lstm-decoder":
+        vector = lstm_by_equations(own, words, u.tolist())
+    else:
+        if name == "lbl":
+            table = output
+        else:
+            folding = own["context.folding"]  # E = W_fk' W_fv
+            table = [
+                [sum(folding[f][k] * w[f] for f in range(4)) for k in range(5)] for w in output
+            ]
+        r = [0.0] * 5
+        for matrix, word in zip(own["context.contexts"], before, strict=True):
+            for k, row in enumerate(matrix):
+                r[k] += sum(c * x for c, x in zip(row, table[word], strict=True))
+        vector = r
+        if name != "lbl":
+            attribute = u.tolist()
+            gate = own["gate.of_attribute" if name == "sc-nlm" else "gate.of_content"]
+            if name == "sc-nlm":
+                seen = (tags + [PADDING] * FORWARD)[at : at + FORWARD + 1]
+                attribute = []
+                for g in range(5):
+                    total = own["gate.bias"][g]
+                    total += sum(
+                        c * x for c, x in zip(own["gate.content"][g], u.tolist(), strict=True)
+                    )
+                    for i, tag in enumerate(seen):
+                        total += sum(
+                            c * x
+                            for c, x in zip(
+                                own["gate.structure"][i][g], own["gate.tags"][tag], strict=True
+                            )
+                        )
+                    attribute.append(max(0.0, total))
+            vector = [
+                sum(folding[f][k] * r[k] for k in range(5))
+                * sum(w * x for w, x in zip(gate[f], attribute, strict=True))
+                for f in range(4)
+            ]
+    scores = [
+        -math.inf
+        if word in (PADDING, START)
+        else sum(a * b for a, b in zip(vector, w, strict=True)) + b
+        for word, (w, b) in enumerate(zip(output, bias, strict=True))
+    ]
+    total = math.log(math.fsum(math.exp(score) for score in scores))
+    return [score - total for score in scores]
+
+
+def lstm_by_equations(own: dict[str, Any], words: list[int], u: list[float]) -> list[float]:
+    def affine(matrix: list[list[float]], x: list[float]) -> list[float]:
+        return [sum(a * b for a, b in zip(row, x, strict=True)) for row in matrix]
+
+    def squash(x: float) -> float:
+        return 1 / (1 + math.exp(-x))
+
+    first = [a + b for a, b in zip(affine(own["first.weight"], u), own["first.bias"], strict=True)]
+    h, c, peep = [0.0] * 5, [0.0] * 5, own["lstm.peepholes"]
+    for x in [first, *(own["inputs"][word] for word in words)]:
+        gates = [
+            a + b + bias
+            for a, b, bias in zip(
+                affine(own["lstm.word.weight"], x),
+                affine(own["lstm.state.weight"], h),
+                own["lstm.word.bias"],
+                strict=True,
+            )
+        ]
+        for n in range(5):
+            i = squash(gates[n] + peep[0][n] * c[n])
+            f = squash(gates[5 + n] + peep[1][n] * c[n])
+            c[n] = f * c[n] + i * math.tanh(gates[10 + n])
+            h[n] = squash(gates[15 + n] + peep[2][n] * c[n]) * math.tanh(c[n])
+    return h
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_probabilities_equal_the_equations_and_sum_to_one(name: str) -> None:
+    net, u = model(name), conditions(3, name)
+    tags = tags_for(name)
+    vectors, targets = net.vectors(SENTENCES, u, tags)
+    found = net.output.log_probabilities(vectors, net.words)
+    assert torch.allclose(found.exp().sum(dim=1), torch.ones(len(found)).double())
+    expected, words = [], []
+    for row, sentence in enumerate(SENTENCES.tolist()):
+        length = sentence.index(END) + 1
+        for at in range(1, length):
+            prefix = sentence[:at]
+            by_loop = by_equations(name, net, prefix, u[row], TAGGED[row].tolist())
+            one = None if tags is None else tags[row : row + 1]
+            stepped = log_probabilities(net, torch.tensor([prefix]), u[row : row + 1], one)
+            assert stepped[0].tolist() == pytest.approx(by_loop, rel=1e-9)
+            expected.append(by_loop[sentence[at]])
+            words.append(sentence[at])
+    assert sorted(targets.tolist()) == sorted(words)
+    got = found.gather(1, targets[:, None])[:, 0]
+    assert sorted(got.tolist()) == pytest.approx(sorted(expected), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients(name: str) -> None:
+    net, u = model(name, scale=0.3).train(), conditions(3, name)
+    parameters = [p for p in net.parameters() if p.requires_grad]
+
+    def loss(*values: Tensor) -> Tensor:
+        vectors, targets = net.vectors(SENTENCES, u, tags_for(name))
+        total: Tensor = net.output.loss(vectors, net.words, targets)
+        return total
+
+    assert torch.autograd.gradcheck(loss, parameters, eps=1e-6, atol=1e-6, fast_mode=True)
+
+
+def test_a_sampled_loss_is_near_the_full_one() -> None:
+    net, generator = model("lbl", scale=0.3), torch.Generator().manual_seed(0)
+    vectors, targets = net.vectors(SENTENCES, conditions(3, "lbl"), None)
+    full = net.output.loss(vectors, net.words, targets)
+    many = net.output.sampled_loss(vectors, net.words, targets, 200_000, generator)
+    assert float(many.detach()) == pytest.approx(float(full.detach()), abs=0.01)
+
+
+def every_sentence(net: Any, u: Tensor, words: int) -> list[tuple[float, tuple[int, ...]]]:
+    """Return all sentences of known words up to a length, the most probable first."""
+    found = []
+    for sentence in (s for n in range(words + 1) for s in product(range(4, V), repeat=n)):
+        total, prefix = 0.0, [START]
+        for word in (*sentence, END):
+            total += float(log_probabilities(net, torch.tensor([prefix]), u)[0, word])
+            prefix.append(word)
+        found.append((total, sentence))
+    return sorted(found, reverse=True)
+
+
+@pytest.mark.parametrize("name", ["multiplicative-lbl", "lstm-decoder"])
+def test_a_beam_as_wide_as_the_vocabulary_finds_the_best_of_all_sentences(name: str) -> None:
+    net, u = model(name), conditions(1)
+    # Of one word each beginning stays in the beam.
+    expected = every_sentence(net, u, 1)
+    found = beam_search(net, u, width=V, longest=1)
+    assert words_of(found)[: len(expected)] == [words for _, words in expected]
+    assert found.log_probabilities[0, :6].tolist() == pytest.approx([p for p, _ in expected])
+    wide = beam_search(net, u, width=V**2, longest=2)
+    assert words_of(wide)[:10] == [words for _, words in every_sentence(net, u, 2)[:10]]
+
+
+def words_of(found: Found, row: int = 0) -> list[tuple[int, ...]]:
+    return [tuple(w for w in s if w >= 4) for s in found.sentences[row].tolist()]
+
+
+@pytest.mark.parametrize("name", ["sc-nlm", "lstm-decoder"])
+def test_a_batch_writes_what_single_conditions_do(name: str) -> None:
+    net, u = model(name), conditions(3)
+    tags = tags_for(name)
+    draws = torch.from_numpy(np.random.default_rng(0).random((3, 7)))
+    searched = beam_search(net, u, tags, width=2, longest=6)
+    drawn = sample(net, u, draws, tags)
+    for row in range(3):
+        own = None if tags is None else tags[row : row + 1]
+        alone = beam_search(net, u[row : row + 1], own, width=2, longest=6)
+        assert words_of(alone) == words_of(searched, row)
+        total = alone.log_probabilities[0].tolist()
+        assert total == pytest.approx(searched.log_probabilities[row].tolist())
+        one = sample(net, u[row : row + 1], draws[row : row + 1], own)
+        assert words_of(one) == words_of(drawn, row)
+    if tags is not None:
+        lengths = [len(found[0]) for found in (words_of(searched, row) for row in range(3))]
+        assert lengths == [4, 2, 0]
+    assert not (searched.sentences == UNKNOWN).any()
+
+
+def test_drawn_words_are_as_frequent_as_probable() -> None:
+    net, number = model("lstm-decoder"), 4000
+    u = conditions(1).repeat(number, 1)
+    draws = torch.from_numpy(np.random.default_rng(1).random((number, 2)))
+    first = sample(net, u, draws).sentences[:, 0, 0]
+    p = log_probabilities(net, torch.tensor([[START]]), u[:1])[0].exp()
+    p[UNKNOWN] = 0
+    shares = torch.bincount(first, minlength=V) / number
+    assert shares.tolist() == pytest.approx((p / p.sum()).tolist(), abs=0.03)
