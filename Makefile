@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
-EXTRAS := .[dvc,dev,language,lite,open-clip,search,timm]
+EXTRAS := .[clips,dvc,dev,language,lite,open-clip,search,timm]
 
 # Installed packages come without bytecode: the first import writes it, for all that follow.
 export PYTHONDONTWRITEBYTECODE :=

@@ -18,6 +18,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 if TYPE_CHECKING:
+    from pipeline.clips.extract import extract_clips as extract_clips
     from pipeline.datasets.manifest import read_manifest as read_manifest
     from pipeline.datasets.regions import read_phrases as read_phrases
     from pipeline.experiments.run import run as run
@@ -51,6 +52,7 @@ _HOMES = {
     "encode": "pipeline.text.encode",
     "evaluate": "pipeline.retrieval.evaluate",
     "extract": "pipeline.images.extract",
+    "extract_clips": "pipeline.clips.extract",
     "extract_regions": "pipeline.regions.features",
     "finetune": "pipeline.finetuning.finetune",
     "fit": "pipeline.heads.fit",

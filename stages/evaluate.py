@@ -27,7 +27,8 @@ from stages.experiment import layout_of
     type=click.IntRange(0),
     default=5,
     show_default=True,
-    help="Captions of an image that count, the first ones; 0 counts all.",
+    help="Captions of an image that count, the first ones; 0 counts all.  msvd counts all, and "
+    "trecvid-vtt one in each of its two sets.",
 )
 @click.option(
     "--nms",
@@ -89,6 +90,10 @@ def evaluate(
             monitor=CONSOLE,
         ).table
     click.echo(markdown_table(tables), nl=False)
+    if protocol in ("msvd", "trecvid-vtt"):
+        from pipeline.report.published import beside_published
+
+        click.echo("\n" + beside_published(protocol, tables), nl=False)
 
 
 def _evaluate_localized(file: Path | None, out: Path | None, nms: float | None) -> None:

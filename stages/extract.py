@@ -95,6 +95,15 @@ _REASONS_SHOWN = 5
     help="Add images that the dataset, prepared again, has and a finished output lacks, in new "
     "shards; those it has stay.",
 )
+@click.option(
+    "--frames",
+    help="Of clips: every:SECONDS, fps:NUMBER, even:NUMBER or all.  [default: the recipe's]",
+)
+@click.option(
+    "--over-frames",
+    type=click.Choice(["mean", "max", "halves"]),
+    help="Of clips: how outputs are joined over time.  [default: mean]",
+)
 @cluster_options
 @click.pass_context
 def extract(
@@ -105,9 +114,11 @@ def extract(
     out: Path,
     regions: Path | None,
     context: float | None,
+    frames: str | None,
+    over_frames: str | None,
     **options: Any,
 ) -> None:
-    """Turn the images of a prepared dataset, or regions of them, into feature shards.
+    """Turn the images or clips of a prepared dataset, or regions, into feature shards.
 
     Missing, unreadable and refused images keep their row, with a status and a reason; the
     command then ends with exit status 3. The same command again goes on where it stopped; on a
@@ -120,11 +131,15 @@ def extract(
     Examples:
       pipeline extract --backbone efficientnet-lite0 --dataset data/scenes \\
           --out data/features/scenes/efficientnet-lite0-pool
+      pipeline extract --recipe efficientnet-lite0-pool --dataset data/msvd --frames every:0.5 \\
+          --out data/features/msvd/efficientnet-lite0-pool
       pipeline extract --recipe efficientnet-lite0-roi-align --dataset data/scenes \\
           --regions data/proposals/scenes/grid \\
           --out data/features/scenes/efficientnet-lite0-roi-align@grid
     """
     # Here, since `--help` needs no torch.
+    from pipeline.clips.extract import extract_clips
+    from pipeline.datasets.manifest import read_manifest
     from pipeline.images import extract as job
     from pipeline.regions.features import extract_regions
     from pipeline.shards.feature_set import FeatureSet
@@ -136,9 +151,23 @@ def extract(
     # Pillow warns of pictures that are then refused, and of oddities in files that it reads.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     given = {option: value for option, value in options.items() if value}
-    log_settings("extract", recipe=name, dataset=dataset, regions=regions, out=out, **given)
+    log_settings(
+        "extract", recipe=name, dataset=dataset, regions=regions, out=out, frames=frames,
+        over_frames=over_frames, **given,
+    )  # fmt: skip
     started = time.monotonic()
-    if regions is None:
+    clips = regions is None and read_manifest(dataset).media == "clips"
+    if clips or frames or over_frames:
+        index = extract_clips(
+            dataset,
+            out,
+            recipe=name,
+            frames=frames,
+            over_frames=over_frames,
+            monitor=CONSOLE,
+            **options,
+        )
+    elif regions is None:
         index = job.extract(dataset, out, recipe=name, monitor=CONSOLE, **options)
     else:
         index = extract_regions(

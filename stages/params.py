@@ -41,16 +41,25 @@ class Dataset(BaseModel):
         "regions",
         "clips",
         "moving-scenes",
+        "msvd",
+        "msrvtt",
+        "trecvid-vtt",
     ]
 
     @property
     def arguments(self) -> list[str]:
-        """The options as a command line has them; lists repeat one, mappings are NAME=VALUE."""
+        """The options as a command line has them.
+
+        Lists repeat one, mappings are NAME=VALUE, true is an option without a value.
+        """
         found = []
         for name, value in (self.model_extra or {}).items():
             values = value if isinstance(value, list) else [value]
             if isinstance(value, dict):
                 values = [f"{key}={item}" for key, item in value.items()]
+            if value is True:
+                found.append(f"--{name.replace('_', '-')}")
+                continue
             for item in values:
                 found += [f"--{name.replace('_', '-')}", str(item)]
         return found

@@ -52,15 +52,18 @@ def every_name(params: Params) -> list[str]:
     """Return the experiments of params.yaml, then all published systems, then the ensembles.
 
     Presets on a library's model, "open-clip:<model>", are left out: its package or its weights may
-    not be here. So are those that fine-tune an image network, which takes hours without a GPU, and
-    those of regions and phrases, which `pipeline localize` trains.
+    not be here. So are those that take hours without a GPU, on several networks side by side or
+    with an image network that is tuned, and those of regions and phrases, which `pipeline localize`
+    trains.
     """
     published = [
         name
         for name, p in PRESETS.items()
-        if ":" not in p.images and p.finetuning is None and not p.of_phrases
+        if not {*":+"} & {*p.images} and p.finetuning is None and not p.of_phrases
     ]
-    return list(dict.fromkeys([*params.experiments, *published, *params.ensembles, *ENSEMBLES]))
+    names = [*params.experiments, *published, *params.ensembles]
+    ensembles = [name for name, members in ENSEMBLES.items() if members.keys() <= {*names}]
+    return list(dict.fromkeys([*names, *ensembles]))
 
 
 def run_options(params: Params, size: Size) -> dict[str, Any]:

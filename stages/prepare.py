@@ -9,7 +9,7 @@ import click
 from pipeline.datasets.manifest import check_split
 from pipeline.experiments.layout import Layout
 from stages.console import log_settings, progress_of
-from stages.prepare_clips import clips
+from stages.prepare_clips import clips, msrvtt, msvd, trecvid_vtt
 from stages.prepare_options import (
     Assignment,
     captions_option,
@@ -305,9 +305,8 @@ def folder(root: Path, captions: Path, name: str | None, expect: dict[str, int],
     write_dataset(read_folder(root, captions, name=name, expect=expect), out, started)
 
 
-prepare.add_command(clips)
-prepare.add_command(entities)
-prepare.add_command(regions)
+for command in (clips, entities, msrvtt, msvd, regions, trecvid_vtt):
+    prepare.add_command(command)
 
 
 @prepare.command("dataset")

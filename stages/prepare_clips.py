@@ -16,6 +16,9 @@ from stages.prepare_options import (
 )
 
 clips_option = path_option("--root", "Folder of the clips.")
+subset_option = click.option(
+    "--subset", is_flag=True, help="Take the clips that are there; the missing are counted."
+)
 
 
 @click.command()
@@ -44,3 +47,106 @@ def clips(root: Path, captions: Path, name: str | None, expect: dict[str, int], 
     started = time.monotonic()
     manifest = read_folder(root, captions, name=name, expect=expect, media="clips")
     write_dataset(manifest, out, started)
+
+
+@click.command()
+@clips_option
+@path_option("--captions", "AllVideoDescriptions.txt, or a table: file, id, caption, split.")
+@path_option("--mapping", "youtube_mapping.txt, for AllVideoDescriptions.txt.", required=False)
+@subset_option
+@expect_option
+@out_option
+def msvd(
+    root: Path,
+    captions: Path,
+    mapping: Path | None,
+    subset: bool,
+    expect: dict[str, int],
+    out: Path,
+) -> None:
+    """Read MSVD: all its sentences, and the splits of 1,200, 100 and 670 clips.
+
+    \b
+    Example:
+      pipeline prepare msvd --root YouTubeClips --captions AllVideoDescriptions.txt \\
+          --mapping youtube_mapping.txt --out data/msvd
+    """
+    from pipeline.datasets.msvd import read_msvd
+
+    log_settings(
+        "prepare msvd",
+        root=root,
+        captions=captions,
+        mapping=mapping,
+        subset=subset or None,
+        expect=shown(expect),
+        out=out,
+    )
+    started = time.monotonic()
+    manifest = read_msvd(root, captions, mapping=mapping, subset=subset, expect=expect)
+    write_dataset(manifest, out, started)
+
+
+@click.command()
+@clips_option
+@click.option(
+    "--captions",
+    required=True,
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="JSON file of the corpus; repeatable.",
+)
+@subset_option
+@expect_option
+@out_option
+def msrvtt(
+    root: Path, captions: tuple[Path, ...], subset: bool, expect: dict[str, int], out: Path
+) -> None:
+    """Read MSR-VTT: all sentences, and the splits of 6,513, 497 and 2,990 clips.
+
+    \b
+    Example:
+      pipeline prepare msrvtt --root videos --captions train_val_videodatainfo.json \\
+          --captions test_videodatainfo.json --out data/msrvtt
+    """
+    from pipeline.datasets.msrvtt import read_msrvtt
+
+    log_settings(
+        "prepare msrvtt",
+        root=root,
+        captions=",".join(map(str, captions)),
+        subset=subset or None,
+        expect=shown(expect),
+        out=out,
+    )
+    started = time.monotonic()
+    write_dataset(read_msrvtt(root, captions, subset=subset, expect=expect), out, started)
+
+
+@click.command("trecvid-vtt")
+@clips_option
+@path_option("--captions", "Folder of vines.textDescription.*.testingSet and vtt.gt.")
+@subset_option
+@expect_option
+@out_option
+def trecvid_vtt(
+    root: Path, captions: Path, subset: bool, expect: dict[str, int], out: Path
+) -> None:
+    """Read the testing set of TRECVID 2016 Video to Text: 1,915 clips, a sentence of each set.
+
+    \b
+    Example:
+      pipeline prepare trecvid-vtt --root vines --captions vtt --out data/trecvid-vtt
+    """
+    from pipeline.datasets.trecvid_vtt import read_trecvid_vtt
+
+    log_settings(
+        "prepare trecvid-vtt",
+        root=root,
+        captions=captions,
+        subset=subset or None,
+        expect=shown(expect),
+        out=out,
+    )
+    started = time.monotonic()
+    write_dataset(read_trecvid_vtt(root, captions, subset=subset, expect=expect), out, started)

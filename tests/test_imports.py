@@ -13,6 +13,7 @@ FORBIDDEN = {
     "pipeline/recipes": {"torch", "torchvision", "h5py"},
     "pipeline/networks": {"h5py"},
     "pipeline/images": {"h5py"},
+    "pipeline/clips": {"h5py"},
     "pipeline/regions": {"h5py"},
     "pipeline/shards": {"torch", "torchvision"},
     "pipeline/retrieval": {"matplotlib"},

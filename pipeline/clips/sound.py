@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import PipelineError
+from pipeline.clips.clip_file import require_av
 from pipeline.images.decode import (
     RefusedImage,
     UnreadableImage,
@@ -36,10 +36,6 @@ MAX_SECONDS = 3600.0
 """A longer sound is refused; its samples at 16 kHz need 230 MB."""
 
 
-class NoPyAv(PipelineError):
-    """Sound is asked for, and PyAV is not installed."""
-
-
 @dataclass(frozen=True)
 class Sound:
     """The sound of one file, or why there is none.
@@ -58,23 +54,6 @@ class Sound:
     source_crc32: int = 0
     status: int = OK
     reason: str = ""
-
-
-def require_av() -> Any:
-    """Import PyAV.
-
-    Raises
-    ------
-    NoPyAv
-    """
-    try:
-        import av
-    except ImportError as error:
-        raise NoPyAv(
-            f"sound is decoded by PyAV, which cannot be imported ({error}); install it with `pip "
-            "install 'caption-feature-pipeline[clips]'`"
-        ) from error
-    return av
 
 
 def read_sound(path: Path, rate: int) -> Sound:

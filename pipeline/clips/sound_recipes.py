@@ -47,6 +47,11 @@ class SoundRecipe:
         return (self.words * (2 if self.halves else 1),)
 
     @property
+    def storage(self) -> str:
+        """Type of the stored rows."""
+        return "float32"
+
+    @property
     def row_bytes(self) -> int:
         """Bytes of a row, which is float32."""
         return 4 * self.shape[0]

@@ -12,6 +12,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pipeline.clips.catalogue import recipe_of_clips
+from pipeline.clips.extract import extract_clips
+from pipeline.clips.recipes import ClipRecipe
+from pipeline.clips.sound_recipes import SoundRecipe
 from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
 from pipeline.datasets.splits import Role, split_for
 from pipeline.experiments.checks import MISSING, difference, index_fault, json_fault, weights_of
@@ -22,6 +26,7 @@ from pipeline.hashing import sha256_of_file
 from pipeline.heads import HeadError
 from pipeline.heads.catalogue import CaptionFeatures, Experiment, with_epochs_at_most
 from pipeline.heads.data.pairs import made_from
+from pipeline.heads.data.word_vectors import origin_of
 from pipeline.heads.embed import embed
 from pipeline.heads.experiments import resolve_experiment
 from pipeline.heads.fit import fit
@@ -41,6 +46,7 @@ from pipeline.shards.feature_set import FeatureSet, read_set_index
 from pipeline.shards.index import INDEX_FILE, read_index
 from pipeline.shards.side_by_side import write_view
 from pipeline.text.encode import encode
+from pipeline.text.vectors import load_vectors
 from pipeline.text.vectors.settings import Training
 from pipeline.text.vectors.store import store_vectors
 
@@ -130,7 +136,11 @@ class Plan:
                 f"{experiment.name!r} is fitted on regions and phrases, not on images and "
                 "captions; use `pipeline localize`"
             )
-        experiment = replace(experiment, name=seeded(experiment.name, seed, self.first_seed))
+        experiment = replace(
+            experiment,
+            name=seeded(experiment.name, seed, self.first_seed),
+            word_vectors=self._add_own_vectors(experiment.word_vectors),
+        )
         features = self._add_features(experiment.images)
         captions = self._add_text(experiment.captions)
         if experiment.finetuning is None:
@@ -233,12 +243,11 @@ class Plan:
     def _add(self, step: Step) -> Path:
         return self.steps.setdefault(step.out, step).out
 
-    def _recipe(self, name: str) -> Recipe:
+    def _recipe(self, name: str) -> Recipe | ClipRecipe | SoundRecipe:
         """Return a recipe with the precision and the storage that are asked for."""
         given = self.extract
-        return resolve_recipe(
-            name, given.get("precision", "float32"), given.get("storage", "float32")
-        )
+        resolve = resolve_recipe if self.manifest.media == "images" else recipe_of_clips
+        return resolve(name, given.get("precision", "float32"), given.get("storage", "float32"))
 
     def _add_features(self, name: str) -> Path:
         given = dict(self.extract)
@@ -246,9 +255,10 @@ class Plan:
         if (names := split_name(name)) is not None:
             return self._add_side_by_side(name, names, out)
         recipe = self._recipe(name)
+        job = extract if self.manifest.media == "images" else extract_clips
 
         def make(monitor: Monitor) -> object:
-            return extract(self.layout.dataset, out, recipe=name, monitor=monitor, **given)
+            return job(self.layout.dataset, out, recipe=name, monitor=monitor, **given)
 
         size = _rows_of(recipe, rows)
         fault = index_fault(out, rows, recipe.to_json())
@@ -287,6 +297,12 @@ class Plan:
         fault = index_fault(out, rows)
         return self._add(Step("text", captions.name, out, needs, size, fault, make, always=True))
 
+    def _add_own_vectors(self, name: str | None) -> str | None:
+        """Return the file of the dataset's word vectors of that name, or the name."""
+        if name is None or name not in self.word_vectors:
+            return name
+        return str(self._add_vectors(name))
+
     def _add_vectors(self, name: str) -> Path:
         out, options = self.layout.vectors(name), dict(self.word_vectors[name])
 
@@ -307,7 +323,7 @@ class Plan:
         self, experiment: Experiment, seed: int, images: Path, captions: Path
     ) -> dict[str, Any]:
         """Return what the description of an experiment's head must say."""
-        return {
+        wanted: dict[str, Any] = {
             "kind": experiment.head,
             "settings": with_epochs_at_most(experiment.head, experiment.settings, self.max_epochs),
             "seed": seed,
@@ -316,6 +332,14 @@ class Plan:
             "average_captions": experiment.average_captions,
             "made_from": self._made_from(images, captions),
         }
+        for file in self._own_vectors(experiment):
+            wanted["word_vectors"] = origin_of(load_vectors(str(file), ()))
+        return wanted
+
+    def _own_vectors(self, experiment: Experiment) -> tuple[Path, ...]:
+        """Return the dataset's own word vectors that an experiment's words start from, if any."""
+        source = experiment.word_vectors
+        return () if source is None or Path(source) not in self.steps else (Path(source),)
 
     def _add_head(self, experiment: Experiment, seed: int, images: Path, captions: Path) -> Path:
         out = self.layout.head(experiment.name)
@@ -339,8 +363,8 @@ class Plan:
             )
 
         fault = json_fault(out / HEAD_FILE, wanted)
-        size = f"head {experiment.head}"
-        return self._add(Step("train", experiment.name, out, (images, captions), size, fault, make))
+        needs, size = (images, captions, *self._own_vectors(experiment)), f"head {experiment.head}"
+        return self._add(Step("train", experiment.name, out, needs, size, fault, make))
 
     def _add_finetuned(
         self, experiment: Experiment, seed: int, images: Path, captions: Path
@@ -456,6 +480,6 @@ class Plan:
         self._add(Step("evaluate", name, out, (embeddings,), "a table", fault, make))
 
 
-def _rows_of(recipe: Recipe, rows: int) -> str:
+def _rows_of(recipe: Recipe | ClipRecipe | SoundRecipe, rows: int) -> str:
     megabytes = rows * recipe.row_bytes / 1e6
     return f"{rows} rows of {recipe.shape} {recipe.storage}, {megabytes:.1f} MB"

@@ -42,12 +42,12 @@ model, "open-clip:<model>", and several networks side by side, which stay."""
 
 POOLED_IMAGES = "efficientnet-lite0-pool"
 
+_GLOVE, _OWN = "glove-6b-50d", "word2vec-100d"
 TRAINED_VECTORS: dict[str, Mapping[str, Any]] = {
-    "word2vec-100d": {"train": "word2vec", "dim": 100, "epochs": 20}
+    _OWN: {"train": "word2vec", "dim": 100, "epochs": 20}
 }
 """Word vectors that are trained on the dataset's own captions: options of `pipeline vectors`."""
 
-_GLOVE = "glove-6b-50d"
 _MEAN = CaptionFeatures("mean-glove-6b-50d", "mean")
 
 
@@ -59,13 +59,11 @@ def _fisher(mixtures: str) -> CaptionFeatures:
 _FISHER = _fisher("hglmm")
 _COUNTS_AND_FISHER = CaptionFeatures("tfidf+fv-hglmm", "tfidf+fv-hglmm", {"sample": 20_000})
 _COUNTS = CaptionFeatures("bow-vsepp", "bow", {"tokenizer": "vsepp"})
-_WORDS = CaptionFeatures("token-ids-words", "token-ids-words")
+_OWN_WORDS = CaptionFeatures("token-ids-words", "token-ids-words", {"vectors": _OWN})
 _YAN_CAPTIONS = CaptionFeatures("token-ids-yan", "token-ids-yan")
 _PHRASES = CaptionFeatures("phrases-fv-hglmm-pca1000", "fv-hglmm", {"sample": 20_000, "pca": 1000})
-_W2V_MEAN = CaptionFeatures("mean-w2vv", "mean-w2vv", {"vectors": "word2vec-100d"})
-_W2V_ALL = CaptionFeatures(
-    "w2vv-multiscale", "bow+mean-w2vv+token-ids-w2vv", {"vectors": "word2vec-100d"}
-)
+_W2V_MEAN = CaptionFeatures("mean-w2vv", "mean-w2vv", {"vectors": _OWN})
+_W2V_ALL = CaptionFeatures("w2vv-multiscale", "bow+mean-w2vv+token-ids-w2vv", {"vectors": _OWN})
 
 _WANG = {"dim": 256, "epochs": 45, "lr_decay_every": 30}
 _REGIONS = {"hidden": 1024, "dim": 256, "epochs": 12, "lr_decay_every": 5}
@@ -76,7 +74,7 @@ _W2VV_GRU = {**_W2VV, "word_dim": 50, "hidden_size": 256}
 _GRU = {"dim": 256, "image_scaling": "unit", "learning_rate": 0.004}
 _QIAN = {**_GRU, "word_dim": 50, "epochs": 9, "lr_decay": 0.2, "lr_decay_every": 6}
 _VSEPP = {**_GRU, "epochs": 8, "lr_decay": 0.2, "lr_decay_every": 5}
-_KIROS = {"word_dim": 50, "image_scaling": "standardised", "epochs": 14}
+_KIROS = {"word_dim": 100, "image_scaling": "standardised", "epochs": 14}
 # With Adam; the paper's plain gradient descent is at kiros2014-lstm.
 _BAG = {
     "optimiser": "adam", "learning_rate": 0.001, "batch_size": 128, "lr_decay": 0.85, "epochs": 8,
@@ -116,9 +114,7 @@ SMALL: dict[str, Changes] = {
     "wang2016-nonlinear-bidirectional": Changes({**_WANG, "hidden": 1024}, _FISHER),
     "wang2016-nonlinear-bidirectional-structure": Changes({**_WANG, "hidden": 1024}, _FISHER),
     "wang2016-nonlinear-bidirectional-structure-mean": Changes({"epochs": 15}, _MEAN),
-    "wang2016-nonlinear-bidirectional-structure-tfidf": Changes(
-        {"hidden": 1024, "dim": 256, "epochs": 15}
-    ),
+    "wang2016-nonlinear-bidirectional-structure-tfidf": Changes({**_WANG, "hidden": 1024}),
     "wang2016-cca": Changes({"dim": 128}, _FISHER),
     "wang2016-cca-mean": Changes({"dim": 128}, _MEAN),
     **{
@@ -135,10 +131,10 @@ SMALL: dict[str, Changes] = {
     "dong2018-w2vv-word2vec-4-layers": Changes(_W2VV, _W2V_MEAN),
     "dong2018-w2vv-gru": Changes(_W2VV_GRU, word_vectors=_GLOVE),
     "dong2018-w2vv-multiscale": Changes(_W2VV_GRU, _W2V_ALL, _GLOVE),
-    "kiros2014-lstm": Changes(_KIROS, word_vectors=_GLOVE),
+    "kiros2014-lstm": Changes(_KIROS, word_vectors=_OWN),
     # The sum of the words' vectors is a linear map of their counts.
     "kiros2014-linear": Changes(_BAG, _COUNTS),
-    "kiros2014-devise": Changes({**_KIROS, "dim": 50}, _WORDS, _GLOVE),
+    "kiros2014-devise": Changes({**_KIROS, "dim": 100}, _OWN_WORDS, _OWN),
     "kiros2014-gru": Changes(_VSEPP),
     "vendrov2016-order": Changes({**_GRU, "epochs": 60}),
     "vendrov2016-symmetric": Changes({**_GRU, "epochs": 60}),
@@ -153,12 +149,14 @@ SMALL: dict[str, Changes] = {
     "scan-t2i-lse": Changes(_SCAN, word_vectors=_GLOVE),
     "scan-i2t-avg": Changes(_SCAN, word_vectors=_GLOVE),
     "scan-i2t-lse": Changes(_SCAN, word_vectors=_GLOVE),
-    **dict.fromkeys(("ours-cca", "ours-lites-cca"), Changes(captions=_COUNTS_AND_FISHER)),
-    **dict.fromkeys(
-        ("ours-gru", "ours-lites-gru"), Changes({"dim": 512, "word_dim": 50}, word_vectors=_GLOVE)
-    ),
+    **{
+        f"{name}-{head}": Changes(captions=_COUNTS_AND_FISHER)
+        for name in ("ours", "ours-lites", "ours-lites-10crop")
+        for head in ("cca", "linear")
+    },
+    "ours-gru": Changes({"dim": 512, "word_dim": 50}, word_vectors=_GLOVE),
     "ours-finetuned": Changes(
-        {"dim": 512, "word_dim": 50, **_TUNED}, word_vectors=_GLOVE, finetuning=_TUNED_NETWORK
+        captions=_COUNTS_AND_FISHER, finetuning={"first_layer": _TUNED_NETWORK["first_layer"]}
     ),
 }
 """Name of a preset -> what differs from it; a preset without an entry changes its images alone."""

@@ -270,11 +270,29 @@ _OURS_GRU = Preset(
     leaves_open="measured with the features of the small size only",
     word_vectors=_GLOVE_300,
 )  # fmt: skip
-_LITES = "+".join(f"efficientnet-lite{k}-pool" for k in range(3))
+_OURS_LINEAR = Preset(
+    "vse",
+    VseSettings(
+        cell="none", dim=2048, similarity="cosine", l2_normalise="both", loss="info_nce",
+        temperature=0.07, image_scaling="standardised", batch_size=500, learning_rate=0.0005,
+        lr_decay=0.7, epochs=8,
+    ),
+    "resnet152-pool",
+    _OURS_CCA.captions,
+    source=_OURS_CCA.source,
+    leaves_open=_OURS_CCA.leaves_open,
+)  # fmt: skip
 _OURS_FINETUNED = replace(
-    _with(_OURS_GRU, learning_rate=0.0002, lr_decay=0.8, epochs=10, epoch="images"),
-    finetuning=Finetuning(start="ours-gru", learning_rate=0.0001, smallest_crop=0.5),
-)
+    _with(
+        _OURS_LINEAR,
+        batch_size=64, learning_rate=0.0002, lr_decay=0.8, epochs=10, epoch="images",
+    ),
+    finetuning=Finetuning(start="ours-linear", learning_rate=0.0002, smallest_crop=0.5),
+)  # fmt: skip
+_LITES = {
+    f"ours-lites{crops}": "+".join(f"efficientnet-lite{k}-pool{crops}" for k in range(3))
+    for crops in ("", "-10crop")
+}
 _CLIP = "open-clip:ViT-B-32.laion2b_s34b_b79k"
 _ZERO_SHOT = Preset(
     "zero-shot",
@@ -391,8 +409,15 @@ PRESETS: dict[str, Preset] = {
     },
     "ours-cca": _OURS_CCA,
     "ours-gru": _OURS_GRU,
-    "ours-lites-cca": replace(_with(_OURS_CCA, image_ridge=0.01), images=_LITES),
-    "ours-lites-gru": replace(_with(_OURS_GRU, lr_decay=0.5, epochs=6), images=_LITES),
+    "ours-linear": _OURS_LINEAR,
+    **{
+        f"{name}-{head}": replace(preset, images=images)
+        for name, images in _LITES.items()
+        for head, preset in {
+            "cca": _with(_OURS_CCA, image_ridge=0.01),
+            "linear": _OURS_LINEAR,
+        }.items()
+    },
     "ours-finetuned": _OURS_FINETUNED,
     "zero-shot": _ZERO_SHOT,
 }  # fmt: skip

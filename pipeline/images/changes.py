@@ -1,6 +1,6 @@
 """What has changed since rows were made: their files, by time and size or by content."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -33,6 +33,7 @@ def changed_rows(
     paths: Sequence[Source],
     readers: int,
     progress: Progress = no_progress,
+    crc32_of: Callable[[Path], int] = source_crc32,
 ) -> tuple[list[int], list[int]]:
     """Return the finished rows whose files have changed since, and those whose files have gone.
 
@@ -46,6 +47,7 @@ def changed_rows(
     paths : the file of each row, or a region of it.
     readers : threads that read.
     progress : called now and then.
+    crc32_of : returns the CRC-32 of a file's bytes, 0 where there is none.
     """
     changed: list[int] = []
     gone: list[int] = []
@@ -53,7 +55,7 @@ def changed_rows(
         for span, status, known in build.finished():
             sources = paths[span.start : span.stop]
             files = list(dict.fromkeys(map(photo_of, sources)))
-            crc32 = dict(zip(files, pool.map(source_crc32, files), strict=True))
+            crc32 = dict(zip(files, pool.map(crc32_of, files), strict=True))
             found = [
                 s.source_crc32(crc32[s.photo]) if isinstance(s, Region) else crc32[s]
                 for s in sources

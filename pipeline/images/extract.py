@@ -1,7 +1,7 @@
 """The job of `pipeline extract`: the images of a dataset become feature shards."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from pipeline.cluster.place import place_of_work
 from pipeline.datasets.manifest import NO_PICTURES, read_manifest
 from pipeline.errors import WrongUsage
 from pipeline.images.changes import changed_rows, failed_rows, file_stamps
+from pipeline.images.decode import source_crc32
 from pipeline.images.memory import expected_memory, resident_memory
 from pipeline.images.network import RecipeNetwork, device_for
 from pipeline.images.region import Region, Source, photo_of
@@ -107,7 +108,7 @@ def extract(
     KeyboardInterrupt
         Finished rows are kept, and a line says so.
     """
-    _require_counts(limit=limit)
+    require_counts(limit=limit)
     out, weights = Path(out), str(weights)
     if (names := split_name(recipe)) is not None:
         if summary is not None:
@@ -184,7 +185,7 @@ def extract_sources(
     region : how regions are cut, which their recipe says; None: the rows are whole pictures.
     others : as `extract` has them.
     """
-    _require_counts(
+    require_counts(
         rows_per_shard=rows_per_shard, batch_size=batch_size, threads=threads, readers=readers
     )
     unit = "image" if region is None else "region"
@@ -207,7 +208,7 @@ def extract_sources(
     try:
         with build:
             paths = [sources[row_id] for row_id in build.ids]
-            _find_rows(build, out, header, paths, parallelism.readers, retry_failed, monitor)
+            find_rows(build, out, header, paths, parallelism.readers, retry_failed, monitor)
             computed = len(paths) - build.rows_done
             if not build.pending():
                 index = build.publish()
@@ -250,13 +251,19 @@ def extract_sources(
     return index
 
 
-def _require_counts(**counts: int | None) -> None:
+def require_counts(**counts: int | None) -> None:
+    """Refuse counts below 1; None is a default.
+
+    Raises
+    ------
+    WrongUsage
+    """
     for name, value in counts.items():
         if value is not None and value < 1:
             raise WrongUsage(f"{name} is {value}; it must be at least 1")
 
 
-def _find_rows(
+def find_rows(
     build: ShardBuild,
     out: Path,
     header: FeatureHeader,
@@ -264,19 +271,31 @@ def _find_rows(
     readers: int,
     retry_failed: bool,
     monitor: Monitor,
+    files: str = "pictures",
+    crc32_of: Callable[[Path], int] = source_crc32,
 ) -> None:
-    """Log rows done and memory needed; have the rows of changed pictures made again."""
+    """Log rows done and room needed; have the rows of changed files made again.
+
+    Parameters
+    ----------
+    build : just entered.
+    out, header, paths : of the feature set.
+    readers : threads that read the files of finished rows.
+    retry_failed : have failed rows made again too.
+    monitor : gets log lines and progress.
+    files, crc32_of : what the files are called, and the CRC-32 of one.
+    """
     for found in build.damaged:
         monitor.log(f"will be made again: {found}")
     for folder in build.other_work():
         monitor.log(f"unfinished work of {out}, other settings: {folder}; remove it if not wanted")
-    with monitor.progress("checking", "image") as progress:
-        changed, gone = changed_rows(build, paths, readers, progress)
+    with monitor.progress("checking", files.removesuffix("s")) as progress:
+        changed, gone = changed_rows(build, paths, readers, progress, crc32_of)
     failed = sorted({*failed_rows(build)} - {*changed})
     if changed:
-        monitor.log(f"pictures changed or newly found: {len(changed)}; their rows are made again")
+        monitor.log(f"{files} changed or newly found: {len(changed)}; their rows are made again")
     if gone:
-        monitor.log(f"pictures no longer there: {len(gone)}; their rows stay as they are")
+        monitor.log(f"{files} no longer there: {len(gone)}; their rows stay as they are")
     if failed and not retry_failed:
         monitor.log(f"{len(failed)} rows failed before; --retry-failed computes them again")
     build.redo([*changed, *failed] if retry_failed else changed)

@@ -149,7 +149,7 @@ def computed_rows(
     """
     for first_row, block in picture_rows(spans, paths, network, parallelism, watch):
         if (block.status == MISSING).any():
-            _require_there(Path(os.path.commonpath([photo_of(path).parent for path in paths])))
+            require_there(Path(os.path.commonpath([photo_of(path).parent for path in paths])))
         yield first_row, block
 
 
@@ -246,11 +246,11 @@ def _compute(
     )
 
 
-def _require_there(folder: Path) -> None:
+def require_there(folder: Path) -> None:
     """Refuse to call files missing whose whole folder has gone, as when it was unmounted."""
     if not folder.exists():
         raise ImageReadError(
-            f"{folder}, the folder of the images, is not there; mount it again, or prepare the "
+            f"{folder}, the folder of the files, is not there; mount it again, or prepare the "
             "dataset with the right one, and give the same command again: it goes on where it "
             "stopped"
         )

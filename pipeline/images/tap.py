@@ -1,13 +1,13 @@
 """The tap of a recipe: the layer that is named is the layer that is read."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.images.backbone import Backbone
-from pipeline.recipes import Recipe, RecipeError
+from pipeline.recipes import RecipeError
 from pipeline.recipes.layers import unknown_layer, unused_layer
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -15,6 +15,17 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "relu6": F.relu6,
 }
+
+
+class Tap(Protocol):
+    """What a recipe says of the layer that is read."""
+
+    @property
+    def backbone(self) -> str: ...
+    @property
+    def tap(self) -> str: ...
+    @property
+    def activation(self) -> str: ...
 
 
 class _Reached(Exception):
@@ -44,7 +55,7 @@ class TappedNetwork(nn.Module):
     also takes those that cannot.
     """
 
-    def __init__(self, net: nn.Module, backbone: Backbone, recipe: Recipe) -> None:
+    def __init__(self, net: nn.Module, backbone: Backbone, recipe: Tap) -> None:
         """Put a stop behind the tap.
 
         Parameters

@@ -9,13 +9,21 @@ from pathlib import Path
 import torch
 
 from pipeline.hashing import sha256_of_file
+from pipeline.images.backbone import Backbone
 from pipeline.images.backbones import backbone_named
 from pipeline.images.state_dicts import read_state_dict
 from pipeline.networks.random_weights import seeded_state
 from pipeline.networks.state_dicts import Weights, WeightsError, state_sha256
 from pipeline.recipes import Recipe, provider_of
 
-__all__ = ["Weights", "WeightsError", "are_here", "load_weights", "published_file"]
+__all__ = [
+    "Weights",
+    "WeightsError",
+    "are_here",
+    "load_backbone_weights",
+    "load_weights",
+    "published_file",
+]
 
 # Oxford's VGG, converted by J. Johnson from the Caffe files without change (pytorch/vision#28).
 _CONVERTED = "https://web.eecs.umich.edu/~justincj/models/"
@@ -39,25 +47,42 @@ def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
         The weights cannot be had or read, or do not fit the network; the first keys that
         differ are named. There is no fallback.
     """
-    published, backbone = source == "imagenet", backbone_named(recipe.backbone)
+    backbone = backbone_named(recipe.backbone)
+    return load_backbone_weights(backbone, recipe.backbone, recipe.weights, source)
+
+
+def load_backbone_weights(backbone: Backbone, name: str, own: str, source: str) -> Weights:
+    """Load the weights for any network; see `load_weights`.
+
+    Parameters
+    ----------
+    backbone, name : the network, and what messages call it.
+    own : the weights that "imagenet" means.
+    source : see `load_weights`.
+
+    Raises
+    ------
+    WeightsError
+    """
+    published = source == "imagenet"
     if backbone.load is not None:
-        return backbone.load(recipe.weights, source)
+        return backbone.load(own, source)
     if source.startswith("random:"):
-        return _random_weights(recipe.backbone, source)
+        return _random_weights(backbone, source)
     if published and backbone.pretrained is not None:
         state = backbone.pretrained()
-        return Weights(recipe.weights, state_sha256(state), state)
-    path = _fetched(recipe) if published else Path(source)
+        return Weights(own, state_sha256(state), state)
+    path = _fetched(own) if published else Path(source)
     if not path.is_file():
         raise WeightsError(
             f"no weights file {source!r}; give `imagenet`, `random:SEED`, or the path of a "
             ".pth, .safetensors or .caffemodel file"
         )
     sha256 = sha256_of_file(path)
-    if published and not recipe.weights.startswith("package:"):
+    if published and not own.startswith("package:"):
         _check_name(path, sha256)
-    state = read_state_dict(path, backbone, recipe.backbone)
-    return Weights(recipe.weights if published else f"file:{path.name}", sha256, state)
+    state = read_state_dict(path, backbone, name)
+    return Weights(own if published else f"file:{path.name}", sha256, state)
 
 
 def are_here(recipe: Recipe) -> bool:
@@ -82,10 +107,14 @@ def published_file(recipe: Recipe) -> Path:
     WeightsError
         The package that they come in is not installed.
     """
-    kind, _, package = recipe.weights.partition(":")
+    return _file_of(recipe.weights)
+
+
+def _file_of(weights: str) -> Path:
+    kind, _, package = weights.partition(":")
     if kind == "package":
         return _packaged_file(package)
-    return Path(torch.hub.get_dir()) / "checkpoints" / _address(recipe.weights).rpartition("/")[2]
+    return Path(torch.hub.get_dir()) / "checkpoints" / _address(weights).rpartition("/")[2]
 
 
 def _packaged_file(package: str) -> Path:
@@ -110,25 +139,24 @@ def _address(weights: str) -> str:
     return url
 
 
-def _fetched(recipe: Recipe) -> Path:
-    path = published_file(recipe)
+def _fetched(weights: str) -> Path:
+    path = _file_of(weights)
     if path.is_file():
         return path
-    url = _address(recipe.weights)
+    url = _address(weights)
     remedy = (
         f"fetch {url}{_CAFFENET_SHA1 if url.startswith(_CAFFENET) else ''} on a machine that can "
         f"and put it at {path}, or give the path of such a file, or take random:SEED for a "
         "trial without meaning"
     )
     if url.startswith(_CAFFENET):
-        raise WeightsError(f"{recipe.weights} are not in torch's cache; {remedy}")
+        raise WeightsError(f"{weights} are not in torch's cache; {remedy}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         torch.hub.download_url_to_file(url, os.fspath(path), _digits(path), progress=False)
     except (OSError, urllib.error.URLError, RuntimeError) as error:
         raise WeightsError(
-            f"{recipe.weights} are not in torch's cache and cannot be downloaded ({error}); "
-            f"{remedy}"
+            f"{weights} are not in torch's cache and cannot be downloaded ({error}); {remedy}"
         ) from error
     return path
 
@@ -146,12 +174,11 @@ def _digits(path: Path) -> str:
     return path.stem.rpartition("-")[2] if "-" in path.stem else ""
 
 
-def _random_weights(backbone: str, source: str) -> Weights:
+def _random_weights(backbone: Backbone, source: str) -> Weights:
     digits = source.removeprefix("random:")
     if not digits.isdecimal():
         raise WeightsError(f"{source!r}: the seed must be a whole number, as in random:0")
-    found = backbone_named(backbone)
-    state = seeded_state(found.outline(), int(digits), found.residual_norms)
+    state = seeded_state(backbone.outline(), int(digits), backbone.residual_norms)
     if any(constant.is_meta for constant in state.values()):
-        state = seeded_state(found.build(), int(digits), found.residual_norms)
+        state = seeded_state(backbone.build(), int(digits), backbone.residual_norms)
     return Weights(source, state_sha256(state), state)

@@ -30,7 +30,7 @@ def seeded_state(net: nn.Module, seed: int, residual_norms: str) -> dict[str, Te
 
     state: dict[str, Tensor] = {}
     for name, module in net.named_modules():
-        if isinstance(module, nn.BatchNorm2d):
+        if isinstance(module, nn.BatchNorm2d | nn.BatchNorm3d):
             shape = module.running_mean.shape  # type: ignore[union-attr]
             closes = bool(residual_norms) and name.endswith(residual_norms)
             state[f"{name}.weight"] = normal(shape, 0.1, 1.0) * (_RESIDUAL_SCALE if closes else 1)
@@ -38,7 +38,7 @@ def seeded_state(net: nn.Module, seed: int, residual_norms: str) -> dict[str, Te
             state[f"{name}.running_mean"] = normal(shape, 0.1)
             state[f"{name}.running_var"] = normal(shape, 0.1, 1.0).abs()
             state[f"{name}.num_batches_tracked"] = torch.zeros((), dtype=torch.long)
-        elif isinstance(module, nn.Conv2d | nn.Linear):
+        elif isinstance(module, nn.Conv2d | nn.Conv3d | nn.Linear):
             shape = module.weight.shape
             fan_in = shape[1:].numel()
             state[f"{name}.weight"] = normal(shape, (2.0 / fan_in) ** 0.5)

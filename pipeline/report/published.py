@@ -118,6 +118,32 @@ def localized_rows() -> dict[str, dict[str, str]]:
     }
 
 
+def beside_published(dataset: str, tables: Mapping[str, Mapping[str, float | int]]) -> str:
+    """Return Markdown of recall tables of clips above the printed rows of their dataset.
+
+    It is "" for a dataset without any.
+
+    Parameters
+    ----------
+    dataset : whose rows have the direction `video_to_text`.
+    tables : name to a table, whose `image_to_text` is that direction.
+    """
+    rows = [row for row in published_rows() if row.dataset == dataset]
+    columns = list(dict.fromkeys(column for row in rows for column in row.values))
+    if not rows:
+        return ""
+    lines = [["system", *columns], ["---", *["---:"] * len(columns)]]
+    for name, table in tables.items():
+        found = [table[column.replace("video_to_text", "image_to_text")] for column in columns]
+        digits = ["3" if column.endswith("inverted_rank") else "1" for column in columns]
+        values = [f"{v:.{d}f}" for v, d in zip(found, digits, strict=True)]
+        lines.append([f"ours: {name}", *values])
+    for row in rows:
+        what = ", ".join(filter(None, (row.system, row.image_feature, row.text_feature)))
+        lines.append([f"{row.paper}: {what}", *(row.values[column] for column in columns)])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 def parse_published(text: str, where: str) -> tuple[PublishedRow, ...]:
     """Read and check a file of published numbers.
 

@@ -20,7 +20,10 @@ _Rows = npt.NDArray[np.float32]
 
 ENSEMBLES: dict[str, Mapping[str, float]] = {
     "ours": {"ours-cca": 2.0, "ours-gru": 1.0, "dong2018-w2vv-multiscale": 1.0},
-    "ours-lites": {"ours-lites-cca": 2.0, "ours-lites-gru": 1.0},
+    **{
+        name: {f"{name}-cca": 1.0, f"{name}-linear": 2.0, "dong2018-w2vv-multiscale": 1.0}
+        for name in ("ours-lites", "ours-lites-10crop")
+    },
 }
 """Ensembles by name: presets of `pipeline.heads.presets` with their weights; no paper's."""
 

@@ -135,6 +135,9 @@ def evaluate_protocol(
         tables.append(table)
         ranked.append(RankedGallery(*ranks, image_rows(gallery)))
     table = tables[0] if len(tables) == 1 else _mean(tables)
+    if protocol.sets:
+        # Every gallery is of the same images.
+        table["num_images"] = tables[0]["num_images"]
     table |= {**intervals(ranked), "num_folds": len(tables)}
     return Evaluation(
         table,

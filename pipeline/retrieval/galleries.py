@@ -40,6 +40,8 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
                 f"images have fewer, first {short[:5]}; add their captions, or count all captions "
                 "of every image"
             )
+    if protocol.sets:
+        return _sets(embeddings, protocol)
     if asked == there and protocol.folds == 1:
         return [counted]
     return [_images(counted, image_of_caption, slice(k, k + size)) for k in range(0, asked, size)]
@@ -59,18 +61,38 @@ def first_captions(embeddings: Embeddings, number: int) -> Embeddings:
     """
     if number < 1:
         raise ValueError(f"captions per image must be at least 1, {number} given")
-    of_image: dict[str, list[int]] = defaultdict(list)
-    for row, image_id in enumerate(embeddings.caption_image_ids):
-        of_image[image_id].append(row)
-    kept: list[int] = []
-    for image_id, rows in of_image.items():
-        numbers = [_number(embeddings.caption_ids[row], image_id) for row in rows]
-        if None not in numbers:
-            rows = [row for _, row in sorted(zip(numbers, rows, strict=True))]
-        kept += rows[:number]
+    kept = [row for rows in _rows_of_images(embeddings).values() for row in rows[:number]]
     if len(kept) == len(embeddings.caption_ids):
         return embeddings
     return _subset(embeddings, slice(None), np.array(sorted(kept), np.int64))
+
+
+def _sets(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
+    """Return a gallery for each caption number: all images with their captions of that number."""
+    of_image = _rows_of_images(embeddings)
+    more = [image for image, rows in of_image.items() if len(rows) != protocol.sets]
+    if more:
+        raise ProtocolError(
+            f"the protocol {protocol.name} is of {protocol.sets} captions an image, one for each "
+            f"set, and {len(more)} images have more, first {more[:5]}"
+        )
+    everything = slice(None)
+    return [
+        _subset(embeddings, everything, np.array(sorted(rows), np.int64))
+        for rows in zip(*of_image.values(), strict=True)
+    ]
+
+
+def _rows_of_images(embeddings: Embeddings) -> dict[str, list[int]]:
+    """Return the rows of each image's captions, in the order of `first_captions`."""
+    of_image: dict[str, list[int]] = defaultdict(list)
+    for row, image_id in enumerate(embeddings.caption_image_ids):
+        of_image[image_id].append(row)
+    for image_id, rows in of_image.items():
+        numbers = [_number(embeddings.caption_ids[row], image_id) for row in rows]
+        if None not in numbers:
+            of_image[image_id] = [row for _, row in sorted(zip(numbers, rows, strict=True))]
+    return of_image
 
 
 def _number(caption_id: str, image_id: str) -> int | None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from pipeline.clips.extract import extract_clips
 from pipeline.datasets.manifest import ImageEntry, Manifest
 from pipeline.errors import WrongUsage
 from pipeline.images import network
@@ -63,7 +64,10 @@ def test_import_and_command_have_the_same_defaults() -> None:
     options = {option.name: option for option in command.extract.params}
     parameters = dict(inspect.signature(extract).parameters)
     of_regions = {*inspect.signature(extract_regions).parameters} - {*parameters, "options"}
-    assert {*parameters, "backbone", *of_regions} - {"monitor"} == {*options}
+    of_clips = dict(inspect.signature(extract_clips).parameters)
+    assert {*parameters, "backbone", *of_regions, *of_clips} - {"monitor"} == {*options}
+    for name in {*parameters} & {*of_clips} - {"monitor"}:
+        assert of_clips[name].default == parameters[name].default, name
     for name in {*parameters} - {"dataset", "out", "recipe", "resources", "monitor"}:
         given = command.extract.make_context("extract", ["--dataset", "x", "--out", "y"])
         assert given.params[name] == parameters[name].default, name

@@ -11,6 +11,7 @@ from pipeline.report.published import (
     COLUMNS,
     PublishedError,
     PublishedRow,
+    beside_published,
     parse_published,
     published_for,
     published_rows,
@@ -33,7 +34,7 @@ PRINTED = {
     ("dong-2018", "III", "msvd"): 5 * 4,
     ("dong-2018", "V", "flickr8k"): 6,
     ("dong-2018", "V", "flickr30k"): 8,
-    ("dong-2018", "section IV-D", "trecvid2016"): 4,
+    ("dong-2018", "section IV-D", "trecvid-vtt"): 4,
     ("qian-lamberti-2018", "1", "coco"): 5,
     ("yan-2019", "3.1", "coco"): 9,
 }
@@ -140,6 +141,18 @@ def test_rows_of_an_experiment() -> None:
     )
     assert weighted.protocol != baseline.protocol  # a row's own text replaces its table's
     assert weighted.image_feature == baseline.image_feature
+
+
+def test_clips_stand_above_the_printed_rows_of_their_dataset() -> None:
+    recall = {f"image_to_text_r{k}": 2.0 * k for k in CUTOFFS}
+    lines = beside_published("msvd", {"mine": recall}).splitlines()
+    assert lines[0] == "| system | video_to_text_r1 | video_to_text_r5 | video_to_text_r10 |"
+    assert lines[2] == "| ours: mine | 2.0 | 10.0 | 20.0 |"
+    assert len(lines) == 3 + 20
+    assert "| dong-2018: Word2VisualVec, C3D, Multi-scale | 14.9 | 27.8 | 35.5 |" in lines
+    inverted = {"image_to_text_mean_inverted_rank": 0.08765}
+    assert "| ours: mine | 0.088 |" in beside_published("trecvid-vtt", {"mine": inverted})
+    assert beside_published("scenes", {}) == ""
 
 
 def test_experiments_are_measured_or_have_no_original_here() -> None:

@@ -1,6 +1,7 @@
 """Protocols against galleries cut by hand, refusals, and intervals against plain resampling."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -146,7 +147,48 @@ def test_published_protocols() -> None:
         "flickr30k": (1000, 1, 5),
         "coco-5k": (5000, 1, 5),
         "coco-1k": (1000, 5, 5),
+        "msvd": (670, 1, None),
+        "trecvid-vtt": (1915, 1, 2),
     }
+
+
+def test_sets_of_sentences_are_galleries_of_their_own() -> None:
+    """Mean inverted rank over sets, by loops: each sentence of a set is before or behind."""
+    e = made([2] * 12)
+    seen = [e.caption_image_ids[:k].count(image) for k, image in enumerate(e.caption_image_ids)]
+    captions = [f"{i}#{1 - k}" for i, k in zip(e.caption_image_ids, seen, strict=True)]
+    e = replace(e, caption_ids=tuple(captions))
+    evaluation = evaluate_protocol(e, Protocol("two sets", 12, captions_per_image=2, sets=2))
+    images = e.image_embeddings / np.linalg.norm(e.image_embeddings, axis=1, keepdims=True)
+    texts = e.caption_embeddings / np.linalg.norm(e.caption_embeddings, axis=1, keepdims=True)
+    scores = images @ texts.T
+    clip_to_text, text_to_clip = [], []
+    for number in (0, 1):
+        chosen = [k for k in range(24) if captions[k].endswith(f"#{number}")]
+        for row, image in enumerate(e.image_ids):
+            right = next(k for k in chosen if e.caption_image_ids[k] == image)
+            clip_to_text.append(1 / (1 + sum(scores[row, k] > scores[row, right] for k in chosen)))
+            before = sum(scores[other, right] > scores[row, right] for other in range(12))
+            text_to_clip.append(1 / (1 + before))
+    table = evaluation.table
+    assert table["image_to_text_mean_inverted_rank"] == pytest.approx(np.mean(clip_to_text))
+    assert table["text_to_image_mean_inverted_rank"] == pytest.approx(np.mean(text_to_clip))
+    assert [table[n] for n in (*COUNTS, "num_folds")] == [12, 24, 1, 2]
+    assert [fold["num_captions"] for fold in evaluation.folds] == [12, 12]
+    with pytest.raises(ProtocolError, match=r"two sets is of 2 captions .* 1 images have fewer"):
+        evaluate_protocol(made([2, 1]), Protocol("two sets", 2, captions_per_image=2, sets=2))
+    with pytest.raises(ProtocolError, match="1 images have more"):
+        evaluate_protocol(made([2, 3]), Protocol("two sets", 2, captions_per_image=2, sets=2))
+
+
+def test_protocols_of_clips_say_which_captions_count() -> None:
+    e = made([40, 3] * 335)
+    table = evaluate_protocol(e, resolve_protocol("msvd")).table
+    expected = recall_table(e, captions_per_image=None)
+    assert table | expected == table
+    assert table["num_captions"] == 43 * 335
+    with pytest.raises(ProtocolError, match=r"msvd counts all captions .* 3 were asked for"):
+        resolve_protocol("msvd", 3)
 
 
 def ranked(counts: list[int], seed: int) -> RankedGallery:
@@ -215,7 +257,8 @@ def test_provenance_is_json_and_names_the_protocol() -> None:
     evaluation = evaluate_protocol(made([5] * 4), Protocol("small", images=2, folds=2))
     how = json.loads(json.dumps(evaluation.method))
     assert how["protocol"] == {
-        "name": "small", "images": 2, "folds": 2, "rest": False, "captions_per_image": 5
+        "name": "small", "images": 2, "folds": 2, "rest": False, "captions_per_image": 5,
+        "sets": 0,
     }  # fmt: skip
     assert how["intervals"]["resamples"] == 1000
     assert not evaluate_protocol(made([5] * 4), PROTOCOLS["all"]).folds
@@ -256,7 +299,8 @@ def test_the_command_adds_nothing_unless_a_protocol_is_named(tmp_path: Path) -> 
     status, table, how = run("--protocol", "first-4", "--captions-per-image", "3")
     assert (status, table["num_images"], table["num_captions"]) == (0, 4, 12)
     assert how["protocol"] == {
-        "name": "first-4", "images": 4, "folds": 1, "rest": True, "captions_per_image": 3
+        "name": "first-4", "images": 4, "folds": 1, "rest": True, "captions_per_image": 3,
+        "sets": 0,
     }  # fmt: skip
     kept = {path: path.read_bytes() for path in out.iterdir()}
     assert run("--protocol", "coco-1k")[0] == 1

@@ -116,6 +116,25 @@ def test_run_without_params(project: Path, pipeline: Call) -> None:
     assert ended.status == 0, ended.stderr
     steps = made(ended.stderr)
     assert steps.count("train") > 30
-    # Lite0 pooled and as a grid, Lite1, Lite2, and the three side by side.
-    assert steps.count("extract") == 5
+    assert steps.count("extract") == 2  # pooled and as a grid
     assert steps[-2:] == ["ensemble", "evaluate"]
+
+
+def test_words_of_ones_own_are_made_and_followed(project: Path, pipeline: Call) -> None:
+    """Vectors of the dataset's own words are a step, and a head says from which it started."""
+    Path("params.yaml").unlink()
+    run = ("run", "kiros2014-lstm", "--dataset", "data/scenes", "--max-epochs", 1)
+    ran = pipeline(*run)
+    assert ran.status == 0, ran.stderr
+    assert made(ran.stderr) == ["vectors", "extract", "text", "train", "embed", "evaluate"]
+    vectors = Path("data/vectors/scenes/word2vec-100d.safetensors")
+    head = json.loads(Path("data/heads/scenes/kiros2014-lstm/head.json").read_text())
+    from pipeline.hashing import sha256_of_file
+
+    assert head["word_vectors"]["sha256"] == sha256_of_file(vectors)
+    vectors.unlink()
+    trained = ("vectors", "--train", "word2vec", "--dim", 100, "--epochs", 1)
+    assert pipeline(*trained, "--dataset", "data/scenes", "--out", vectors).status == 0
+    again = pipeline(*run, "--dry-run")
+    assert "made with other word_vectors" in again.stderr
+    assert made(again.stderr)[0] == "train"

@@ -12,7 +12,7 @@ from pipeline.heads.data.feature_spec import FeatureSpec, caption_blocks
 from pipeline.heads.data.pairs import Features
 from pipeline.text.encoders.token_ids import FIRST_WORD
 from pipeline.text.fitted import load_plan, vocabulary_of
-from pipeline.text.vectors import load_vectors
+from pipeline.text.vectors import WordVectors, load_vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +71,10 @@ def known_words(captions: FeatureSpec, encoder: Path, source: str) -> KnownWords
     of = [vectors.index[vocabulary.words[place]] for place in known]
     rows[np.array(known, np.int64) + FIRST_WORD] = vectors.matrix[np.array(of, np.int64)]
     missing = tuple(word for word in vocabulary.words if word not in vectors.index)
+    return KnownWords(rows, origin_of(vectors), missing)
+
+
+def origin_of(vectors: WordVectors) -> dict[str, Any]:
+    """Return name and SHA-256 of word vectors, and what they were trained on where they say it."""
     known_of = {"trained_on": list(vectors.trained_on)} if vectors.trained_on else {}
-    origin = {"name": vectors.name, "sha256": vectors.sha256, **known_of}
-    return KnownWords(rows, origin, missing)
+    return {"name": vectors.name, "sha256": vectors.sha256, **known_of}

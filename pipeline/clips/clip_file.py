@@ -1,0 +1,278 @@
+"""Clips are opened: known formats only, nothing but the file itself, every fault with a reason."""
+
+import errno
+import stat
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from PIL import Image
+
+from pipeline.errors import PipelineError
+from pipeline.images.decode import (
+    FORMATS,
+    MAX_PIXELS,
+    MissingImage,
+    RefusedImage,
+    UnreadableImage,
+    UnusableImage,
+    fault_of_the_system,
+)
+
+if TYPE_CHECKING:
+    from av import FFmpegError, VideoStream
+    from av.container import InputContainer
+
+# Demuxers that read one file and no other: playlists could lead out of the dataset.
+CONTAINERS = {
+    "avi": "AVI",
+    "mov": "MP4, MOV",
+    "matroska": "WebM, Matroska",
+    "gif": "GIF",
+    "mpeg": "MPEG",
+    "mpegts": "MPEG-TS",
+    "flv": "FLV",
+    "asf": "WMV",
+    "ogg": "OGG",
+}
+_ONE_FILE = {"format_whitelist": ",".join(CONTAINERS), "protocol_whitelist": ""}
+_BLOCK = 1 << 20
+# Of what a file says that it lasts, this much may be missing at its end: a share, or seconds.
+_MISSING_SHARE, _MISSING_SECONDS = Fraction(1, 20), Fraction(1, 4)
+
+
+class NoPyAv(PipelineError):
+    """Clips are asked for, and PyAV is not installed."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a clip may have; others are refused.
+
+    Attributes
+    ----------
+    seconds : of its length. pixels : of a frame. bytes : of the file.
+    reading_seconds : that may be spent on reading and decoding it.
+    """
+
+    seconds: float = 3600.0
+    pixels: int = MAX_PIXELS
+    bytes: int = 1 << 32
+    reading_seconds: float = 1200.0
+
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class ClipFile:
+    """An open clip.
+
+    Attributes
+    ----------
+    stream : of its frames, to be decoded from the beginning.
+    start, seconds : time of presentation of the first frame, and from there to the end of the last
+        one, as its packets say.
+    limits : of what is read.
+    deadline : of `time.monotonic`, after which it must not be read any more.
+    """
+
+    container: "InputContainer"
+    stream: "VideoStream"
+    start: Fraction
+    seconds: Fraction
+    limits: Limits
+    deadline: float
+
+
+def require_av() -> Any:
+    """Import PyAV.
+
+    Raises
+    ------
+    NoPyAv
+    """
+    try:
+        import av
+    except ImportError as error:
+        raise NoPyAv(
+            f"clips are decoded by PyAV, which cannot be imported ({error}); install it with `pip "
+            "install 'caption-feature-pipeline[clips]'`"
+        ) from error
+    return av
+
+
+def clip_crc32(path: Path) -> int:
+    """Return the CRC-32 of a clip's bytes, read a block at a time; 0 where there are none to read.
+
+    Raises
+    ------
+    ImageReadError
+        The system failed.
+    """
+    try:
+        with _opened(path, LIMITS) as file:
+            return _crc32(file)
+    except UnusableImage:
+        return 0
+    except (OSError, MemoryError) as error:
+        raise fault_of_the_system(path, error, "clip") from error
+
+
+@contextmanager
+def open_clip(path: Path, crc32: list[int], limits: Limits = LIMITS) -> Iterator[ClipFile]:
+    """Open a clip for decoding; its packets are looked through once before.
+
+    Parameters
+    ----------
+    path : of the file.
+    crc32 : gets the CRC-32 of the file's bytes as soon as it is known.
+    limits : of what is read.
+
+    Raises
+    ------
+    MissingImage, UnreadableImage, RefusedImage
+        With the reason. Whatever FFmpeg says over the file within the context becomes one, too.
+    OSError, MemoryError
+        The system failed.
+    """
+    av = require_av()
+    deadline = time.monotonic() + limits.reading_seconds
+    with _opened(path, limits) as file:
+        crc32.append(_crc32(file))
+        try:
+            with _container(av, file) as container:
+                stream = _frames_of(container, file, limits)
+                start, seconds = _length(container, stream, limits, deadline)
+            if seconds > limits.seconds:
+                raise RefusedImage(
+                    f"{float(seconds):.1f} s are more than the limit of {limits.seconds:g} s"
+                )
+            with _container(av, file) as container:
+                stream = _frames_of(container, file, limits)
+                # Many clips are read at once; their decoders need no threads of their own.
+                stream.thread_type = "NONE"
+                yield ClipFile(container, stream, start, seconds, limits, deadline)
+        except av.FFmpegError as error:
+            if isinstance(error, av.ArgumentError | av.InvalidDataError):
+                raise UnreadableImage(_why_not(file, error)) from error
+            raise UnreadableImage(f"cannot be decoded ({error.strerror})") from error
+        except OSError as error:
+            # A damaged file may lead to places before its beginning.
+            if error.errno != errno.EINVAL:
+                raise
+            raise UnreadableImage(_why_not(file, error)) from error
+
+
+def require_time(limits: Limits, deadline: float) -> None:
+    """Refuse a clip that is read for too long.
+
+    Raises
+    ------
+    RefusedImage
+    """
+    if time.monotonic() > deadline:
+        raise RefusedImage(f"reading it took more than {limits.reading_seconds:g} s")
+
+
+@contextmanager
+def _opened(path: Path, limits: Limits) -> Iterator[BinaryIO]:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise MissingImage("no such file") from None
+    except (NotADirectoryError, ValueError):
+        raise MissingImage("no such file") from None
+    if not stat.S_ISREG(found.st_mode):
+        # A pipe would wait for ever, a device might never end.
+        raise UnreadableImage("not an ordinary file")
+    if found.st_size > limits.bytes:
+        raise RefusedImage(f"{found.st_size} bytes are more than the limit of {limits.bytes}")
+    with path.open("rb") as file:
+        yield file
+
+
+def _crc32(file: BinaryIO) -> int:
+    crc32 = 0
+    while block := file.read(_BLOCK):
+        crc32 = zlib.crc32(block, crc32)
+    return crc32
+
+
+def _container(av: Any, file: BinaryIO) -> "InputContainer":
+    file.seek(0)
+    container: InputContainer = av.open(file, options=_ONE_FILE, metadata_errors="replace")
+    return container
+
+
+def _frames_of(container: "InputContainer", file: BinaryIO, limits: Limits) -> "VideoStream":
+    """Return the first stream of frames that is no cover picture."""
+    for stream in container.streams.video:
+        if stream.disposition.value & stream.disposition.attached_pic.value:
+            continue
+        if stream.codec_context is None:
+            raise UnreadableImage("its frames are in a format without a decoder, or damaged")
+        width, height = stream.codec_context.width, stream.codec_context.height
+        if width * height > limits.pixels:
+            raise RefusedImage(
+                f"{width} x {height} pixels are more than the limit of {limits.pixels}"
+            )
+        if container.format.name == "gif":
+            _require_whole_gif(file)
+        return stream
+    others = ", ".join(sorted({stream.type for stream in container.streams})) or "nothing"
+    raise UnreadableImage(f"no stream of frames in it, but {others}")
+
+
+def _length(
+    container: "InputContainer", stream: "VideoStream", limits: Limits, deadline: float
+) -> tuple[Fraction, Fraction]:
+    """Return start and length of the frames; refuse a file that ends before it says."""
+    start = end = last = None
+    for packet in container.demux():
+        require_time(limits, deadline)
+        if packet.pts is None or packet.is_discard or packet.time_base is None:
+            continue
+        begins = packet.pts * packet.time_base
+        ends = begins + (packet.duration or 0) * packet.time_base
+        last = ends if last is None else max(last, ends)
+        if packet.stream_index == stream.index:
+            start = begins if start is None else min(start, begins)
+            end = ends if end is None else max(end, ends)
+    if start is None or end is None or last is None:
+        raise UnreadableImage("no frames in it")
+    if container.duration:
+        first = Fraction(container.start_time or 0, 1_000_000)
+        stated = Fraction(container.duration, 1_000_000)
+        if stated - (last - first) > max(stated * _MISSING_SHARE, _MISSING_SECONDS):
+            raise UnreadableImage(
+                f"it ends after {float(last - first):.2f} of {float(stated):.2f} s: the file is "
+                "not whole"
+            )
+    return start, end - start
+
+
+def _require_whole_gif(file: BinaryIO) -> None:
+    """A GIF does not say how long it is, but ends with a byte of its own."""
+    place = file.tell()
+    file.seek(-min(16, file.seek(0, 2)), 2)
+    whole = b"\x3b" in file.read()
+    file.seek(place)
+    if not whole:
+        raise UnreadableImage("the GIF ends early: the file is not whole")
+
+
+def _why_not(file: BinaryIO, error: "OSError | FFmpegError") -> str:
+    file.seek(0)
+    try:
+        with Image.open(file, formats=[name for name in FORMATS if name != "GIF"]) as picture:
+            return f"a picture ({picture.format}), not a clip"
+    # Pillow's parsers raise whatever they stumble over.
+    except Exception:
+        known = ", ".join(CONTAINERS.values())
+        return f"damaged, or not a clip of a known format ({known}): {error.strerror}"

@@ -1,0 +1,110 @@
+"""The frames of a clip, decoded once and in order, at the times that several samplings ask for."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+from pipeline.clips.clip_file import ClipFile, require_time
+from pipeline.clips.sampling import Sampling
+from pipeline.images.decode import RefusedImage, UnreadableImage
+
+if TYPE_CHECKING:
+    from av import VideoFrame
+
+DECODING = "pyav, times of presentation, rotation applied, swscale to rgb24"
+"""The rule of every recipe of clips: from a file to frames."""
+
+_QUARTER_TURNS = {
+    1: Image.Transpose.ROTATE_90,
+    2: Image.Transpose.ROTATE_180,
+    3: Image.Transpose.ROTATE_270,
+}
+
+
+@dataclass(frozen=True)
+class TakenFrame:
+    """A frame that some samplings take.
+
+    Attributes
+    ----------
+    image : mode RGB, upright.
+    shown_at : its time of presentation, from the first frame on.
+    times : for each sampling, the times at which it takes this frame; several where the frame is
+        on show for long, none where it is not taken.
+    """
+
+    image: Image.Image
+    shown_at: Fraction
+    times: tuple[tuple[Fraction, ...], ...]
+
+
+def taken_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[TakenFrame]:
+    """Decode a clip once and yield the frames that at least one sampling takes, in order.
+
+    A frame is on show from its time of presentation to that of the next one, and the last frame to
+    the end; what a sampling asks for before the first decoded frame is given that frame. No more
+    than two frames are held at once, however long the clip is.
+
+    Parameters
+    ----------
+    clip : freshly opened.
+    samplings : which frames are taken.
+
+    Raises
+    ------
+    UnreadableImage, RefusedImage
+        There is no frame, one without a time, or one that is too large; reading takes too long.
+    av.FFmpegError
+        A frame cannot be decoded; `open_clip` makes a reason of it.
+    """
+    waiting = [sampling.times(clip.seconds) for sampling in samplings]
+    taken = [0] * len(samplings)
+    held: tuple[VideoFrame, Fraction] | None = None
+
+    def take(frame: "VideoFrame", since: Fraction, until: Fraction | None) -> TakenFrame | None:
+        times: list[tuple[Fraction, ...]] = []
+        for k, wanted in enumerate(waiting):
+            if wanted is None:
+                times.append((since,))
+                continue
+            first = taken[k]
+            while taken[k] < len(wanted) and (until is None or wanted[taken[k]] < until):
+                taken[k] += 1
+            times.append(tuple(wanted[first : taken[k]]))
+        return TakenFrame(_upright(frame), since, tuple(times)) if any(times) else None
+
+    for frame in clip.container.decode(clip.stream):
+        require_time(clip.limits, clip.deadline)
+        if frame.width * frame.height > clip.limits.pixels:
+            raise RefusedImage(
+                f"a frame of {frame.width} x {frame.height} pixels, more than the limit of "
+                f"{clip.limits.pixels}"
+            )
+        shown_at = _time_of(frame) - clip.start
+        if held is not None:
+            # Times of damaged files may run backwards.
+            shown_at = max(shown_at, held[1])
+            if (found := take(*held, shown_at)) is not None:
+                yield found
+        held = frame, shown_at
+    if held is None:
+        raise UnreadableImage("none of its frames can be decoded")
+    if (found := take(*held, None)) is not None:
+        yield found
+
+
+def _time_of(frame: "VideoFrame") -> Fraction:
+    stamp = frame.dts if frame.pts is None else frame.pts
+    if stamp is None or frame.time_base is None:
+        raise UnreadableImage("a frame without a time of presentation")
+    return stamp * frame.time_base
+
+
+def _upright(frame: "VideoFrame") -> Image.Image:
+    image: Any = frame.to_image()
+    turn = _QUARTER_TURNS.get(round(frame.rotation / 90) % 4)
+    upright: Image.Image = image if turn is None else image.transpose(turn)
+    return upright

@@ -1,0 +1,219 @@
+"""Recipes of clips: which frames, which network, and how its outputs become one row.
+
+`<image recipe>` or `<3-D recipe>`, then, where it is not the usual one, `@<frames>` and how outputs
+are joined over time: `efficientnet-lite0-pool@even:8-halves`.
+"""
+
+import difflib
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, get_args
+
+from pipeline.clips.frames import DECODING
+from pipeline.clips.sampling import Sampling
+from pipeline.errors import WrongUsage
+from pipeline.recipes import (
+    DEFAULT_RECIPE,
+    PRECISIONS,
+    RECIPES,
+    STORAGES,
+    Normalise,
+    Recipe,
+    RecipeError,
+    resolve_recipe,
+)
+
+Over = Literal["mean", "max", "halves"]
+OVERS: tuple[Over, ...] = get_args(Over)
+PARTS: dict[Over, int] = {"mean": 1, "max": 1, "halves": 2}
+"""Parts of a clip's time that have their own share of the row, side by side."""
+
+FRAMES = "every:0.5"
+"""The frames that image recipes take unless a name says otherwise."""
+
+_KINETICS = Normalise(255.0, (0.43216, 0.394666, 0.37645), (0.22803, 0.22145, 0.216989))
+# Caffe's C3D takes the mean over its training clips, a cube that is not in the weights; here each
+# channel's own, as ports of it to torch do.
+_SPORTS = Normalise(1.0, (90.0, 98.0, 102.0), (1.0, 1.0, 1.0), "BGR")
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRecipe:
+    """How a 3-D network makes one row of a run of frames.
+
+    Attributes
+    ----------
+    name, backbone, weights, tap, activation, normalise, shape, axes, precision, storage, source,
+    trained_on : as those of `pipeline.recipes.Recipe`.
+    frames : which frames are taken, unless a name says otherwise.
+    run : frames that go through the network together. Runs do not overlap but for the last one,
+        which ends with the clip; a clip that is shorter repeats its last frame.
+    canvas : (height, width) that a frame is squashed to, bilinearly without antialias, as
+        torchvision's `VideoClassification` does.
+    crop : side of the square that is cut from the centre.
+    """
+
+    name: str
+    backbone: str
+    weights: str
+    frames: str
+    canvas: tuple[int, int]
+    crop: int
+    normalise: Normalise
+    tap: str
+    activation: Literal["relu", "none"]
+    shape: tuple[int, ...]
+    run: int = 16
+    axes: str = "row, channel"
+    precision: str = "float32"
+    storage: str = "float32"
+    source: str = ""
+    trained_on: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all that changes a feature as JSON values, less the weights in use."""
+        values = asdict(self)
+        for name in ("weights", "source", "trained_on", "frames"):
+            del values[name]
+        return values
+
+
+def _torchvision(
+    backbone: str, weights: str, size: int, canvas: tuple[int, int], crop: int
+) -> VolumeRecipe:
+    return VolumeRecipe(
+        f"{backbone}-pool", backbone, f"torchvision:{weights}.KINETICS400_V1", "fps:15", canvas,
+        crop, _KINETICS, "avgpool", "none", (size,), source="torchvision's evaluation, runs of 16",
+        trained_on=("Kinetics-400",),
+    )  # fmt: skip
+
+
+def _c3d(layer: str) -> VolumeRecipe:
+    return VolumeRecipe(
+        f"c3d-{layer}", "c3d", "c3d:no address", "all", (128, 171), 112, _SPORTS, layer, "relu",
+        (4096,), source="Tran 2015, Dong 2018", trained_on=("Sports-1M",),
+    )  # fmt: skip
+
+
+VOLUMES: dict[str, VolumeRecipe] = {
+    r.name: r
+    for r in (
+        _torchvision("r3d_18", "R3D_18_Weights", 512, (128, 171), 112),
+        _torchvision("mc3_18", "MC3_18_Weights", 512, (128, 171), 112),
+        _torchvision("r2plus1d_18", "R2Plus1D_18_Weights", 512, (128, 171), 112),
+        _torchvision("s3d", "S3D_Weights", 1024, (256, 256), 224),
+        _c3d("fc6"),
+        _c3d("fc7"),
+    )
+}
+_DEFAULT_VOLUME = {r.backbone: name for name, r in reversed(VOLUMES.items())}
+
+
+@dataclass(frozen=True, slots=True)
+class ClipRecipe:
+    """How one row is made from one clip.
+
+    Attributes
+    ----------
+    name : as on the command line.
+    network : what becomes of a frame, or of a run of frames.
+    frames : which are taken, see `pipeline.clips.sampling.Sampling`.
+    over : how the outputs are joined: their mean, their maximum, or "halves": the mean of those
+        that begin in the first half of the clip and, beside it, of those in the second. Where a
+        half has none, the one before stands in for it.
+    """
+
+    name: str
+    network: Recipe | VolumeRecipe
+    frames: str
+    over: Over
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one row."""
+        *cells, channels = self.network.shape
+        return (*cells, channels * PARTS[self.over])
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one stored row."""
+        return math.prod(self.shape) * (2 if self.network.storage == "float16" else 4)
+
+    @property
+    def storage(self) -> str:
+        """Type of the stored rows."""
+        return self.network.storage
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all that changes a feature as JSON values, less the weights in use."""
+        clip = {"decode": DECODING, "frames": self.frames, "over_frames": self.over}
+        return {**self.network.to_json(), "name": self.name, "shape": self.shape, "clip": clip}
+
+
+def named_with(name: str, frames: str | None, over: str | None) -> str:
+    """Return the name of a recipe that takes other frames, or joins them in another way.
+
+    Raises
+    ------
+    WrongUsage
+        The name says already which.
+    """
+    if frames is None and over is None:
+        return name
+    if "@" in name:
+        raise WrongUsage(
+            f"{name!r} says which frames it takes; leave out --frames and --over-frames"
+        )
+    frames = frames or _usual_frames(_network(name, "float32", "float32"))
+    return f"{name}@{frames}" + ("" if over in (None, "mean") else f"-{over}")
+
+
+def resolve_clip_recipe(
+    name: str, precision: str = "float32", storage: str = "float32"
+) -> ClipRecipe:
+    """Return the recipe of clips of that name.
+
+    Parameters
+    ----------
+    name : of an image recipe or a backbone, or of a key of `VOLUMES` or its backbone; then perhaps
+        "@" and a rule of frames, and "-max" or "-halves".
+    precision, storage : of `pipeline.recipes.PRECISIONS` and `STORAGES`.
+
+    Raises
+    ------
+    RecipeError
+        Unknown name (the nearest are listed), frames, precision or storage.
+    """
+    network_name, at, rest = name.partition("@")
+    network = _network(network_name, precision, storage)
+    if not at:
+        return ClipRecipe(network.name, network, _usual_frames(network), "mean")
+    frames, _, said = rest.partition("-")
+    over: Over | None = {"": "mean", "max": "max", "halves": "halves"}.get(said)  # type: ignore[assignment]
+    if over is None:
+        raise RecipeError(
+            f"{name!r} joins its frames by {said!r}; known are -max and -halves, or nothing for "
+            "their mean"
+        )
+    return ClipRecipe(f"{network.name}@{rest}", network, Sampling(frames).rule, over)
+
+
+def _usual_frames(network: Recipe | VolumeRecipe) -> str:
+    return network.frames if isinstance(network, VolumeRecipe) else FRAMES
+
+
+def _network(name: str, precision: str, storage: str) -> Recipe | VolumeRecipe:
+    key = _DEFAULT_VOLUME.get(name, name)
+    if key not in VOLUMES:
+        if ":" not in name and DEFAULT_RECIPE.get(name, name) not in RECIPES:
+            known = [*VOLUMES, *RECIPES]
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known
+            raise RecipeError(f"no recipe of clips is called {name!r}; near are {', '.join(near)}")
+        return resolve_recipe(name, precision, storage)
+    for what, value, values in (
+        ("precision", precision, PRECISIONS),
+        ("storage", storage, STORAGES),
+    ):
+        if value not in values:
+            raise RecipeError(f"{what} {value!r} is not known; known are {', '.join(values)}")
+    return replace(VOLUMES[key], precision=precision, storage=storage)

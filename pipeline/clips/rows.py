@@ -1,0 +1,335 @@
+"""The rows of clips: frames go through networks in batches across clips, each clip decoded once.
+
+Threads decode clips ahead, some frames at a time; frames of one clip and the next fill the batches
+of each recipe; outputs are joined in the order of the frames. A clip's length costs no memory.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from pipeline.clips.clip_file import open_clip
+from pipeline.clips.frames import taken_frames
+from pipeline.clips.recipes import PARTS, ClipRecipe
+from pipeline.clips.sampling import Sampling
+from pipeline.devices import one_core_each
+from pipeline.images.decode import UnusableImage, fault_of_the_system
+from pipeline.images.rows import require_there
+from pipeline.progress import DECODE, FORWARD, Stopwatch
+from pipeline.shards.format import MISSING, OK, RowBlock
+
+# Pieces that a clip is decoded ahead of the one that goes into a batch.
+_PIECES_AHEAD = 8
+_BATCHES_AHEAD = 2
+
+
+def default_threads(device: str) -> int:
+    """Return how many batches are in networks at once: one for each core, or two for a GPU."""
+    return torch.get_num_threads() if torch.device(device).type == "cpu" else 2
+
+
+def default_readers(device: str) -> int:
+    """Return how many clips are decoded at once."""
+    most = 8 if torch.device(device).type == "cpu" else 16
+    return max(1, min(most, torch.get_num_threads()))
+
+
+@dataclass(frozen=True)
+class View:
+    """What one recipe does with clips.
+
+    Attributes
+    ----------
+    recipe : the recipe.
+    run : frames that make one output; 1 of image networks.
+    cut : returns what the network sees of a frame, uint8.
+    network : returns the outputs of a batch, (batch, *shape) float32 on the CPU; it gets (batch,
+        *cut) of image networks, and (batch, run, *cut) of others.
+    batch_size : outputs that are computed together.
+    """
+
+    recipe: ClipRecipe
+    run: int
+    cut: Callable[[Image.Image], np.ndarray]
+    network: Callable[[Tensor], Tensor]
+    batch_size: int
+
+
+@dataclass
+class _Piece:
+    """What makes one output of one view: where it belongs, and the cut frame or frames."""
+
+    view: int
+    part: int
+    pixels: np.ndarray
+
+
+class _Runs:
+    """Frames of one clip joined to the runs of one view, as they come."""
+
+    def __init__(self, view: int, of: View, seconds: Fraction) -> None:
+        self._view, self._of, self._seconds = view, of, seconds
+        self._frames: deque[tuple[Fraction, np.ndarray]] = deque(maxlen=of.run)
+        self._fresh = 0
+
+    def add(self, time: Fraction, pixels: np.ndarray) -> Iterator[_Piece]:
+        """Yield the run that this frame completes, if it does."""
+        self._frames.append((time, pixels))
+        self._fresh += 1
+        if self._fresh == self._of.run:
+            yield self._piece()
+
+    def end(self) -> Iterator[_Piece]:
+        """Yield the run that ends with the clip, if a frame is in no run yet."""
+        if self._fresh:
+            while len(self._frames) < self._of.run:
+                self._frames.append(self._frames[-1])
+            yield self._piece()
+
+    def _piece(self) -> _Piece:
+        self._fresh = 0
+        parts = PARTS[self._of.recipe.over]
+        place = self._frames[0][0] / self._seconds if self._seconds else Fraction(0)
+        pixels = [frame for _, frame in self._frames]
+        whole = pixels[0] if self._of.run == 1 else np.stack(pixels)
+        return _Piece(self._view, min(int(parts * place), parts - 1), whole)
+
+
+class _Reading:
+    """One clip, decoded some pieces ahead of the caller."""
+
+    def __init__(
+        self,
+        path: Path,
+        wanted: frozenset[int],
+        views: Sequence[View],
+        pool: ThreadPoolExecutor,
+        watch: Stopwatch,
+    ) -> None:
+        self.path, self.wanted = path, wanted
+        self.status, self.reason = OK, ""
+        self._crc32: list[int] = []
+        self._views, self._pool, self._watch = views, pool, watch
+        self._pieces = self._read()
+        self._next = pool.submit(self._some)
+
+    @property
+    def crc32(self) -> int:
+        """Of the file's bytes; 0 where none were read."""
+        return self._crc32[0] if self._crc32 else 0
+
+    def __iter__(self) -> Iterator[_Piece]:
+        while some := self._next.result():
+            self._next = self._pool.submit(self._some)
+            yield from some
+
+    def _some(self) -> list[_Piece]:
+        with self._watch.timing(DECODE):
+            return list(islice(self._pieces, _PIECES_AHEAD))
+
+    def _read(self) -> Iterator[_Piece]:
+        order = sorted(self.wanted)
+        samplings = [Sampling(self._views[k].recipe.frames) for k in order]
+        try:
+            with open_clip(self.path, self._crc32) as clip:
+                runs = [_Runs(k, self._views[k], clip.seconds) for k in order]
+                for frame in taken_frames(clip, samplings):
+                    for k, of, times in zip(order, runs, frame.times, strict=True):
+                        if times:
+                            pixels = self._views[k].cut(frame.image)
+                            for time in times:
+                                yield from of.add(time, pixels)
+                for of in runs:
+                    yield from of.end()
+        except UnusableImage as fault:
+            self.status, self.reason = fault.status, str(fault)
+        except (OSError, MemoryError) as error:
+            raise fault_of_the_system(self.path, error, "clip") from error
+
+
+@dataclass
+class _Joined:
+    """The outputs of one clip and view, joined as they come, in the order of its frames."""
+
+    recipe: ClipRecipe
+    expected: int = 0
+    found: int = 0
+    counts: list[int] = field(init=False)
+    sums: list[np.ndarray] = field(init=False)
+
+    def __post_init__(self) -> None:
+        parts = PARTS[self.recipe.over]
+        start = -np.inf if self.recipe.over == "max" else 0.0
+        self.counts = [0] * parts
+        self.sums = [np.full(self.recipe.network.shape, start) for _ in range(parts)]
+
+    def take(self, part: int, output: np.ndarray) -> None:
+        """Join one more output, of the network's shape."""
+        self.found += 1
+        self.counts[part] += 1
+        if self.recipe.over == "max":
+            np.maximum(self.sums[part], output, out=self.sums[part])
+        else:
+            self.sums[part] += output
+
+    def row(self) -> np.ndarray:
+        """Return the row, float32."""
+        joined: list[np.ndarray] = []
+        for count, total in zip(self.counts, self.sums, strict=True):
+            if not count:
+                joined.append(joined[-1])
+            else:
+                joined.append(total if self.recipe.over == "max" else total / count)
+        return np.concatenate(joined, axis=-1).astype(np.float32)
+
+
+class _Batches:
+    """The batches of one view: filled by the frames of one clip after the other, computed ahead."""
+
+    def __init__(self, view: View, pool: ThreadPoolExecutor, most: int, watch: Stopwatch) -> None:
+        self._view, self._pool, self._most, self._watch = view, pool, most, watch
+        self._filling: list[tuple[_Joined, int, np.ndarray]] = []
+        self._computing: deque[tuple[list[tuple[_Joined, int]], Future[np.ndarray]]] = deque()
+
+    def add(self, joined: _Joined, piece: _Piece) -> None:
+        """Put a piece into the batch that is filled; a full one is computed."""
+        self._filling.append((joined, piece.part, piece.pixels))
+        if len(self._filling) == self._view.batch_size:
+            self._submit()
+
+    def finish(self) -> None:
+        """Compute and hand out all that is left."""
+        if self._filling:
+            self._submit()
+        while self._computing:
+            self._collect()
+
+    def _submit(self) -> None:
+        if len(self._computing) == self._most:
+            self._collect()
+        owners = [(joined, part) for joined, part, _ in self._filling]
+        pixels = [item for _, _, item in self._filling]
+        self._computing.append((owners, self._pool.submit(self._compute, pixels)))
+        self._filling = []
+
+    def _compute(self, pixels: list[np.ndarray]) -> np.ndarray:
+        """Return the outputs of a batch, which always has the same size: see `rows._compute`."""
+        batch = np.zeros((self._view.batch_size, *pixels[0].shape), np.uint8)
+        batch[: len(pixels)] = pixels
+        with self._watch.timing(FORWARD):
+            outputs: np.ndarray = self._view.network(torch.from_numpy(batch)).numpy()
+        return outputs[: len(pixels)]
+
+    def _collect(self) -> None:
+        owners, outputs = self._computing.popleft()
+        for (joined, part), output in zip(owners, outputs.result(), strict=True):
+            joined.take(part, output)
+
+
+def clip_rows(
+    paths: Sequence[Path],
+    wanted: Sequence[frozenset[int]],
+    views: Sequence[View],
+    threads: int,
+    readers: int,
+    watch: Stopwatch,
+) -> Iterator[tuple[int, dict[int, RowBlock]]]:
+    """Yield the rows of clips, a block of one row for each view that is wanted, in order.
+
+    Batches always have the same size, filled up with black pictures, so that a row depends on its
+    clip alone, and on no neighbour.
+
+    Parameters
+    ----------
+    paths : the clips.
+    wanted : of each clip, the numbers of the views whose rows are computed; none skips it.
+    views : the recipes.
+    threads : batches in networks at once, each on one core.
+    readers : clips that are decoded at once.
+    watch : gets the seconds by stage.
+
+    Yields
+    ------
+    The number of the clip, and its row of each wanted view; a failed one is NaN with a status and a
+    reason.
+
+    Raises
+    ------
+    ImageReadError
+        The system, not a file, is at fault.
+    """
+    numbers = [number for number, views_wanted in enumerate(wanted) if views_wanted]
+    with (
+        one_core_each(),
+        ThreadPoolExecutor(readers, thread_name_prefix="read") as reading,
+        ThreadPoolExecutor(threads, thread_name_prefix="compute") as computing,
+    ):
+        try:
+            batches = [_Batches(v, computing, threads + _BATCHES_AHEAD, watch) for v in views]
+            waiting: deque[tuple[int, _Reading, dict[int, _Joined]]] = deque()
+            root = Path(os.path.commonpath([path.parent for path in paths]))
+            for number, clip in _ahead(numbers, paths, wanted, views, reading, readers, watch):
+                joined = {view: _Joined(views[view].recipe) for view in sorted(clip.wanted)}
+                for piece in clip:
+                    joined[piece.view].expected += 1
+                    batches[piece.view].add(joined[piece.view], piece)
+                if clip.status == MISSING:
+                    require_there(root)
+                waiting.append((number, clip, joined))
+                while waiting and _complete(waiting[0]):
+                    yield _rows_of(*waiting.popleft())
+            for batch in batches:
+                batch.finish()
+            for entry in waiting:
+                yield _rows_of(*entry)
+        finally:
+            reading.shutdown(wait=False, cancel_futures=True)
+            computing.shutdown(wait=False, cancel_futures=True)
+
+
+def _ahead(
+    numbers: Sequence[int],
+    paths: Sequence[Path],
+    wanted: Sequence[frozenset[int]],
+    views: Sequence[View],
+    pool: ThreadPoolExecutor,
+    readers: int,
+    watch: Stopwatch,
+) -> Iterator[tuple[int, _Reading]]:
+    """Yield clips in order, the next ones being decoded already."""
+    opened: deque[tuple[int, _Reading]] = deque()
+    for number in numbers:
+        opened.append((number, _Reading(paths[number], wanted[number], views, pool, watch)))
+        if len(opened) > readers:
+            yield opened.popleft()
+    yield from opened
+
+
+def _complete(entry: tuple[int, _Reading, dict[int, _Joined]]) -> bool:
+    _, clip, joined = entry
+    return clip.status != OK or all(j.found == j.expected for j in joined.values())
+
+
+def _rows_of(
+    number: int, clip: _Reading, joined: dict[int, _Joined]
+) -> tuple[int, dict[int, RowBlock]]:
+    blocks = {}
+    for view, outputs in joined.items():
+        row = outputs.row() if clip.status == OK else np.full(outputs.recipe.shape, np.nan)
+        blocks[view] = RowBlock(
+            row[None].astype(np.float32),
+            np.array([clip.status], np.uint8),
+            (clip.reason,),
+            np.array([clip.crc32], np.uint32),
+        )
+    return number, blocks

@@ -1,0 +1,59 @@
+"""Which frames of a clip are taken: at times of presentation, by a rule with a name."""
+
+import math
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pipeline.recipes import RecipeError
+
+_RULE = re.compile(r"all|(every|fps|even):([0-9]+(?:\.[0-9]+)?)")
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Times at which frames are taken, from the presentation of the first one on.
+
+    At each time the frame is taken that is on show then. All arithmetic is exact.
+
+    Attributes
+    ----------
+    rule : "every:<seconds>" takes one at 0, x, 2x ... before the end; "fps:<number>" the same with
+        x = 1 / number; "even:<number>" one in the middle of each of that many equal parts; "all"
+        every frame once.
+    """
+
+    rule: str
+
+    def __post_init__(self) -> None:
+        """Refuse another rule.
+
+        Raises
+        ------
+        RecipeError
+        """
+        kind, number = self._parts()
+        if kind != "all" and (number <= 0 or (kind == "even" and number.denominator != 1)):
+            raise self._unknown()
+
+    def times(self, seconds: Fraction) -> list[Fraction] | None:
+        """Return the times in a clip of this length, at least one; None: those of all frames."""
+        kind, number = self._parts()
+        if kind == "all":
+            return None
+        if kind == "even":
+            return [(2 * k + 1) * seconds / (2 * number) for k in range(int(number))]
+        step = number if kind == "every" else 1 / number
+        return [k * step for k in range(max(1, math.ceil(seconds / step)))]
+
+    def _parts(self) -> tuple[str, Fraction]:
+        found = _RULE.fullmatch(self.rule)
+        if found is None:
+            raise self._unknown()
+        return (found[1], Fraction(found[2])) if found[1] else ("all", Fraction(1))
+
+    def _unknown(self) -> RecipeError:
+        return RecipeError(
+            f"frames {self.rule!r} are not known; known are every:SECONDS, fps:NUMBER, even:NUMBER "
+            "and all, as in every:0.5"
+        )

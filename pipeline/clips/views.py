@@ -1,0 +1,94 @@
+"""From a recipe of clips and its weights to what the loop needs of it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from PIL import Image
+
+from pipeline.clips.recipes import ClipRecipe, VolumeRecipe
+from pipeline.clips.rows import View
+from pipeline.clips.volumes import VolumeNetwork, load_volume_weights
+from pipeline.files import created_by
+from pipeline.images.network import RecipeNetwork
+from pipeline.images.rows import default_parallelism
+from pipeline.images.transforms import cut_crops, resize_image
+from pipeline.images.weights import Weights, load_weights
+from pipeline.shards.format import FeatureHeader, names_in
+
+_RUNS_PER_BATCH, _RUNS_PER_BATCH_ON_GPU = 1, 16
+
+
+@dataclass(frozen=True)
+class Computation:
+    """How the networks of clips compute: weights as `load_weights` takes them, device, engine.
+
+    Attributes
+    ----------
+    batch_size : frames, or runs of frames, in a batch; None: see `pipeline.images.extract.extract`;
+        1 run, on a GPU 16.
+    trained_on : datasets that the weights were trained on; None: as the recipe says of its own.
+    """
+
+    weights: str = "imagenet"
+    device: str = "cpu"
+    engine: str = "fast"
+    batch_size: int | None = None
+    trained_on: str | None = None
+
+
+def load_clip_weights(recipe: ClipRecipe, source: str) -> Weights:
+    """Load the weights for a recipe's network; see `pipeline.images.weights.load_weights`.
+
+    Raises
+    ------
+    WeightsError
+    """
+    if isinstance(recipe.network, VolumeRecipe):
+        return load_volume_weights(recipe.network, source)
+    return load_weights(recipe.network, source)
+
+
+def clip_header(
+    recipe: ClipRecipe, weights: Weights, dataset: str, trained_on: str | None
+) -> FeatureHeader:
+    """Return the header of the shards of these features."""
+    network = recipe.network
+    own = network.trained_on if weights.name == network.weights else ()
+    return FeatureHeader(
+        recipe=recipe.to_json(),
+        weights=weights.name,
+        weights_sha256=weights.sha256,
+        axes=network.axes,
+        dataset=dataset,
+        row_shape=recipe.shape,
+        dtype=recipe.storage,
+        created_by=created_by("torch", "torchvision", "pillow", "numpy", "h5py", "av"),
+        trained_on=own if trained_on is None else names_in(trained_on),
+    )
+
+
+def clip_view(recipe: ClipRecipe, weights: Weights, how: Computation) -> View:
+    """Build a recipe's network.
+
+    Raises
+    ------
+    DeviceError, RecipeError
+        See `pipeline.images.network.RecipeNetwork`.
+    """
+    if isinstance(recipe.network, VolumeRecipe):
+        volumes = VolumeNetwork(recipe.network, weights.state, how.device)
+        usual = _RUNS_PER_BATCH
+        if torch.device(how.device).type != "cpu":
+            usual = _RUNS_PER_BATCH_ON_GPU
+        return View(recipe, recipe.network.run, volumes.cut, volumes, how.batch_size or usual)
+    frames, network = (
+        recipe.network,
+        RecipeNetwork(recipe.network, weights.state, how.device, how.engine),
+    )
+
+    def cut(image: Image.Image) -> np.ndarray:
+        return cut_crops(resize_image(image, frames.resize), network.window)
+
+    size = how.batch_size or default_parallelism(frames, how.device).batch_size
+    return View(recipe, 1, cut, network, size)

@@ -1,0 +1,110 @@
+"""3-D networks: torchvision's and C3D, from runs of frames to rows."""
+
+from collections.abc import Callable
+from importlib import import_module
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from pipeline.clips.c3d import C3D
+from pipeline.clips.recipes import VolumeRecipe
+from pipeline.devices import usable_device
+from pipeline.images.backbone import Backbone
+from pipeline.images.tap import TappedNetwork
+from pipeline.images.transforms import bilinear, centre_offset
+from pipeline.images.weights import Weights, WeightsError, load_backbone_weights
+from pipeline.recipes import RecipeError
+
+_DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def _torchvision(name: str) -> Callable[[], nn.Module]:
+    def build() -> nn.Module:
+        # Here, as in `pipeline.images.backbones`.
+        net: nn.Module = getattr(import_module("torchvision.models.video"), name)(weights=None)
+        return net
+
+    return build
+
+
+VOLUME_BACKBONES: dict[str, Backbone] = {
+    "r3d_18": Backbone(_torchvision("r3d_18"), residual_norms=".conv2.1"),
+    "mc3_18": Backbone(_torchvision("mc3_18"), residual_norms=".conv2.1"),
+    "r2plus1d_18": Backbone(_torchvision("r2plus1d_18"), residual_norms=".conv2.1"),
+    "s3d": Backbone(_torchvision("s3d")),
+    "c3d": Backbone(C3D, layer_names={"conv1a": "conv1", "conv2a": "conv2"}),
+}
+
+
+def load_volume_weights(recipe: VolumeRecipe, source: str = "imagenet") -> Weights:
+    """Load the weights for a 3-D network; "imagenet" means the recipe's own, of Kinetics-400.
+
+    Raises
+    ------
+    WeightsError
+        They cannot be had or read, or do not fit.
+    """
+    if source == "imagenet" and not recipe.weights.startswith("torchvision:"):
+        raise WeightsError(
+            f"the weights of {recipe.name} have no address that can be relied on; give the path of "
+            "a .pth or .safetensors file with --weights, or random:SEED for a trial without meaning"
+        )
+    return load_backbone_weights(
+        VOLUME_BACKBONES[recipe.backbone], recipe.backbone, recipe.weights, source
+    )
+
+
+class VolumeNetwork:
+    """A 3-D recipe's network on a device: 8-bit runs of frames in, rows out.
+
+    Attributes
+    ----------
+    recipe : that is carried out.
+    """
+
+    def __init__(self, recipe: VolumeRecipe, state: dict[str, Tensor], device: str = "cpu") -> None:
+        """Build the network and give it its weights, a complete state dict.
+
+        Raises
+        ------
+        DeviceError
+            The device is not there.
+        RecipeError
+            A precision that 3-D networks do not have.
+        """
+        if recipe.precision not in _DTYPES:
+            raise RecipeError(f"{recipe.name} has no precision {recipe.precision!r}; use float32")
+        self.recipe, self._device = recipe, usable_device(device)
+        self._dtype = _DTYPES[recipe.precision]
+        backbone = VOLUME_BACKBONES[recipe.backbone]
+        net = backbone.filled(state).eval().requires_grad_(False)
+        self._trunk = TappedNetwork(net, backbone, recipe).to(self._device, self._dtype)
+        normalise = recipe.normalise
+        self._mean = torch.tensor(normalise.mean).view(1, 3, 1, 1, 1)
+        self._std = torch.tensor(normalise.std).view(1, 3, 1, 1, 1)
+
+    def cut(self, image: Image.Image) -> np.ndarray:
+        """Return what the network sees of a frame, (crop, crop, 3) uint8."""
+        height, width = self.recipe.canvas
+        pixels = np.asarray(image)
+        if pixels.shape[:2] != (height, width):
+            pixels = np.rint(bilinear(pixels, width, height)).astype(np.uint8)
+        size = self.recipe.crop
+        top, left = (centre_offset(side - size, "round") for side in (height, width))
+        return np.ascontiguousarray(pixels[top : top + size, left : left + size])
+
+    @torch.inference_mode()
+    def __call__(self, runs: Tensor) -> Tensor:
+        """Return rows (runs, channels) float32 of (runs, frames, crop, crop, 3) uint8."""
+        x = runs.permute(0, 4, 1, 2, 3).float()
+        if self.recipe.normalise.channels == "BGR":
+            x = x.flip(1)
+        x = x.div_(self.recipe.normalise.scale).sub_(self._mean).div_(self._std)
+        rows = self._trunk(x.to(self._device, self._dtype)).flatten(1).float().cpu()
+        if tuple(rows.shape[1:]) != self.recipe.shape:
+            raise RecipeError(
+                f"{self.recipe.name} gives rows of {tuple(rows.shape[1:])}, not {self.recipe.shape}"
+            )
+        return rows

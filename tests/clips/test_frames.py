@@ -1,0 +1,233 @@
+"""Frames at times: against the times written, FFmpeg's own list, and a naive choice."""
+
+import re
+import subprocess
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.clips.clip_file import LIMITS, Limits, clip_crc32, open_clip
+from pipeline.clips.frames import TakenFrame, taken_frames
+from pipeline.clips.sampling import Sampling
+from pipeline.images.decode import MissingImage, RefusedImage, UnreadableImage, UnusableImage
+from pipeline.recipes import RecipeError
+from tests.clips.moving import number_of, picture, turned, write_clip
+
+UNEVEN = [0, 100, 150, 400, 420, 1000, 1010, 1500, 1700, 2500]
+
+
+def frames_of(path: Path, *rules: str, limits: Limits = LIMITS) -> list[TakenFrame]:
+    with open_clip(path, [], limits) as clip:
+        return list(taken_frames(clip, [Sampling(rule) for rule in rules]))
+
+
+def taken(path: Path, rule: str, frames: int) -> list[int]:
+    """Return the number of the frame that is taken at each time."""
+    return [
+        number_of(np.asarray(frame.image), frames)
+        for frame in frames_of(path, rule)
+        for _ in frame.times[0]
+    ]
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv"])
+def test_times_of_variable_rate(tmp_path: Path, name: str) -> None:
+    path = write_clip(tmp_path / name, milliseconds=UNEVEN)
+    found = [frame.shown_at for frame in frames_of(path, "all")]
+    assert found == [Fraction(ms, 1000) for ms in UNEVEN]
+    assert taken(path, "all", 10) == list(range(10))
+    times = [Fraction(k, 4) for k in range(11)]  # the last frame lasts 0.1 s
+    naive = [max(i for i, ms in enumerate(UNEVEN) if ms <= 1000 * t) for t in times]
+    assert taken(path, "every:0.25", 10) == naive
+
+
+@pytest.mark.parametrize(
+    ("name", "codec", "frames"),
+    [
+        ("a.mp4", "libx264", 30),
+        ("a.avi", "mpeg4", 7),
+        ("a.gif", "gif", 10),
+        ("a.webm", "libvpx", 5),
+    ],
+)
+def test_constant_rate(tmp_path: Path, name: str, codec: str, frames: int) -> None:
+    """Also with frames that are stored in another order than they are shown in."""
+    path = write_clip(tmp_path / name, frames, codec=codec)
+    assert taken(path, "all", frames) == list(range(frames))
+    assert taken(path, "fps:10", frames) == list(range(frames))
+    assert taken(path, "every:0.3", frames) == list(range(0, frames, 3))
+    assert taken(path, "every:0.05", frames) == [k // 2 for k in range(2 * frames)]
+    assert taken(path, "even:1", frames) == [frames // 2]
+    # In the middle of thirds of the time.
+    assert taken(path, "even:3", frames) == [(2 * k + 1) * frames // 6 for k in range(3)]
+    assert taken(path, "every:99", frames) == [0]
+
+
+def test_times_as_ffmpeg_lists_them(tmp_path: Path) -> None:
+    ffmpeg = pytest.importorskip("imageio_ffmpeg", reason="no ffmpeg to compare with")
+    program = ffmpeg.get_ffmpeg_exe()
+    uneven = write_clip(tmp_path / "v.mp4", milliseconds=UNEVEN)
+    for path in (uneven, write_clip(tmp_path / "c.mp4", 30, codec="libx264")):
+        listed = subprocess.run(
+            [program, "-i", path, "-vf", "showinfo", "-f", "null", "-"],
+            capture_output=True, text=True, check=True,
+        ).stderr  # fmt: skip
+        expected = [float(time) for time in re.findall(r"pts_time:([\d.]+)", listed)]
+        found = [float(frame.shown_at) for frame in frames_of(path, "all")]
+        np.testing.assert_allclose(found, np.subtract(expected, expected[0]), atol=1e-4)
+
+
+def test_several_samplings_decode_once(tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "a.mp4")
+    found = frames_of(path, "every:0.5", "even:2", "every:0.25")
+    assert [(float(f.shown_at), [list(map(float, t)) for t in f.times]) for f in found] == [
+        (0.0, [[0.0], [], [0.0]]),
+        (0.2, [[], [0.25], [0.25]]),
+        (0.5, [[0.5], [], [0.5]]),
+        (0.7, [[], [0.75], [0.75]]),
+    ]
+
+
+@pytest.mark.parametrize(("degrees", "turns"), [(90, 3), (180, 2), (270, 1)])
+def test_rotation_is_applied(tmp_path: Path, degrees: int, turns: int) -> None:
+    path = turned(write_clip(tmp_path / "a.mp4", frames=1), degrees)
+    image = np.asarray(frames_of(path, "all")[0].image).astype(int)
+    expected = np.rot90(picture(0, 1), turns).astype(int)
+    assert image.shape == expected.shape
+    assert np.abs(image - expected).mean() < 8
+
+
+def test_what_is_read_is_the_same_twice(tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "a.mp4", codec="libx264")
+    first, second = (frames_of(path, "even:4") for _ in range(2))
+    assert [f.image.tobytes() for f in first] == [f.image.tobytes() for f in second]
+
+
+def _truncated(path: Path, share: float = 0.6) -> Path:
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * share)])
+    return path
+
+
+def _saved(path: Path) -> Path:
+    from PIL import Image
+
+    Image.new("RGB", (8, 8)).save(path, "PNG")
+    return path
+
+
+def _text(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def _sound(path: Path) -> Path:
+    from tests.clips.factories import tone, write_wav
+
+    write_wav(path.with_suffix(".wav"), tone(440))
+    av = pytest.importorskip("av")
+    with av.open(str(path.with_suffix(".wav"))) as read, av.open(str(path), "w") as written:
+        stream = written.add_stream("aac", rate=16_000)
+        for frame in read.decode(audio=0):
+            written.mux(stream.encode(frame))
+        written.mux(stream.encode())
+    return path
+
+
+def _pipe(path: Path) -> Path:
+    import os
+
+    os.mkfifo(path)
+    return path
+
+
+def _link(path: Path, target: str) -> Path:
+    path.symlink_to(target)
+    return path
+
+
+def _damaged(path: Path) -> Path:
+    data = bytearray(write_clip(path, 20, codec="libx264", size=(96, 64)).read_bytes())
+    start = data.index(b"mdat") + 60
+    data[start : start + 900] = b"\xa5" * 900
+    path.write_bytes(data)
+    return path
+
+
+SUBTITLES = "1\n00:00:01,000 --> 00:00:02,000\nhello\n"
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (lambda p: p / "gone.mp4", MissingImage, "no such file"),
+        (lambda p: p, UnreadableImage, "not an ordinary file"),
+        (lambda p: _pipe(p / "a.mp4"), UnreadableImage, "not an ordinary file"),
+        (lambda p: _link(p / "a.mp4", "/dev/zero"), UnreadableImage, "not an ordinary file"),
+        (lambda p: _text(p / "a.mp4", ""), UnreadableImage, "not a clip of a known format"),
+        (lambda p: _text(p / "a.mp4", "\0" * 9999), UnreadableImage, "not a clip of a known"),
+        (lambda p: _saved(p / "a.mp4"), UnreadableImage, r"a picture \(PNG\), not a clip"),
+        (lambda p: _text(p / "a.mp4", SUBTITLES), UnreadableImage, "not a clip of a known"),
+        (lambda p: _sound(p / "a.mp4"), UnreadableImage, "no stream of frames in it, but audio"),
+        (lambda p: write_clip(p / "a.avi", frames=0), UnreadableImage, "no frames|not a clip"),
+        (
+            lambda p: _truncated(write_clip(p / "a.mp4", options={"movflags": "faststart"}, gop=1)),
+            UnreadableImage,
+            "the file is not whole",
+        ),
+        (lambda p: _truncated(write_clip(p / "a.mp4", gop=1)), UnreadableImage,
+         "damaged|no stream"),
+        (lambda p: _truncated(write_clip(p / "a.webm", codec="libvpx", gop=1)), UnreadableImage,
+         "not whole"),
+        (lambda p: _truncated(write_clip(p / "a.gif", codec="gif")), UnreadableImage, "not whole"),
+        (lambda p: _damaged(p / "a.mp4"), UnreadableImage, "damaged|decoded"),
+        (lambda p: _text(p / "a.mp4", "#EXTM3U\n#EXTINF:1,\n/etc/passwd\n"), UnreadableImage,
+         "not a clip"),
+    ],
+)  # fmt: skip
+def test_bad_files_have_their_reason(
+    tmp_path: Path, make: Callable[[Path], Path], kind: type[UnusableImage], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        frames_of(make(tmp_path), "all")
+
+
+def test_limits(tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "a.mp4")
+    for limits, message in (
+        (Limits(seconds=0.5), r"1\.0 s are more than the limit of 0\.5 s"),
+        (Limits(pixels=100), "48 x 32 pixels are more than the limit of 100"),
+        (Limits(bytes=10), "bytes are more than the limit of 10"),
+        (Limits(reading_seconds=-1), "reading it took more than -1 s"),
+    ):
+        with pytest.raises(RefusedImage, match=message):
+            frames_of(path, "all", limits=limits)
+
+
+def test_a_long_gif_is_read_a_frame_at_a_time(tmp_path: Path) -> None:
+    path = write_clip(tmp_path / "a.gif", 600, codec="gif", size=(16, 16))
+    with open_clip(path, []) as clip:
+        found = taken_frames(clip, [Sampling("every:0.5")])
+        assert sum(1 for _ in found) == 120
+
+
+def test_crc32_is_that_of_the_bytes(tmp_path: Path) -> None:
+    import zlib
+
+    path = write_clip(tmp_path / "a.mp4")
+    crc32: list[int] = []
+    with open_clip(path, crc32):
+        pass
+    assert [clip_crc32(path)] == crc32 == [zlib.crc32(path.read_bytes())]
+    assert clip_crc32(tmp_path / "gone") == 0
+
+
+@pytest.mark.parametrize(
+    "rule", ["every:0", "every:-1", "even:2.5", "even:0", "fps", "some", "all:3"]
+)
+def test_unknown_rules(rule: str) -> None:
+    with pytest.raises(RecipeError, match=r"known are every:SECONDS"):
+        Sampling(rule)
