@@ -104,6 +104,12 @@ _REASONS_SHOWN = 5
     type=click.Choice(["mean", "max", "halves"]),
     help="Of clips: how outputs are joined over time.  [default: mean]",
 )
+@click.option(
+    "--codebook",
+    type=click.Path(path_type=Path),
+    help="Of sound words: taken from this file, or put there once fitted.  [default: beside OUT, "
+    "of the training split]",
+)
 @cluster_options
 @click.pass_context
 def extract(
@@ -116,6 +122,7 @@ def extract(
     context: float | None,
     frames: str | None,
     over_frames: str | None,
+    codebook: Path | None,
     **options: Any,
 ) -> None:
     """Turn the images or clips of a prepared dataset, or regions, into feature shards.
@@ -133,6 +140,8 @@ def extract(
           --out data/features/scenes/efficientnet-lite0-pool
       pipeline extract --recipe efficientnet-lite0-pool --dataset data/msvd --frames every:0.5 \\
           --out data/features/msvd/efficientnet-lite0-pool
+      pipeline extract --recipe mfcc-bow-1024 --dataset data/msrvtt \\
+          --out data/features/msrvtt/mfcc-bow-1024
       pipeline extract --recipe efficientnet-lite0-roi-align --dataset data/scenes \\
           --regions data/proposals/scenes/grid \\
           --out data/features/scenes/efficientnet-lite0-roi-align@grid
@@ -153,17 +162,18 @@ def extract(
     given = {option: value for option, value in options.items() if value}
     log_settings(
         "extract", recipe=name, dataset=dataset, regions=regions, out=out, frames=frames,
-        over_frames=over_frames, **given,
+        over_frames=over_frames, codebook=codebook, **given,
     )  # fmt: skip
     started = time.monotonic()
     clips = regions is None and read_manifest(dataset).media == "clips"
-    if clips or frames or over_frames:
+    if clips or frames or over_frames or codebook:
         index = extract_clips(
             dataset,
             out,
             recipe=name,
             frames=frames,
             over_frames=over_frames,
+            codebook=codebook,
             monitor=CONSOLE,
             **options,
         )

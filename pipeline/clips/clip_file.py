@@ -116,8 +116,8 @@ def clip_crc32(path: Path) -> int:
         The system failed.
     """
     try:
-        with _opened(path, LIMITS) as file:
-            return _crc32(file)
+        with opened_file(path, LIMITS) as file:
+            return crc32_of_file(file)
     except UnusableImage:
         return 0
     except (OSError, MemoryError) as error:
@@ -143,8 +143,8 @@ def open_clip(path: Path, crc32: list[int], limits: Limits = LIMITS) -> Iterator
     """
     av = require_av()
     deadline = time.monotonic() + limits.reading_seconds
-    with _opened(path, limits) as file:
-        crc32.append(_crc32(file))
+    with opened_file(path, limits) as file:
+        crc32.append(crc32_of_file(file))
         try:
             with _container(av, file) as container:
                 stream = _frames_of(container, file, limits)
@@ -181,7 +181,16 @@ def require_time(limits: Limits, deadline: float) -> None:
 
 
 @contextmanager
-def _opened(path: Path, limits: Limits) -> Iterator[BinaryIO]:
+def opened_file(path: Path, limits: Limits = LIMITS) -> Iterator[BinaryIO]:
+    """Open an ordinary file that is not too large.
+
+    Raises
+    ------
+    MissingImage, UnreadableImage, RefusedImage
+        With the reason.
+    OSError
+        The system failed.
+    """
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -197,7 +206,8 @@ def _opened(path: Path, limits: Limits) -> Iterator[BinaryIO]:
         yield file
 
 
-def _crc32(file: BinaryIO) -> int:
+def crc32_of_file(file: BinaryIO) -> int:
+    """Return the CRC-32 of an open file's bytes, read a block at a time."""
     crc32 = 0
     while block := file.read(_BLOCK):
         crc32 = zlib.crc32(block, crc32)

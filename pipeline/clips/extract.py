@@ -39,6 +39,7 @@ def extract_clips(
     recipe: str,
     frames: str | None = None,
     over_frames: str | None = None,
+    codebook: str | Path | None = None,
     split: str | None = None,
     limit: int | None = None,
     weights: str | Path = "imagenet",
@@ -78,6 +79,7 @@ def extract_clips(
         `pipeline.clips.sound_features.extract_sound`.
     frames, over_frames : other frames than the recipe's usual ones, and how they are joined; the
         same as after "@" in the recipe's name.
+    codebook : of a recipe of sound words; see `pipeline.clips.sound_features.extract_sound`.
     batch_size : frames (or runs of frames) in a batch; None: 8 (or 1), on a GPU 128 (or 16).
     readers : clips that are decoded at once; None: one for each core, at most 8 (16).
 
@@ -125,19 +127,22 @@ def extract_clips(
 
     def sound(name: str, folder: Path) -> FeatureIndex:
         return extract_sound(
-            dataset, folder, recipe=name, split=split, limit=limit, compress=compress,
+            dataset, folder, recipe=name, codebook=codebook, split=split, limit=limit,
+            compress=compress,
             rows_per_shard=rows_per_shard, threads=threads, retry_failed=retry_failed, add=add,
             summary=summary, monitor=monitor,
         )  # fmt: skip
 
+    names = together.recipes if together else (recipe,)
+    if codebook is not None and not any(map(is_sound_recipe, names)):
+        raise WrongUsage("--codebook is of recipes of sound words, such as mfcc-bow-1024")
     if together is None:
         if is_sound_recipe(recipe):
             return sound(recipe, out)
         return job.extract([plan(named_with(recipe, frames, over_frames), out)], summary)
-    names = [
-        name if is_sound_recipe(name) else named_with(name, frames, over_frames)
-        for name in together.recipes
-    ]
+    names = tuple(
+        name if is_sound_recipe(name) else named_with(name, frames, over_frames) for name in names
+    )
     folders = [out.resolve().parent / name for name in names]
     plans = []
     for name, folder in zip(names, folders, strict=True):

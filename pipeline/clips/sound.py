@@ -1,21 +1,18 @@
 """The sound of a file, of a clip or alone, as mono samples, or a status with a reason."""
 
-import zlib
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.clips.clip_file import require_av
+from pipeline.clips.clip_file import CONTAINERS, crc32_of_file, opened_file, require_av
 from pipeline.images.decode import (
     RefusedImage,
     UnreadableImage,
     UnusableImage,
     fault_of_the_system,
-    read_bytes,
 )
 from pipeline.shards.format import OK
 
@@ -26,10 +23,7 @@ DECODING = "pyav, first track, rate by swresample, mean of the channels"
 """The rule of every sound recipe: from a file to samples."""
 
 # Demuxers that read one file and no other: playlists could lead out of the dataset.
-_FORMATS = (
-    "aac", "aiff", "asf", "au", "avi", "flac", "flv", "gif", "matroska", "mov", "mp3", "mpeg",
-    "mpegts", "ogg", "wav",
-)  # fmt: skip
+_FORMATS = (*CONTAINERS, "aac", "aiff", "au", "flac", "mp3", "wav")
 _ONE_FILE = {"format_whitelist": ",".join(_FORMATS), "protocol_whitelist": ""}
 
 MAX_SECONDS = 3600.0
@@ -77,9 +71,10 @@ def read_sound(path: Path, rate: int) -> Sound:
     require_av()
     crc32 = 0
     try:
-        data = read_bytes(path)
-        crc32 = zlib.crc32(data)
-        samples, seconds = decode_sound(data, rate)
+        with opened_file(path) as file:
+            crc32 = crc32_of_file(file)
+            file.seek(0)
+            samples, seconds = decode_sound(file, rate)
         return Sound(samples, seconds, crc32)
     except UnusableImage as fault:
         return Sound(None, None, crc32, fault.status, str(fault))
@@ -88,9 +83,9 @@ def read_sound(path: Path, rate: int) -> Sound:
 
 
 def decode_sound(
-    data: bytes, rate: int, most: float = MAX_SECONDS
+    file: BinaryIO, rate: int, most: float = MAX_SECONDS
 ) -> tuple[npt.NDArray[np.float32], float | None]:
-    """Decode the bytes of a file.
+    """Decode an open file.
 
     Returns
     -------
@@ -104,7 +99,7 @@ def decode_sound(
     """
     av = require_av()
     try:
-        with av.open(BytesIO(data), options=_ONE_FILE) as container:
+        with av.open(file, options=_ONE_FILE, metadata_errors="replace") as container:
             seconds = _picture_seconds(container)
             if not container.streams.audio:
                 if not container.streams.video:

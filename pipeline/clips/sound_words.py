@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from safetensors import SafetensorError
 from threadpoolctl import threadpool_limits
 
 from pipeline.clips.mfcc import Mfcc
-from pipeline.clips.sound_recipes import SoundRecipe
+from pipeline.clips.sound_recipes import BagRecipe
 from pipeline.errors import PipelineError
 from pipeline.files import created_by
 from pipeline.hashing import canonical_json
@@ -106,7 +107,7 @@ class SoundWords:
                 found[part] = np.take_along_axis(near, order, 1)
         return found
 
-    def bag(self, windows: npt.NDArray[np.float32], recipe: SoundRecipe) -> npt.NDArray[np.float32]:
+    def bag(self, windows: npt.NDArray[np.float32], recipe: BagRecipe) -> npt.NDArray[np.float32]:
         """Return the row of the windows of one sound.
 
         Parameters
@@ -127,7 +128,7 @@ class SoundWords:
         counts = np.bincount(nearest.ravel(), weights.ravel(), minlength=len(self.words))
         return counts.astype(np.float64)
 
-    def require(self, recipe: SoundRecipe, what: str) -> None:
+    def require(self, recipe: BagRecipe, what: str) -> None:
         """Check that it is of a recipe's words and windows.
 
         Raises
@@ -145,6 +146,45 @@ class SoundWords:
         """Write one `.safetensors` file, whole or not at all; equal codebooks give equal bytes."""
         tensors = {"mean": self.mean, "scale": self.scale, "words": self.words}
         write_tensors(path, tensors, _KEY, asdict(self.metadata))
+
+
+@dataclass(frozen=True)
+class Bags:
+    """What makes the rows of a recipe of bags.
+
+    Attributes
+    ----------
+    recipe : of the bags.
+    words : the codebook.
+    """
+
+    recipe: BagRecipe
+    words: SoundWords
+
+    @property
+    def rate(self) -> int:
+        """Samples a second of the sounds that it takes."""
+        return self.recipe.mfcc.rate
+
+    @property
+    def weights(self) -> str:
+        """What stands for weights: the codebook."""
+        return f"codebook of {len(self.words.words)} sound words"
+
+    @property
+    def weights_sha256(self) -> str:
+        """Of the codebook."""
+        return self.words.sha256
+
+    def recipe_json(self) -> dict[str, Any]:
+        """Return what the shards say of the recipe: also whose clips the codebook is of."""
+        fitted = self.words.metadata
+        whose = {"dataset": fitted.dataset, "split": fitted.split}
+        return {**self.recipe.to_json(), "codebook": whose}
+
+    def row(self, sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return the row of a sound, (samples,) at `rate`."""
+        return self.words.bag(self.recipe.mfcc(sound), self.recipe)
 
 
 def load_sound_words(path: Path) -> SoundWords:

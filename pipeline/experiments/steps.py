@@ -15,7 +15,7 @@ from typing import Any
 from pipeline.clips.catalogue import recipe_of_clips
 from pipeline.clips.extract import extract_clips
 from pipeline.clips.recipes import ClipRecipe
-from pipeline.clips.sound_recipes import SoundRecipe
+from pipeline.clips.sound_recipes import AnySoundRecipe
 from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
 from pipeline.datasets.splits import Role, split_for
 from pipeline.experiments.checks import MISSING, difference, index_fault, json_fault, weights_of
@@ -243,7 +243,7 @@ class Plan:
     def _add(self, step: Step) -> Path:
         return self.steps.setdefault(step.out, step).out
 
-    def _recipe(self, name: str) -> Recipe | ClipRecipe | SoundRecipe:
+    def _recipe(self, name: str) -> Recipe | ClipRecipe | AnySoundRecipe:
         """Return a recipe with the precision and the storage that are asked for."""
         given = self.extract
         resolve = resolve_recipe if self.manifest.media == "images" else recipe_of_clips
@@ -480,6 +480,6 @@ class Plan:
         self._add(Step("evaluate", name, out, (embeddings,), "a table", fault, make))
 
 
-def _rows_of(recipe: Recipe | ClipRecipe | SoundRecipe, rows: int) -> str:
+def _rows_of(recipe: Recipe | ClipRecipe | AnySoundRecipe, rows: int) -> str:
     megabytes = rows * recipe.row_bytes / 1e6
     return f"{rows} rows of {recipe.shape} {recipe.storage}, {megabytes:.1f} MB"

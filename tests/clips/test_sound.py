@@ -109,6 +109,6 @@ def test_what_is_no_sound_has_its_reason(tmp_path: Path) -> None:
 
 
 def test_a_sound_beyond_the_limit_is_refused(tmp_path: Path) -> None:
-    data = write_wav(tmp_path / "a.wav", tone(440, 3.0)).read_bytes()
-    with pytest.raises(RefusedImage, match="longer than the limit of 1 s"):
-        decode_sound(data, RATE, most=1.0)
+    path = write_wav(tmp_path / "a.wav", tone(440, 3.0))
+    with path.open("rb") as file, pytest.raises(RefusedImage, match="longer than the limit of 1 s"):
+        decode_sound(file, RATE, most=1.0)

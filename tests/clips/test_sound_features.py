@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.clips import sound_features
 from pipeline.clips.sound_features import extract_sound, silent_rows
-from pipeline.clips.sound_words import SoundWordsError
+from pipeline.clips.sound_words import SoundWordsError, load_sound_words
 from pipeline.datasets.folder import read_folder
 from pipeline.shards.feature_set import FeatureSet
 from tests.clips.factories import tone, write_wav
@@ -50,8 +50,8 @@ def test_rows_ids_and_failures(dataset: Path, tmp_path: Path) -> None:
     whole = rows.read(["9.wav", "0.wav"])
     np.testing.assert_allclose(whole.sum(1), 1, rtol=1e-6)
     codebook = out.with_name("mfcc-8.codebook.safetensors")
-    assert sound_features.load_sound_words(codebook).metadata.clips == 8
-    assert index.header.weights_sha256 == sound_features.load_sound_words(codebook).sha256
+    assert load_sound_words(codebook).metadata.clips == 8
+    assert index.header.weights_sha256 == load_sound_words(codebook).sha256
 
 
 def test_interrupted_and_on_other_threads_the_bytes_are_the_same(

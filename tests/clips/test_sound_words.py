@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline.clips.mfcc import Mfcc
-from pipeline.clips.sound_recipes import SoundRecipe, sound_recipe
+from pipeline.clips.sound_recipes import BagRecipe, bag_recipe
 from pipeline.clips.sound_words import (
     SoundWords,
     SoundWordsError,
@@ -52,7 +52,7 @@ def naive_counts(words: SoundWords, windows: np.ndarray, soft: bool) -> np.ndarr
 @pytest.mark.parametrize("soft", [False, True])
 def test_counts_are_the_naive_ones(soft: bool) -> None:
     words = fitted()
-    row = words.bag(WINDOWS, SoundRecipe("x", 8, soft=soft, norm="counts"))
+    row = words.bag(WINDOWS, BagRecipe("x", 8, soft=soft, norm="counts"))
     expected = naive_counts(words, WINDOWS, soft)
     np.testing.assert_allclose(row, expected, rtol=1e-6)
     assert row.sum() == pytest.approx(len(WINDOWS))
@@ -62,12 +62,12 @@ def test_counts_are_the_naive_ones(soft: bool) -> None:
         "l2": expected / np.sqrt((expected**2).sum()),
         "root": np.sqrt(expected / expected.sum()),
     }.items():
-        recipe = sound_recipe(f"mfcc-bow-8{'-soft' * soft}-{norm}")
+        recipe = bag_recipe(f"mfcc-bow-8{'-soft' * soft}-{norm}")
         np.testing.assert_allclose(words.bag(WINDOWS, recipe), wanted, rtol=1e-6)
 
 
 def test_halves_know_the_order_and_the_whole_does_not() -> None:
-    words, recipe = fitted(), sound_recipe("mfcc-bow-8-halves")
+    words, recipe = fitted(), bag_recipe("mfcc-bow-8-halves")
     early, late = WINDOWS[:30], WINDOWS[30:]
     there, back = (words.bag(np.concatenate(p), recipe) for p in ((early, late), (late, early)))
     np.testing.assert_array_equal(there, np.roll(back, 8))
@@ -94,7 +94,7 @@ def test_a_damaged_or_other_codebook_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     fitted().save(path)
     with pytest.raises(SoundWordsError, match=r"has 8 words .* needs 9"):
-        load_sound_words(path).require(sound_recipe("mfcc-bow-9"), "a")
+        load_sound_words(path).require(bag_recipe("mfcc-bow-9"), "a")
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(SoundWordsError, match="damaged"):
         load_sound_words(path)
@@ -103,13 +103,13 @@ def test_a_damaged_or_other_codebook_is_refused(tmp_path: Path) -> None:
 
 
 def test_names_say_all() -> None:
-    recipe = sound_recipe("mfcc-bow-1024-soft-halves-root")
+    recipe = bag_recipe("mfcc-bow-1024-soft-halves-root")
     assert (recipe.words, recipe.soft, recipe.halves, recipe.norm) == (1024, True, True, "root")
     assert recipe.shape == (2048,)
     assert recipe.to_json()["mfcc"]["rate"] == 16_000
     for wrong in ("mfcc-bow", "mfcc-bow-0", "mfcc-bow-10-l3", "mfcc-bow-10-halves-soft"):
         with pytest.raises(RecipeError, match="mfcc-bow-1024"):
-            sound_recipe(wrong)
+            bag_recipe(wrong)
 
 
 def test_the_sample_has_its_share_of_each_clip() -> None:

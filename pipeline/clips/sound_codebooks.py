@@ -1,0 +1,116 @@
+"""The codebook that a dataset's sound words are of: read from its file, or fitted and put there."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from pipeline.clips.sound import Sound, read_sound
+from pipeline.clips.sound_recipes import BagRecipe
+from pipeline.clips.sound_words import (
+    SAMPLE,
+    SoundWords,
+    SoundWordsError,
+    fit_sound_words,
+    load_sound_words,
+    sample_of,
+)
+from pipeline.datasets.manifest import Manifest
+from pipeline.hashing import sha256_of_json
+from pipeline.images.changes import file_stamps
+from pipeline.progress import Monitor
+
+# Files that are read ahead of the one that is waited for.
+_AHEAD = 8
+
+
+def codebook_beside(out: Path, recipe: BagRecipe) -> Path:
+    """Return the file of the codebook of feature sets in the folder of `out`."""
+    return out.with_name(f"mfcc-{recipe.words}.codebook.safetensors")
+
+
+def codebook_of(
+    manifest: Manifest,
+    out: Path,
+    recipe: BagRecipe,
+    given: Path | None,
+    split: str,
+    seed: int,
+    threads: int,
+    monitor: Monitor,
+) -> SoundWords:
+    """Read a codebook, or fit it to the clips of a split and write it.
+
+    Parameters
+    ----------
+    manifest, out, recipe : of the feature set that is made.
+    given : the codebook's file; None: `codebook_beside`, which must be of this split's clips.
+    split, seed : of a codebook that is fitted.
+    threads : files that are decoded at once.
+    monitor : gets log lines and progress.
+
+    Raises
+    ------
+    SoundWordsError
+        It is of other words or other clips, damaged, or there is too little sound.
+    """
+    file = given or codebook_beside(out, recipe)
+    if file.exists():
+        words = load_sound_words(file)
+        words.require(recipe, str(file))
+        if given is None and words.metadata.clips_sha256 != _clips_sha256(manifest, split):
+            raise SoundWordsError(
+                f"{file} was fitted to other clips than split {split!r} of {manifest.name!r} has "
+                "now; remove it to have another one fitted, or name it by --codebook to use it"
+            )
+        return words
+    entries = manifest.select(split)
+    paths = [manifest.image_root / entry.file for entry in entries]
+    parts, left_out = [], 0
+    with monitor.progress(f"{recipe.words} sound words", "clip") as progress:
+        for row, sound in sounds_of(range(len(paths)), paths, recipe.mfcc.rate, threads):
+            if sound.samples is None:
+                left_out += 1
+            else:
+                windows = recipe.mfcc(sound.samples)
+                parts.append(sample_of(windows, row, len(paths), seed, SAMPLE))
+            progress(row + 1, len(paths), left_out)
+    if left_out:
+        monitor.log(f"{left_out} clips of split {split!r} cannot be decoded: not in the codebook")
+    words = fit_sound_words(
+        parts,
+        recipe.mfcc,
+        recipe.words,
+        seed=seed,
+        dataset=manifest.name,
+        split=split,
+        clips_sha256=_clips_sha256(manifest, split),
+        log=monitor.log,
+    )
+    words.save(file)
+    monitor.log(f"{file}: {words.metadata.iterations} iterations of k-means")
+    return words
+
+
+def sounds_of(
+    rows: Sequence[int], paths: Sequence[Path], rate: int, threads: int
+) -> Iterator[tuple[int, Sound]]:
+    """Yield the sounds of some rows in order, decoded ahead on threads."""
+    waiting: deque[tuple[int, Future[Sound]]] = deque()
+    with ThreadPoolExecutor(threads, thread_name_prefix="sound") as pool:
+        try:
+            for row in rows:
+                if len(waiting) == threads + _AHEAD:
+                    done, sound = waiting.popleft()
+                    yield done, sound.result()
+                waiting.append((row, pool.submit(read_sound, paths[row], rate)))
+            for done, sound in waiting:
+                yield done, sound.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _clips_sha256(manifest: Manifest, split: str) -> str:
+    entries = manifest.select(split)
+    stamps = file_stamps([manifest.image_root / entry.file for entry in entries])
+    return sha256_of_json([[e.id, s[:1]] for e, s in zip(entries, stamps, strict=True)])

