@@ -1,0 +1,195 @@
+"""Training a language model: killed and continued, read back, and captions of images."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import write_features
+from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.heads.catalogue import Experiment
+from pipeline.heads.fit import fit
+from pipeline.heads.trained_head import load_head
+from pipeline.language import LanguageError
+from pipeline.language.captioner import LanguageCaptioner, Writing, load_captioner
+from pipeline.language.catalogue import LanguageExperiment
+from pipeline.language.fit import fit_language_model
+from pipeline.language.trained_model import LANGUAGE_FILE, load_language_model
+from pipeline.progress import QUIET, Monitor, Progress
+from pipeline.text.encode import encode, encoder_folder
+
+pytest.importorskip("textblob")
+
+COLOURS, THINGS = ("red", "blue", "green"), ("ball", "dog", "star", "boat")
+SETTINGS = {"dim": 12, "factors": 8, "word_dim": 8, "context": 2, "forward": 1, "batch_size": 8}
+
+
+def captions_of(k: int) -> tuple[str, ...]:
+    colour, thing = COLOURS[k % 3], THINGS[k % 4]
+    return (f"a {colour} {thing} .", f"there is a {colour} {thing} .", f"the {thing} is {colour} .")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """24 images whose features say what is on them, their captions as features, and a head."""
+    root = tmp_path_factory.mktemp("language")
+    splits = ["train"] * 16 + ["val"] * 8
+    entries = tuple(
+        ImageEntry(f"{k}", f"{k}.png", split, captions_of(k)) for k, split in enumerate(splits)
+    )
+    Manifest("made", root, entries, "none", "test", {}).write(root / "data")
+    seen = np.zeros((24, 7), np.float32)
+    for k in range(24):
+        seen[k, [k % 3, 3 + k % 4]] = 1
+    write_features(root / "images", [f"{k}" for k in range(24)], seen, recipe={"name": "seen"})
+    words = {"vocabulary": "all", "tokenizer": "vsepp"}
+    for name, options in (("token-ids", words), ("tags", {}), ("bow", words)):
+        encode(root / "data", root / name, encoder=name, **options)
+    settings = {
+        "dim": 16, "cell": "none", "similarity": "cosine", "l2_normalise": "both",
+        "loss": "info_nce", "learning_rate": 0.02, "epochs": 30, "batch_size": 16,
+    }  # fmt: skip
+    fit(
+        root / "data",
+        root / "head",
+        experiment=Experiment("space", "vse", settings),
+        images=root / "images",
+        captions=root / "bow",
+    )
+    return root
+
+
+def train(data: Path, out: Path, model: str, monitor: Monitor = QUIET, **settings: Any) -> Any:
+    values = {**SETTINGS, "learning_rate": 0.02, "epochs": 4, **settings}
+    return fit_language_model(
+        data / "data",
+        out,
+        experiment=LanguageExperiment("mine", model, values, space="space"),
+        sentences=data / "token-ids",
+        tags=data / "tags",
+        images=data / "images",
+        captions=data / "bow",
+        head=data / "head",
+        monitor=monitor,
+    )
+
+
+def stops_after(epochs: int) -> Monitor:
+    def show(done: int, total: int, failed: int) -> None:
+        if done == epochs:
+            raise KeyboardInterrupt
+
+    class Stopping:
+        log = staticmethod(QUIET.log)
+
+        def progress(self, what: str, unit: str) -> AbstractContextManager[Progress]:
+            return nullcontext(show)
+
+    return Stopping()
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@pytest.mark.parametrize("model", ["lbl", "multiplicative-lbl", "sc-nlm", "lstm-decoder"])
+def test_a_killed_training_goes_on_to_the_same_bytes(
+    model: str, data: Path, tmp_path: Path
+) -> None:
+    settings = {"dropout": 0.1, "content_noise": 0.2, "sampled_words": 5}
+    train(data, tmp_path / "whole", model, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        train(data, tmp_path / "killed", model, stops_after(2), **settings)
+    assert not (tmp_path / "killed" / LANGUAGE_FILE).exists()
+    train(data, tmp_path / "killed", model, **settings)
+    assert files(tmp_path / "killed") == files(tmp_path / "whole")
+    assert sorted(files(tmp_path / "whole")) == [
+        "concepts.safetensors", "history.json", "language.json", "language.safetensors",
+        "trigrams.safetensors", "vocabulary.json",
+    ]  # fmt: skip
+    history = load_language_model(tmp_path / "whole").history
+    assert history[-1]["perplexity"] < history[0]["perplexity"]
+
+
+@pytest.mark.parametrize(
+    ("model", "writing"),
+    [
+        ("sc-nlm", Writing(sequences=6, shortest=3)),
+        ("multiplicative-lbl", Writing(width=0, samples=6)),
+        ("lstm-decoder", Writing(width=3)),
+    ],
+)
+def test_captions_say_what_is_on_an_image(
+    model: str, writing: Writing, data: Path, tmp_path: Path
+) -> None:
+    train(data, tmp_path / "model", model, epochs=40, lr_decay=0.9, patience=9)
+    captioner = load_captioner(
+        tmp_path / "model", data / "head", encoder_folder(data / "bow"), writing
+    )
+    images = np.eye(7, dtype=np.float32)[[0, 1, 2, 0]] + np.eye(7, dtype=np.float32)[[3, 4, 5, 6]]
+    found = captioner.describe(images, count=3)
+    for k, captions in enumerate(found):
+        assert THINGS[k] in captions[0].text.split()
+        assert COLOURS[k % 3] in captions[0].text.split()
+        scores = [caption.score for caption in captions]
+        assert scores == sorted(scores, reverse=True)
+        assert len({caption.text for caption in captions}) == len(captions) <= 3
+    alone = [captioner.describe(images[k : k + 1], count=3)[0] for k in range(4)]
+    for one, among in zip(alone, found, strict=True):
+        assert [c.text for c in one] == [c.text for c in among]
+        assert [c.score for c in one] == pytest.approx([c.score for c in among], abs=1e-5)
+
+
+def test_what_cannot_be_trained_or_does_not_belong_together(data: Path, tmp_path: Path) -> None:
+    experiment = LanguageExperiment("mine", "sc-nlm", {**SETTINGS, "epochs": 1}, space="space")
+    given: dict[str, Any] = {
+        "experiment": experiment, "sentences": data / "token-ids", "tags": data / "tags",
+        "captions": data / "bow", "head": data / "head",
+    }  # fmt: skip
+
+    def refused(message: str, **changes: Any) -> None:
+        with pytest.raises(LanguageError, match=message):
+            fit_language_model(data / "data", tmp_path / "no", **{**given, **changes})
+
+    refused("needs tags; give", tags=None)
+    refused("has bow, no tags", tags=data / "bow")
+    encode(data / "data", tmp_path / "kiros", encoder="token-ids-kiros")
+    refused("a start mark, an end mark and padding behind", sentences=tmp_path / "kiros")
+    encode(data / "data", tmp_path / "other", encoder="tags", tokenizer="treebank")
+    refused("words of the tokenizer 'treebank'.* 'vsepp'", tags=tmp_path / "other")
+    order = Experiment(
+        "order", "vse", {"dim": 4, "cell": "none", "similarity": "order", "epochs": 1}
+    )
+    fit(data / "data", tmp_path / "order", experiment=order, images=data / "images",
+        captions=data / "bow")  # fmt: skip
+    refused(
+        "similarity is 'order'.*take a head whose similarity is cosine", head=tmp_path / "order"
+    )
+
+    trained = fit_language_model(data / "data", tmp_path / "model", **given)
+    other = load_head(tmp_path / "order")
+    with pytest.raises(LanguageError, match="was trained with another head of 'space'"):
+        LanguageCaptioner(trained, other, load_captioner_encoder(data))
+    with pytest.raises(LanguageError, match="writes in the space of 'space'; give that head"):
+        load_captioner(tmp_path / "model")
+    short = replace(trained, concepts=replace(trained.concepts, tags=trained.concepts.tags[:, :2]))
+    captioner = LanguageCaptioner(short, load_head(data / "head"), load_captioner_encoder(data))
+    with pytest.raises(LanguageError, match="no training caption of 'mine' has 4 to 12 words"):
+        captioner.describe(np.zeros((1, 7), np.float32))
+    train(data, tmp_path / "lbl", "lbl", epochs=1)
+    with pytest.raises(LanguageError, match="takes no condition, so it cannot describe"):
+        load_captioner(tmp_path / "lbl")
+    (tmp_path / "lbl" / "vocabulary.json").write_text("{}")
+    with pytest.raises(LanguageError, match=r"vocabulary.json is not the file"):
+        load_language_model(tmp_path / "lbl")
+
+
+def load_captioner_encoder(data: Path) -> Any:
+    from pipeline.text.fitted import load_encoder
+
+    read: Callable[[Path], Any] = load_encoder
+    return read(encoder_folder(data / "bow"))
