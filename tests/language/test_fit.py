@@ -46,7 +46,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for k in range(24):
         seen[k, [k % 3, 3 + k % 4]] = 1
     write_features(root / "images", [f"{k}" for k in range(24)], seen, recipe={"name": "seen"})
-    words = {"vocabulary": "all", "tokenizer": "vsepp"}
+    words: dict[str, Any] = {"vocabulary": "all", "tokenizer": "vsepp"}
     for name, options in (("token-ids", words), ("tags", {}), ("bow", words)):
         encode(root / "data", root / name, encoder=name, **options)
     settings = {
@@ -100,7 +100,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_a_killed_training_goes_on_to_the_same_bytes(
     model: str, data: Path, tmp_path: Path
 ) -> None:
-    settings = {"dropout": 0.1, "content_noise": 0.2, "sampled_words": 5}
+    settings: dict[str, Any] = {"dropout": 0.1, "content_noise": 0.2, "sampled_words": 5}
     train(data, tmp_path / "whole", model, **settings)
     with pytest.raises(KeyboardInterrupt):
         train(data, tmp_path / "killed", model, stops_after(2), **settings)
