@@ -53,13 +53,13 @@ def every_name(params: Params) -> list[str]:
 
     Presets on a library's model, "open-clip:<model>", are left out: its package or its weights may
     not be here. So are those that take hours without a GPU, on several networks side by side or
-    with an image network that is tuned, and those of regions and phrases, which `pipeline localize`
-    trains.
+    with an image network that is tuned, those of clips, and those of regions and phrases, which
+    `pipeline localize` trains.
     """
     published = [
         name
         for name, p in PRESETS.items()
-        if not {*":+"} & {*p.images} and p.finetuning is None and not p.of_phrases
+        if not {*":+"} & {*p.images} and p.finetuning is None and not (p.of_phrases or p.of_clips)
     ]
     names = [*params.experiments, *published, *params.ensembles]
     ensembles = [name for name, members in ENSEMBLES.items() if members.keys() <= {*names}]

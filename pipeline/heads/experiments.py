@@ -36,7 +36,10 @@ class Changes:
     finetuning: Mapping[str, Any] = field(default_factory=dict)
 
 
-IMAGES = {"resnet152-grid": "efficientnet-lite0-grid"}
+IMAGES = {
+    "resnet152-grid": "efficientnet-lite0-grid",
+    "googlenet-pool+mfcc-bow-1024": "efficientnet-lite0-pool+mfcc-bow-1024",
+}
 """Recipes in place of a preset's; every other one becomes `POOLED_IMAGES`, but for a library's
 model, "open-clip:<model>", and several networks side by side, which stay."""
 
@@ -125,12 +128,28 @@ SMALL: dict[str, Changes] = {
     "wang2016-phrases-cca": Changes({"dim": 128}, _PHRASES),
     **{f"wang2016-phrases-{model}": Changes(_REGIONS, _PHRASES) for model in "abcd"},
     **{f"wang2016-phrases-{model}-mined": Changes(_REGIONS_MINED, _PHRASES) for model in "abcd"},
-    "dong2018-w2vv-bow": Changes(_W2VV),
-    "dong2018-w2vv-word2vec": Changes(_W2VV, _W2V_MEAN),
+    **dict.fromkeys(("dong2018-w2vv-bow", "dong2018-video-bow"), Changes(_W2VV)),
+    **dict.fromkeys(
+        (
+            "dong2018-w2vv-word2vec",
+            "dong2018-video-word2vec",
+            "dong2018-video-word2vec-sound",
+        ),
+        Changes(_W2VV, _W2V_MEAN),
+    ),
     "dong2018-w2vv-word2vec-2-layers": Changes(_W2VV, _W2V_MEAN),
     "dong2018-w2vv-word2vec-4-layers": Changes(_W2VV, _W2V_MEAN),
-    "dong2018-w2vv-gru": Changes(_W2VV_GRU, word_vectors=_GLOVE),
-    "dong2018-w2vv-multiscale": Changes(_W2VV_GRU, _W2V_ALL, _GLOVE),
+    **dict.fromkeys(
+        ("dong2018-w2vv-gru", "dong2018-video-gru"), Changes(_W2VV_GRU, word_vectors=_GLOVE)
+    ),
+    **dict.fromkeys(
+        (
+            "dong2018-w2vv-multiscale",
+            "dong2018-video-multiscale",
+            "dong2018-video-multiscale-sound",
+        ),
+        Changes(_W2VV_GRU, _W2V_ALL, _GLOVE),
+    ),
     "kiros2014-lstm": Changes(_KIROS, word_vectors=_OWN),
     # The sum of the words' vectors is a linear map of their counts.
     "kiros2014-linear": Changes(_BAG, _COUNTS),
@@ -169,8 +188,11 @@ TINY: dict[str, Mapping[str, Any]] = {
     "wang2016-nonlinear-bidirectional-structure": {
         "hidden": 512, "dim": 128, "batch_size": 500, "lr_decay_every": 10, "epochs": 16,
     },
-    "dong2018-w2vv-multiscale": {
-        "hidden": 256, "hidden_size": 64, "learning_rate": 0.002, "epochs": 18,
+    **{
+        f"dong2018-{name}": {
+            "hidden": 256, "hidden_size": 64, "learning_rate": 0.002, "epochs": 18,
+        }
+        for name in ("w2vv-multiscale", "video-multiscale", "video-multiscale-sound")
     },
     "kiros2014-linear": {"learning_rate": 0.002, "epochs": 14},
     "yan2019-transformer-pooling": {

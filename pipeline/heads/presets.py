@@ -39,6 +39,7 @@ class Preset:
     average_captions : whether the mean of an image's captions is its one caption.
     finetuning : how head and image network learn on together; None: they do not.
     of_phrases : whether it is fitted on regions and phrases in place of images and captions.
+    of_clips : whether `images` is a recipe of clips.
     goes_on_from : preset whose trained head it goes on from, with boxes mined by that head.
     """
 
@@ -52,6 +53,7 @@ class Preset:
     average_captions: bool = False
     finetuning: Finetuning | None = None
     of_phrases: bool = False
+    of_clips: bool = False
     goes_on_from: str | None = None
 
 
@@ -177,7 +179,46 @@ _W2VV = Preset(
 _W2VV_WORD2VEC = replace(
     _W2VV, captions=_captions("mean-w2vv-flickr-500d", "mean-w2vv", vectors=_FLICKR)
 )
+_W2VV_GRU = replace(_W2VV, captions=_captions("token-ids-w2vv"), word_vectors=_FLICKR)
+_W2VV_MULTISCALE = replace(
+    _W2VV,
+    captions=_captions(
+        "w2vv-multiscale-flickr-500d", "bow+mean-w2vv+token-ids-w2vv", vectors=_FLICKR
+    ),
+    word_vectors=_FLICKR,
+)
 _W2VV_DEPTH = replace(_W2VV_WORD2VEC, source='Dong, Li & Snoek 2018, section IV-B, "How deep?"')
+_VIDEO = "googlenet-pool"
+_VIDEO_ROWS = {
+    "bow": _W2VV,
+    "word2vec": _W2VV_WORD2VEC,
+    "gru": _W2VV_GRU,
+    "multiscale": _W2VV_MULTISCALE,
+}
+
+
+def _of_clips(preset: Preset, images: str, source: str, leaves_open: str = "") -> Preset:
+    """Return Word2VisualVec whose target is of clips."""
+    return replace(
+        preset,
+        images=images,
+        source=f"Dong, Li & Snoek 2018, {source}",
+        leaves_open="GoogLeNet of ImageNet-1k, there also one of a shuffled ImageNet-22k; a frame "
+        f"every half second{leaves_open}; {preset.leaves_open}",
+        of_clips=True,
+    )
+
+
+def _with_sound(preset: Preset) -> Preset:
+    """Return Word2VisualVec that predicts what is seen and what is heard."""
+    return _of_clips(
+        preset,
+        f"{_VIDEO}+mfcc-bow-1024",
+        "sections III-D and IV-D",
+        "; what a bag of MFCC is: as mfcc-bow-1024; either part is at length 1",
+    )
+
+
 _KIROS = Preset(
     "vse",
     VseSettings(
@@ -361,14 +402,16 @@ PRESETS: dict[str, Preset] = {
     "dong2018-w2vv-word2vec": _W2VV_WORD2VEC,
     "dong2018-w2vv-word2vec-2-layers": _with(_W2VV_DEPTH, layers=2),
     "dong2018-w2vv-word2vec-4-layers": _with(_W2VV_DEPTH, layers=4),
-    "dong2018-w2vv-gru": replace(_W2VV, captions=_captions("token-ids-w2vv"), word_vectors=_FLICKR),
-    "dong2018-w2vv-multiscale": replace(
-        _W2VV,
-        captions=_captions(
-            "w2vv-multiscale-flickr-500d", "bow+mean-w2vv+token-ids-w2vv", vectors=_FLICKR
-        ),
-        word_vectors=_FLICKR,
-    ),
+    "dong2018-w2vv-gru": _W2VV_GRU,
+    "dong2018-w2vv-multiscale": _W2VV_MULTISCALE,
+    **{
+        f"dong2018-video-{text}": _of_clips(preset, _VIDEO, "section III-D and table III")
+        for text, preset in _VIDEO_ROWS.items()
+    },
+    **{
+        f"dong2018-video-{text}-sound": _with_sound(_VIDEO_ROWS[text])
+        for text in ("word2vec", "multiscale")
+    },
     "kiros2014-lstm": _KIROS,
     "kiros2014-linear": replace(
         _with(_KIROS_SUM, train_words=True),

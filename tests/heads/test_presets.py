@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pipeline.clips.catalogue import recipe_of_clips
 from pipeline.heads import HeadError
 from pipeline.heads.base import settings_from
 from pipeline.heads.catalogue import HEADS, CaptionFeatures, head_kind, make_head
@@ -18,6 +19,7 @@ from pipeline.heads.experiments import SMALL, TRAINED_VECTORS, Size, resolve_exp
 from pipeline.heads.models.two_branch import TwoBranchSettings
 from pipeline.heads.models.vse import VseSettings
 from pipeline.heads.presets import PRESETS
+from pipeline.images.side_by_side import SideBySide, split_name
 from pipeline.recipes.catalogue import resolve_recipe
 from pipeline.retrieval.embeddings import EmbeddingsError
 from pipeline.retrieval.ensemble import ENSEMBLES, members_of
@@ -50,7 +52,8 @@ def test_every_preset_names_what_there_is(name: str, size: Size) -> None:
     made = resolve_experiment(name, size=size)
     assert (made.name, made.preset, made.head) == (name, name, PRESETS[name].head)
     recipes = made.images.split("+")
-    assert [resolve_recipe(recipe).name for recipe in recipes] == recipes
+    resolve = recipe_of_clips if PRESETS[name].of_clips else resolve_recipe
+    assert [resolve(recipe).name for recipe in recipes] == recipes
     plan_encoder(made.captions.encoder, **made.captions.options)
     make_head(made.head, made.settings, inputs_of(made.images, made.captions.encoder))
     assert json.loads(json.dumps(made.settings)) == made.settings
@@ -128,7 +131,12 @@ def test_presets_are_what_their_papers_say() -> None:
         "dong2018-w2vv-word2vec": 3,
         "dong2018-w2vv-word2vec-2-layers": 2,
         "dong2018-w2vv-word2vec-4-layers": 4,
+        "dong2018-video-word2vec": 3,
+        "dong2018-video-word2vec-sound": 3,
     }
+    video = PRESETS["dong2018-video-multiscale-sound"]
+    assert video.settings == PRESETS["dong2018-w2vv-multiscale"].settings
+    assert split_name(video.images) == SideBySide(("googlenet-pool", "mfcc-bow-1024"), "unit")
 
 
 @pytest.mark.parametrize("size", SIZES)
