@@ -13,8 +13,11 @@ from stages.experiment import layout_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pipeline.experiments.captioners import Baseline
+    from pipeline.experiments.captioners import Baseline, OpenCaptioner
+    from pipeline.experiments.layout import Layout
+    from pipeline.heads.catalogue import Experiment
     from pipeline.language.captions_file import Described
+    from stages.params import Params
 
 
 @click.command()
@@ -67,20 +70,16 @@ def caption(
     if pictures and (split or limit):
         raise WrongUsage("--split and --limit are of a dataset; leave them out with an IMAGE")
     # Here: these import torch, which takes seconds.
-    from pipeline.experiments.captioners import open_captioner
     from pipeline.language.captions_file import as_json as line_of
     from pipeline.language.captions_file import require_captions_file, write_captions
     from pipeline.language.describe import describe_split
     from stages.params import load_params
-    from stages.plan import experiment_of
 
     params = load_params()
     layout = layout_of(dataset, params.dataset)
     if out is not None:
         require_captions_file(out)
-    opened = open_captioner(
-        experiment_of(params, experiment), layout, baseline, params.splits.train
-    )
+    opened = open_by_name(experiment, layout, params, baseline)
     how: Any = {"count": top, "seed": seed, "monitor": CONSOLE}
     if not pictures:
         out = out or layout.captions(opened.name)
@@ -90,7 +89,7 @@ def caption(
             layout.dataset,
             out,
             images=opened.images,
-            inputs=opened.head.inputs.images,
+            inputs=opened.inputs,
             split=split,
             limit=limit,
             **how,
@@ -106,6 +105,41 @@ def caption(
             write_captions(out, described, {"seed": seed, **opened.captioner.provenance})
     if not all(found.captions for found in described):
         ctx.exit(SOME_ROWS_FAILED)
+
+
+def open_by_name(
+    name: str, layout: "Layout", params: "Params", baseline: "Baseline | None" = None
+) -> "OpenCaptioner":
+    """Return what describes images by an experiment of a language model, or a baseline.
+
+    Raises
+    ------
+    WrongUsage
+        A retrieval experiment without a baseline, or a language model with one.
+    PipelineError
+        See `pipeline.experiments.captioners`.
+    """
+    from pipeline.experiments.captioners import (
+        is_language_model,
+        open_baseline,
+        open_language_model,
+    )
+    from stages.plan import experiment_of
+
+    def experiment_named(other: str) -> "Experiment":
+        return experiment_of(params, other)
+
+    written = is_language_model(name, layout)
+    if written and baseline is None:
+        return open_language_model(name, layout, experiment_named)
+    if written or baseline is None:
+        raise WrongUsage(
+            f"{name} is a language model; --baseline takes a retrieval experiment"
+            if written
+            else f"{name} ranks captions and writes none; name a language model, or give "
+            "--baseline nearest for its nearest training captions"
+        )
+    return open_baseline(baseline, experiment_named(name), layout, params.splits.train)
 
 
 def _lines(found: "Described") -> str:

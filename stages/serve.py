@@ -76,10 +76,9 @@ def serve(
 
 def _describe(experiment: str, dataset: Path) -> "Describe":
     """Return what describes pictures by a trained language model."""
-    from pipeline.experiments.captioners import open_captioner
     from pipeline.search.picture_captions import describe_picture
+    from stages.caption import open_by_name
     from stages.params import load_params
-    from stages.plan import experiment_of
 
-    opened = open_captioner(experiment_of(load_params(), experiment), layout_of(dataset, ""))
+    opened = open_by_name(experiment, layout_of(dataset, ""), load_params())
     return partial(describe_picture, opened.captioner, opened.network(), count=_CAPTIONS)

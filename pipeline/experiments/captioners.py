@@ -1,21 +1,25 @@
 """What describes images by the name of an experiment: opened from where its files lie."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.splits import split_for
-from pipeline.experiments.layout import Layout
+from pipeline.experiments.layout import Layout, unseeded
 from pipeline.finetuning import WEIGHTS_FILE
 from pipeline.heads.catalogue import Experiment
+from pipeline.heads.data.feature_spec import FeatureSpec
 from pipeline.heads.trained_head import TrainedHead, load_head
-from pipeline.images.network import RecipeNetwork
-from pipeline.language import LanguageError
 from pipeline.language.baselines import MostFrequentCaption, NearestCaption
+from pipeline.language.captioner import LanguageCaptioner
 from pipeline.language.captions import Captioner
 from pipeline.language.evaluate import RankingHead
-from pipeline.search.query_models import open_encoder, open_network
+from pipeline.language.presets import LANGUAGE_PRESETS
+from pipeline.language.trained_model import LANGUAGE_FILE, load_language_model
+from pipeline.search.picture_features import PictureFeatures, open_features
+from pipeline.search.query_models import open_encoder
 from pipeline.shards.feature_set import FeatureSet
 
 Baseline = Literal["nearest", "most-frequent"]
@@ -29,68 +33,85 @@ class OpenCaptioner:
     ----------
     name : of its captions.
     captioner : what describes.
-    head : whose image features it takes, and in whose space it is.
+    inputs : the image features that it takes.
     images : folder of these features of the dataset.
-    tuned : weights of the network that the head learnt together with; None: those of its features.
+    tuned : weights of the network that a head learnt together with; None: those of the features.
     """
 
     name: str
     captioner: Captioner
-    head: TrainedHead
+    inputs: FeatureSpec
     images: Path
     tuned: Path | None = None
 
-    def network(self, weights: str | None = None) -> RecipeNetwork:
-        """Return the network of these features, for pictures; see `open_network`."""
+    def network(self, weights: str | None = None) -> PictureFeatures:
+        """Return what makes these features of pictures; see `open_features`."""
         if weights is None and self.tuned is not None:
             weights = str(self.tuned)
-        return open_network(self.head, weights)
+        return open_features(self.inputs, repr(self.name), weights)
 
 
-def open_captioner(
-    experiment: Experiment,
-    layout: Layout,
-    baseline: Baseline | None = None,
-    train_split: str | None = None,
+def open_baseline(
+    kind: Baseline, experiment: Experiment, layout: Layout, train_split: str | None = None
 ) -> OpenCaptioner:
-    """Return what describes images by an experiment.
+    """Return what describes images without a language model, in a retrieval experiment's space.
 
     Parameters
     ----------
+    kind : the "nearest" training caption, or the "most-frequent" one.
     experiment : trained.
     layout : of the dataset.
-    baseline : in the experiment's space, the "nearest" training caption or the "most-frequent" one.
-    train_split : whose captions a baseline takes; None: the usual one.
+    train_split : whose captions are taken; None: the usual one.
 
     Raises
     ------
-    LanguageError
-        A retrieval experiment without a baseline.
     HeadError, DatasetError, ShardError
         The head, the dataset or the caption features are missing.
     """
-    if baseline is None:
-        raise LanguageError(
-            f"{experiment.name!r} ranks captions and writes none; name an experiment of a language "
-            "model, or give --baseline nearest for its nearest training captions"
-        )
     manifest = read_manifest(layout.dataset)
     entries = manifest.select(split_for("train", manifest, train_split))
     head = load_head(layout.head(experiment.name))
     captioner: Captioner
-    if baseline == "nearest":
+    if kind == "nearest":
         captions = FeatureSet(layout.text(experiment.captions.name))
         captioner = NearestCaption(head, entries, captions)
     else:
         captioner = MostFrequentCaption(entries)
-    tuned = layout.head(experiment.name) / WEIGHTS_FILE
-    return OpenCaptioner(
-        f"{experiment.name}-{baseline}",
-        captioner,
-        head,
-        layout.features(experiment.embedded_images),
-        tuned if head.finetuning is not None else None,
-    )
+    return _in_space_of(head, experiment, layout, f"{experiment.name}-{kind}", captioner)
+
+
+def is_language_model(name: str, layout: Layout) -> bool:
+    """Return whether a name is that of a language model, published or trained."""
+    return name in LANGUAGE_PRESETS or (layout.language(name) / LANGUAGE_FILE).is_file()
+
+
+def open_language_model(
+    name: str, layout: Layout, experiment_named: Callable[[str], Experiment]
+) -> OpenCaptioner:
+    """Return what describes images by a trained language model.
+
+    Parameters
+    ----------
+    name : of the model; one of several seeds has its seed in it.
+    layout : of the dataset.
+    experiment_named : returns the retrieval experiment in whose space it writes, by name.
+
+    Raises
+    ------
+    LanguageError, HeadError, EncoderError
+        The model, its head or the head's encoder are missing or do not belong together.
+    """
+    trained = load_language_model(layout.language(name))
+    if trained.head is None:
+        captioner = LanguageCaptioner(trained, None, None)
+        inputs = trained.inputs["images"]
+        return OpenCaptioner(name, captioner, inputs, layout.features(inputs.name))
+    space = str(trained.head["experiment"])
+    experiment = replace(experiment_named(unseeded(space)), name=space)
+    head = load_head(layout.head(space))
+    encoder = open_encoder(head, layout.encoder(experiment.captions.name), None)
+    captioner = LanguageCaptioner(trained, head, encoder)
+    return _in_space_of(head, experiment, layout, name, captioner)
 
 
 def open_ranking_head(experiment: Experiment, layout: Layout) -> RankingHead:
@@ -104,3 +125,11 @@ def open_ranking_head(experiment: Experiment, layout: Layout) -> RankingHead:
     head = load_head(layout.head(experiment.name))
     encoder = open_encoder(head, layout.encoder(experiment.captions.name), None)
     return RankingHead(head, encoder, FeatureSet(layout.features(experiment.embedded_images)))
+
+
+def _in_space_of(
+    head: TrainedHead, experiment: Experiment, layout: Layout, name: str, captioner: Captioner
+) -> OpenCaptioner:
+    tuned = layout.head(experiment.name) / WEIGHTS_FILE if head.finetuning is not None else None
+    images = layout.features(experiment.embedded_images)
+    return OpenCaptioner(name, captioner, head.inputs.images, images, tuned)

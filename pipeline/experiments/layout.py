@@ -15,6 +15,11 @@ def seeded(name: str, seed: int, first: int) -> str:
     return name if seed == first else f"{name}-seed{seed}"
 
 
+def unseeded(name: str) -> str:
+    """Return the experiment of a name that `seeded` returned."""
+    return _SEED.sub("", name)
+
+
 @dataclass(frozen=True)
 class Layout:
     """The folders of one dataset.

@@ -6,17 +6,16 @@ from pathlib import Path
 from PIL import Image
 
 from pipeline.images.decode import UnusableImage
-from pipeline.images.network import RecipeNetwork
 from pipeline.language.captions import Caption, Captioner
 from pipeline.language.captions_file import Described
 from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.search import SearchError
-from pipeline.search.query_embedding import features_of
+from pipeline.search.picture_features import PictureFeatures
 
 
 def describe_picture(
     captioner: Captioner,
-    network: RecipeNetwork,
+    network: PictureFeatures,
     picture: Path | Image.Image,
     *,
     count: int = 5,
@@ -37,13 +36,13 @@ def describe_picture(
     SearchError, UnusableImage
         The picture is missing, unreadable or refused.
     """
-    (captions,) = captioner.describe(features_of(network, picture), count=count, seed=seed)
+    (captions,) = captioner.describe(network.of(picture), count=count, seed=seed)
     return tuple(captions)
 
 
 def describe_pictures(
     captioner: Captioner,
-    network: RecipeNetwork,
+    network: PictureFeatures,
     files: Sequence[str],
     *,
     count: int = 5,

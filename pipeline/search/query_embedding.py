@@ -4,16 +4,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
-import torch
 from PIL import Image
 
 from pipeline.heads.data.pairs import ArrayRows, Features
 from pipeline.heads.trained_head import TrainedHead
-from pipeline.images.network import RecipeNetwork
-from pipeline.images.transforms import cut_crops, read_sample, resize_image
 from pipeline.retrieval.search import SearchError
-from pipeline.shards.format import STATUS_NAMES
+from pipeline.search.picture_features import PictureFeatures
 from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
 
 
@@ -47,7 +43,7 @@ def embed_sentences(
 
 
 def embed_pictures(
-    trained: TrainedHead, network: RecipeNetwork, pictures: Sequence[Path | Image.Image]
+    trained: TrainedHead, network: PictureFeatures, pictures: Sequence[Path | Image.Image]
 ) -> Features:
     """Embed pictures by way of the image recipe that a head was fitted on.
 
@@ -69,38 +65,8 @@ def embed_pictures(
     UnusableImage
         A decoded picture cannot be resized.
     """
-    rows = np.concatenate([features_of(network, picture) for picture in pictures])
+    rows = np.concatenate([network.of(picture) for picture in pictures])
     return trained.head.embed_images(ArrayRows(rows))
-
-
-def features_of(network: RecipeNetwork, picture: Path | Image.Image) -> Features:
-    """Return the features of a picture, a file or decoded, as one row.
-
-    Returns
-    -------
-    (1, *row_shape) float32, rounded as shards of the recipe hold them.
-
-    Raises
-    ------
-    SearchError, UnusableImage
-        See `embed_pictures`.
-    """
-    windows = torch.from_numpy(_windows(network, picture)[None])
-    return network(windows).numpy().astype(network.recipe.storage).astype(np.float32, copy=False)
-
-
-def _windows(network: RecipeNetwork, picture: Path | Image.Image) -> npt.NDArray[np.uint8]:
-    """Return (windows, h, w, 3), what the network sees of a picture."""
-    resize = network.recipe.resize
-    if isinstance(picture, Image.Image):
-        return cut_crops(resize_image(picture, resize), network.window)
-    sample = read_sample(picture, network.recipe, network.window)
-    if sample.windows is None:
-        raise SearchError(
-            f"{picture} is {STATUS_NAMES[sample.status]}: {sample.error}; give a picture that can "
-            "be decoded"
-        )
-    return sample.windows
 
 
 def _log_unknown_words(

@@ -10,11 +10,8 @@ from PIL import Image
 from pipeline.finetuning import WEIGHTS_FILE
 from pipeline.hashing import canonical_json
 from pipeline.heads.trained_head import HEAD_FILE, TrainedHead, load_head
-from pipeline.images.network import RecipeNetwork
-from pipeline.images.rows import feature_header
-from pipeline.images.weights import load_weights
-from pipeline.recipes import RECIPES, provider_of, resolve_recipe
 from pipeline.retrieval.search import SearchError, Vectors
+from pipeline.search.picture_features import PictureFeatures, open_features
 from pipeline.search.query_embedding import embed_pictures, embed_sentences
 from pipeline.search.sentences import require_lines
 from pipeline.text.encoders.base import CaptionEncoder
@@ -65,7 +62,7 @@ class QueryModels:
         return head_of(self._embeddings, self._file, self._head)
 
     @cached_property
-    def network(self) -> RecipeNetwork:
+    def network(self) -> PictureFeatures:
         """The network of pictures; see `open_network`. Tuned weights lie beside the head."""
         weights = self._weights
         if weights is None and self._head is not None and self.head.finetuning is not None:
@@ -219,53 +216,9 @@ def open_encoder(trained: TrainedHead, folder: Path, texts: Sequence[str] | None
     return fitted
 
 
-def open_network(trained: TrainedHead, weights: str | None = None) -> RecipeNetwork:
-    """Load the network that made a head's image features, with its weights.
-
-    Parameters
-    ----------
-    trained : the head.
-    weights : as `load_weights` takes them. None: those that the head names, which say where they
-        are unless they are of a file.
-
-    Raises
-    ------
-    SearchError
-        No recipe here made them, or the weights are others or not known.
-    RecipeError, WeightsError
-        The recipe needs a package that is not installed, or its weights cannot be had.
-    """
-    head, side = f"the head of {trained.experiment!r}", trained.inputs.images
-    if "parts" in side.recipe:
-        raise SearchError(
-            f"{head} was fitted on several recipes side by side, {side.name!r}, for which picture "
-            "files are not embedded; ask with the id of an image that is embedded already"
-        )
-    if side.name not in RECIPES and provider_of(side.name) is None:
-        raise SearchError(
-            f"{head} was fitted on {side.name!r}, features that no recipe of `pipeline recipes` "
-            "makes, so picture files cannot be embedded; ask with the id of an image that is "
-            "embedded already"
-        )
-    recipe = resolve_recipe(
-        side.name, *(str(side.recipe.get(name)) for name in ("precision", "storage"))
-    )
-    source = weights or ("imagenet" if side.weights == recipe.weights else side.weights)
-    if source.startswith("file:"):
-        raise SearchError(
-            f"{head} was fitted on features of the weights file {side.weights[5:]!r}, and where "
-            "that file lies is not recorded; give its path as the weights"
-        )
-    loaded = load_weights(recipe, source)
-    found = feature_header(recipe, loaded, "").recipe_hash
-    if found != side.recipe_hash:
-        raise SearchError(
-            f"the recipe {recipe.name!r} with the weights {loaded.name!r} (recipe hash {found}) "
-            f"is not the one that {head} was fitted on: weights {side.weights!r}, recipe hash "
-            f"{side.recipe_hash}; give those weights, or ask with the id of an image that is "
-            "embedded already"
-        )
-    return RecipeNetwork(recipe, loaded.state)
+def open_network(trained: TrainedHead, weights: str | None = None) -> PictureFeatures:
+    """Load what made a head's image features; see `pipeline.search.picture_features`."""
+    return open_features(trained.inputs.images, f"the head of {trained.experiment!r}", weights)
 
 
 def _difference(name: str, in_file: Any, in_head: Any) -> str:

@@ -212,8 +212,8 @@ class SideBySideRows:
             A row of a set is not what was written.
         """
         ids = [self.ids[int(row)] for row in rows]
-        scaled = [_scaled(part.read(ids, allow_failed=True), self._scaling) for part in self._parts]
-        joined = np.concatenate(scaled, axis=1)
+        parts = [scaled(part.read(ids, allow_failed=True), self._scaling) for part in self._parts]
+        joined = np.concatenate(parts, axis=1)
         joined[self.status[rows] != OK] = np.nan
         return joined
 
@@ -238,7 +238,8 @@ def _says(path: Path, values: dict[str, Any]) -> bool:
         return False
 
 
-def _scaled(rows: np.ndarray, scaling: str) -> np.ndarray:
+def scaled(rows: np.ndarray, scaling: str) -> np.ndarray:
+    """Return rows (n, dim) of a part as float32, scaled by a rule of `SCALINGS`."""
     if scaling == "none":
         return rows.astype(np.float32)
     whole = rows.astype(np.float64)

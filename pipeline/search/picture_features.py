@@ -1,0 +1,142 @@
+"""Features of a user's pictures, by the network, or the networks side by side, of a recipe."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+
+from pipeline.hashing import recipe_hash, sha256_of_json
+from pipeline.heads.data.feature_spec import FeatureSpec
+from pipeline.heads.data.pairs import Features
+from pipeline.images.network import RecipeNetwork
+from pipeline.images.rows import feature_header
+from pipeline.images.transforms import cut_crops, read_sample, resize_image
+from pipeline.images.weights import load_weights
+from pipeline.recipes import RECIPES, provider_of, resolve_recipe
+from pipeline.retrieval.search import SearchError
+from pipeline.shards.format import STATUS_NAMES, FeatureHeader
+from pipeline.shards.side_by_side import SCALINGS, scaled
+
+
+class PictureFeatures:
+    """Makes the features of pictures, each by itself, as shards of the recipe hold them."""
+
+    def __init__(self, networks: Sequence[RecipeNetwork], scaling: str = "none") -> None:
+        """Take the networks.
+
+        Parameters
+        ----------
+        networks : of one recipe, or of several side by side in the order of their columns.
+        scaling : of each network's row, a key of `pipeline.shards.side_by_side.SCALINGS`.
+        """
+        self._networks, self._scaling = tuple(networks), scaling
+
+    def of(self, picture: Path | Image.Image) -> Features:
+        """Return the features of a picture, a file or decoded.
+
+        Returns
+        -------
+        (1, *row_shape) float32, rounded as shards hold them.
+
+        Raises
+        ------
+        SearchError
+            A file is missing, unreadable or refused.
+        UnusableImage
+            A decoded picture cannot be resized.
+        """
+        rows = []
+        for network in self._networks:
+            windows = torch.from_numpy(_windows(network, picture)[None])
+            rows.append(network(windows).numpy().astype(network.recipe.storage))
+        if len(rows) == 1:
+            return np.asarray(rows[0], np.float32)
+        return np.concatenate([scaled(row, self._scaling) for row in rows], axis=1)
+
+
+def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> PictureFeatures:
+    """Load the network that made some image features, or the networks, with their weights.
+
+    Parameters
+    ----------
+    side : the features.
+    made : what was fitted on them, for messages, such as "the head of 'vsepp'".
+    weights : as `load_weights` takes them, of one network. None: those that the features name,
+        which say where they are unless they are of a file.
+
+    Raises
+    ------
+    SearchError
+        No recipe here made them, or the weights are others or not known.
+    RecipeError, WeightsError
+        The recipe needs a package that is not installed, or its weights cannot be had.
+    """
+    if "parts" not in side.recipe:
+        network, header = _network(side, made, weights)
+        if header.recipe_hash != side.recipe_hash:
+            raise SearchError(
+                f"the recipe {side.name!r} with the weights {header.weights!r} (recipe hash "
+                f"{header.recipe_hash}) is not the one that {made} was fitted on: weights "
+                f"{side.weights!r}, recipe hash {side.recipe_hash}; give those weights, or ask "
+                "with the id of an image that is embedded already"
+            )
+        return PictureFeatures([network])
+    if weights is not None:
+        raise SearchError(
+            f"{made} was fitted on several recipes side by side, {side.name!r}, whose weights "
+            "cannot be given as one; leave them out"
+        )
+    each = [
+        _network(replace(side, recipe=recipe, weights=name), made, None)
+        for recipe, name in zip(side.recipe["parts"], side.weights.split("; "), strict=True)
+    ]
+    digest = sha256_of_json([header.weights_sha256 for _, header in each])
+    parts = [header.recipe for _, header in each]
+    if recipe_hash({**side.recipe, "parts": parts}, digest) != side.recipe_hash:
+        raise SearchError(
+            f"the recipes {side.name!r} with their weights are not those that {made} was fitted "
+            "on; ask with the id of an image that is embedded already"
+        )
+    (scaling,) = (key for key, text in SCALINGS.items() if text == side.recipe["scaling"])
+    return PictureFeatures([network for network, _ in each], scaling)
+
+
+def _network(
+    side: FeatureSpec, made: str, weights: str | None
+) -> tuple[RecipeNetwork, FeatureHeader]:
+    """Return the network of one recipe, and what its features would say of themselves."""
+    if side.name not in RECIPES and provider_of(side.name) is None:
+        raise SearchError(
+            f"{made} was fitted on {side.name!r}, features that no recipe of `pipeline recipes` "
+            "makes, so picture files cannot be embedded; ask with the id of an image that is "
+            "embedded already"
+        )
+    recipe = resolve_recipe(
+        side.name, *(str(side.recipe.get(name)) for name in ("precision", "storage"))
+    )
+    source = weights or ("imagenet" if side.weights == recipe.weights else side.weights)
+    if source.startswith("file:"):
+        raise SearchError(
+            f"{made} was fitted on features of the weights file {side.weights[5:]!r}, and where "
+            "that file lies is not recorded; give its path as the weights"
+        )
+    loaded = load_weights(recipe, source)
+    return RecipeNetwork(recipe, loaded.state), feature_header(recipe, loaded, "")
+
+
+def _windows(network: RecipeNetwork, picture: Path | Image.Image) -> npt.NDArray[np.uint8]:
+    """Return (windows, h, w, 3), what the network sees of a picture."""
+    resize = network.recipe.resize
+    if isinstance(picture, Image.Image):
+        return cut_crops(resize_image(picture, resize), network.window)
+    sample = read_sample(picture, network.recipe, network.window)
+    if sample.windows is None:
+        raise SearchError(
+            f"{picture} is {STATUS_NAMES[sample.status]}: {sample.error}; give a picture that can "
+            "be decoded"
+        )
+    return sample.windows
