@@ -214,8 +214,12 @@ class RankingHead:
 
 
 def markdown(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return rows of scores by name as a Markdown table, two digits after the point."""
-    columns = [name for name in HEADINGS if any(name in row for row in rows.values())]
+    """Return rows of scores by name as a Markdown table, without what captions speak of."""
+    columns = [
+        name
+        for name in HEADINGS
+        if any(name in row for row in rows.values()) and not name.startswith("says_")
+    ]
     lines = [
         "| captions | " + " | ".join(HEADINGS[name] for name in columns) + " |",
         "|---|" + "---:|" * len(columns),
