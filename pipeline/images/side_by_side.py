@@ -51,7 +51,11 @@ def split_name(name: str) -> SideBySide | None:
 
 
 def extract_side_by_side(
-    names: SideBySide, out: Path, extract: Callable[[str, Path], object], monitor: Monitor
+    names: SideBySide,
+    out: Path,
+    extract: Callable[[str, Path], object],
+    monitor: Monitor,
+    suffix: str = "",
 ) -> FeatureIndex:
     """Have each recipe extracted into its own folder beside `out`, and put them side by side there.
 
@@ -61,13 +65,14 @@ def extract_side_by_side(
     out : folder that will name the others; it holds no rows.
     extract : extracts one recipe, given by its name, into a folder, or what is missing of it.
     monitor : gets a line a recipe.
+    suffix : of the folders' names, after the recipe's.
 
     Raises
     ------
     ShardError
         See `write_view`.
     """
-    folders = [out.resolve().parent / name for name in names.recipes]
+    folders = [out.resolve().parent / f"{name}{suffix}" for name in names.recipes]
     for name, folder in zip(names.recipes, folders, strict=True):
         monitor.log(f"{name} -> {folder}")
         extract(name, folder)

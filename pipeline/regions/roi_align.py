@@ -7,60 +7,48 @@ so that cell i covers pixels i to i + 1 of the map). A region costs almost nothi
 regions smaller than a cell differ little from their neighbours.
 """
 
-import os
-import time
-from collections import deque
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from itertools import groupby
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from PIL import Image
 
-from pipeline.devices import one_core_each
-from pipeline.errors import WrongUsage
-from pipeline.images.changes import changed_rows
 from pipeline.images.decode import decoding_rule
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.region import Region, Source, photo_of
 from pipeline.images.rows import feature_header
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import load_weights
-from pipeline.progress import Monitor
 from pipeline.recipes import Crop, Recipe, RecipeError, Resize, resolve_recipe
-from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.format import OK, REFUSED, RowBlock
-from pipeline.shards.index import FeatureIndex
-from pipeline.shards.plan import Span
+from pipeline.regions.by_photo import ByPhoto, RowsOf, refuse_others
 
 ROI_ALIGN = "-roi-align"
 _SAMPLES = 4
-_PHOTOS_AHEAD = 2
 
 
-def extract_aligned(
-    sources: Mapping[str, Source],
-    out: Path,
+def roi_align_features(
     recipe: str,
     dataset: str,
-    precision: str,
-    storage: str,
-    monitor: Monitor,
-    **options: Any,
-) -> FeatureIndex:
-    """Extract the features of regions, a photo at a time; see `pipeline.regions.features`.
-
-    Photos go through the network one by one, so that a row depends on its photo and box alone.
+    precision: str = "float32",
+    storage: str = "float32",
+    *,
+    weights: str | None = None,
+    trained_on: str | None = None,
+    device: str = "cpu",
+    engine: str = "fast",
+    **others: Any,
+) -> ByPhoto:
+    """Return the features of regions that are pooled from one map of their photo.
 
     Parameters
     ----------
-    sources : row id to its region; regions of a photo stand together.
-    options : `weights`, `trained_on`, `rows_per_shard`, `compress`, `device`, `engine` and
-        `threads` as `pipeline.images.extract.extract` has them; others are refused where they ask
-        for something.
+    recipe : `<backbone>-roi-align`.
+    dataset : name of the dataset.
+    precision, storage, weights, trained_on, device, engine : as
+        `pipeline.images.extract.extract` has them.
+    others : its other options, which this way does not have.
 
     Raises
     ------
@@ -69,14 +57,9 @@ def extract_aligned(
     WrongUsage
         An option that this way does not have.
     """
-    weights, trained_on = str(options.pop("weights", "imagenet")), options.pop("trained_on", None)
-    rows_per_shard, compress = options.pop("rows_per_shard", None), options.pop("compress", False)
-    device, engine = options.pop("device", "cpu"), options.pop("engine", "fast")
-    count = options.pop("threads", None) or len(os.sched_getaffinity(0))
-    if unknown := sorted(name for name, value in options.items() if value):
-        raise WrongUsage(f"{recipe} has no option {', '.join(unknown)}; leave it out")
+    refuse_others(recipe, others)
     resolved = map_recipe(recipe, precision, storage)
-    loaded = load_weights(resolved, weights)
+    loaded = load_weights(resolved, str(weights or "imagenet"))
     header = feature_header(resolved, loaded, dataset, trained_on)
     pooling = {"pool": "roi align, one bin", "samples": [_SAMPLES, _SAMPLES], "aligned": True}
     shape = resolved.shape[-1:]
@@ -86,29 +69,20 @@ def extract_aligned(
         axes="row, channel",
         row_shape=shape,
     )
-    inputs = [engine, [s.box for s in sources.values() if isinstance(s, Region)]]
-    started = time.monotonic()
-    with ShardBuild(out, header, list(sources), rows_per_shard, compress, inputs) as build:
-        rows = [sources[row_id] for row_id in build.ids]
-        with monitor.progress("checking", "region") as progress:
-            build.redo(changed_rows(build, rows, count, progress)[0])
-        done, failed = build.rows_done, 0
-        computed = len(rows) - done
-        if computed:
-            network = RecipeNetwork(resolved, loaded.state, device, engine)
-            with monitor.progress(recipe, "region") as progress:
-                for first_row, block in _blocks(build.pending(), rows, network, count):
-                    build.append(first_row, block)
-                    done += len(block)
-                    failed += int((block.status != OK).sum())
-                    progress(done, len(rows), failed)
-        index = build.publish()
-    seconds = time.monotonic() - started
-    monitor.log(
-        f"{computed} computed in {seconds:.1f} s ({computed / max(seconds, 1e-9):.1f} regions/s), "
-        f"{index.failed_rows} failed"
-    )
-    return index
+
+    def prepare() -> RowsOf:
+        return partial(_rows, RecipeNetwork(resolved, loaded.state, device, engine))
+
+    return ByPhoto(header, decoding_rule(resolved.decode), prepare, engine)
+
+
+def _rows(
+    network: RecipeNetwork, image: Image.Image, boxes: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float32]:
+    """Return the rows of some regions; photos go through the network one by one."""
+    windows = cut_crops(resize_image(image, network.recipe.resize), network.window)
+    grid = network(torch.from_numpy(windows[None].copy()))[0]
+    return aligned_rows(grid, boxes, image.width, image.height)
 
 
 def map_recipe(name: str, precision: str = "float32", storage: str = "float32") -> Recipe:
@@ -158,49 +132,3 @@ def aligned_rows(grid: torch.Tensor, boxes: np.ndarray, width: int, height: int)
     pooled = roi_align(maps, [placed], output_size=1, sampling_ratio=_SAMPLES, aligned=True)
     rows: np.ndarray = pooled.flatten(1).numpy()
     return rows
-
-
-def _blocks(
-    spans: list[Span], rows: list[Source], network: RecipeNetwork, threads: int
-) -> Iterator[tuple[int, RowBlock]]:
-    """Yield the rows of the spans, those of a photo together, in order; photos go ahead."""
-    jobs = [
-        (numbers[0], [source for n in numbers if isinstance(source := rows[n], Region)])
-        for span in spans
-        for _, group in groupby(range(span.start, span.stop), lambda n: photo_of(rows[n]))
-        if (numbers := list(group))
-    ]
-    waiting: deque[tuple[int, Future[RowBlock]]] = deque()
-    with one_core_each(), ThreadPoolExecutor(threads, thread_name_prefix="align") as pool:
-        try:
-            for first, regions in jobs:
-                if len(waiting) == threads + _PHOTOS_AHEAD:
-                    row, block = waiting.popleft()
-                    yield row, block.result()
-                waiting.append((first, pool.submit(_photo, regions, network)))
-            for row, block in waiting:
-                yield row, block.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _photo(regions: list[Region], network: RecipeNetwork) -> RowBlock:
-    """Compute the rows of some regions of one photo."""
-    recipe, first = network.recipe, regions[0]
-    decoded = first.photos.read(first.photo, decoding_rule(recipe.decode), None)
-    status, reason, image = decoded.status, decoded.reason, decoded.image
-    if image is not None and first.photo_crc32 not in (0, decoded.source_crc32):
-        status, image = REFUSED, None
-        reason = "the photo has changed since its boxes were proposed; propose again"
-    features = np.full((len(regions), recipe.shape[-1]), np.nan, np.float32)
-    if image is not None:
-        windows = cut_crops(resize_image(image, recipe.resize), network.window)
-        grid = network(torch.from_numpy(windows[None].copy()))[0]
-        boxes = np.array([region.box for region in regions])
-        features = aligned_rows(grid, boxes, image.width, image.height)
-    return RowBlock(
-        features,
-        np.full(len(regions), status, np.uint8),
-        (reason,) * len(regions),
-        np.array([region.source_crc32(decoded.source_crc32) for region in regions], np.uint32),
-    )

@@ -18,6 +18,7 @@ from pipeline.images.feature_extractor import FeatureExtractor
 from pipeline.images.region import PhotoCache, Region
 from pipeline.images.transforms import read_sample
 from pipeline.recipes import resolve_recipe
+from pipeline.regions.box_geometry import BOX_GEOMETRY, box_geometry
 from pipeline.regions.features import extract_regions
 from pipeline.regions.proposals import read_proposals
 from pipeline.regions.propose import propose
@@ -25,6 +26,7 @@ from pipeline.regions.roi_align import aligned_rows
 from pipeline.shards.feature_set import read_features
 from tests.project import Recorder
 
+NO_NETWORK: dict[str, dict[str, Any]] = {BOX_GEOMETRY: {"weights": None, "engine": "fast"}}
 POOL, ALIGN = "efficientnet-lite0-pool", "efficientnet-lite0-roi-align"
 
 
@@ -114,6 +116,19 @@ def test_pooling_of_the_map() -> None:
     np.testing.assert_array_equal(rows, expected.flatten(1))
 
 
+def test_the_box_itself_beside_its_features(made: Path, tmp_path: Path) -> None:
+    whole, corner = box_geometry(np.array([[0.0, 0, 8, 4], [6, 3, 8, 4]]), 8, 4)
+    np.testing.assert_array_equal(whole, [0, 0, 1, 1, 1, 1])
+    np.testing.assert_array_equal(corner, [0.75, 0.75, 1, 1, 0.0625, 1])
+    together = f"{ALIGN}+{BOX_GEOMETRY}"
+    extracted(made, tmp_path / f"{together}@grid", together)
+    parts = [read_features(tmp_path / f"{recipe}@grid") for recipe in (ALIGN, BOX_GEOMETRY)]
+    view = read_features(tmp_path / f"{together}@grid")
+    rows = [part.read(view.ids) for part in parts]
+    scaled = [row / np.linalg.norm(row, axis=1, keepdims=True) for row in rows]
+    np.testing.assert_allclose(view.read(view.ids), np.hstack(scaled), atol=1e-6)
+
+
 def test_a_photo_that_changed_or_went_fails_its_regions(made: Path, tmp_path: Path) -> None:
     draw_scenes(tmp_path / "scenes", 3, 6).write(tmp_path / "scenes")
     propose(tmp_path / "scenes", tmp_path / "grid", method="grid", number=2)
@@ -122,8 +137,8 @@ def test_a_photo_that_changed_or_went_fails_its_regions(made: Path, tmp_path: Pa
     (tmp_path / "scenes" / "images" / second).unlink()
     with Image.open(tmp_path / "scenes" / "images" / third) as photo:
         photo.rotate(90).save(tmp_path / "scenes" / "images" / third)
-    for recipe in (POOL, ALIGN):
-        extracted(tmp_path, tmp_path / recipe, recipe)
+    for recipe in (POOL, ALIGN, BOX_GEOMETRY):
+        extracted(tmp_path, tmp_path / recipe, recipe, **NO_NETWORK.get(recipe, {}))
         failures = read_features(tmp_path / recipe).failures()
         assert [status for _, status, _ in failures] == (
             ["unreadable"] * 2 + ["missing"] * 2 + ["refused"] * 2
@@ -137,7 +152,8 @@ def test_bad_input(made: Path, tmp_path: Path) -> None:
             extracted(made, tmp_path / "out", **({"recipe": POOL} | options))
 
     refused(WrongUsage, "context is -1", context=-1)
-    refused(WrongUsage, "ROI align has none", recipe=ALIGN, context=0.5)
+    refused(WrongUsage, f"{ALIGN} cuts none", recipe=ALIGN, context=0.5)
+    refused(WrongUsage, "box-geometry has no network", recipe=BOX_GEOMETRY, weights="w.pth")
     refused(WrongUsage, "no option workers", recipe=ALIGN, workers=2)
     refused(PipelineError, "backbone is called 'nothing-grid'", recipe="nothing-roi-align")
     other = draw_scenes(tmp_path / "more", 4, 5)

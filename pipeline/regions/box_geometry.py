@@ -1,0 +1,81 @@
+"""The box itself as region feature: where it lies in its photo, and how large it is.
+
+A map of the photo says what is at a place and little of how far a thing reaches; beside such
+features the box tells a head of what size and where a phrase's things are. The five numbers are
+those of Yu et al. 2016 (ECCV, "Modeling context in referring expressions").
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from pipeline.errors import WrongUsage
+from pipeline.files import created_by
+from pipeline.images.decode import to_rgb
+from pipeline.regions.by_photo import ByPhoto, refuse_others
+from pipeline.shards.format import FeatureHeader
+
+BOX_GEOMETRY = "box-geometry"
+_VALUES = ("x0 / width", "y0 / height", "x1 / width", "y1 / height", "share of the area", "1")
+
+
+def box_geometry_features(
+    dataset: str,
+    storage: str = "float32",
+    *,
+    weights: str | None = None,
+    device: str = "cpu",
+    engine: str = "fast",
+    **others: Any,
+) -> ByPhoto:
+    """Return the features of boxes: (6,) numbers from 0 to 1, see `box_geometry`.
+
+    Parameters
+    ----------
+    dataset : name of the dataset.
+    storage : dtype of the rows.
+    weights, device, engine, others : as `pipeline.images.extract.extract` has them; there is no
+        network, so only what stands there by default is taken.
+
+    Raises
+    ------
+    WrongUsage
+        An option that this way does not have.
+    """
+    if device != "cpu" or engine != "fast" or weights not in (None, "imagenet"):
+        raise WrongUsage(f"{BOX_GEOMETRY} has no network; leave --weights, --device, --engine out")
+    refuse_others(BOX_GEOMETRY, others)
+    header = FeatureHeader(
+        recipe={"name": BOX_GEOMETRY, "values": list(_VALUES), "shape": [len(_VALUES)]},
+        weights="none",
+        weights_sha256="0" * 64,
+        axes="row, value",
+        dataset=dataset,
+        row_shape=(len(_VALUES),),
+        dtype=storage,
+        created_by=created_by("numpy", "h5py", "pillow"),
+    )
+    return ByPhoto(header, to_rgb, lambda: _rows)
+
+
+def box_geometry(
+    boxes: npt.NDArray[np.float64], width: int, height: int
+) -> npt.NDArray[np.float32]:
+    """Return (k, 6) float32: corners and area as shares of the photo, and 1.
+
+    The 1 keeps the box recoverable where a row is scaled to length 1, as beside other features.
+
+    Parameters
+    ----------
+    boxes : (k, 4) x0 y0 x1 y1 in pixels of the photo.
+    width, height : of the photo in pixels.
+    """
+    corners = boxes / np.array([width, height, width, height])
+    area = (corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1])
+    return np.column_stack([corners, area, np.ones(len(boxes))]).astype(np.float32)
+
+
+def _rows(image: Image.Image, boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+    return box_geometry(boxes, image.width, image.height)
