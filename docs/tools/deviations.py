@@ -5,12 +5,14 @@ python docs/tools/deviations.py
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from pipeline.heads.base import settings_from
 from pipeline.heads.catalogue import CaptionFeatures, Finetuning, head_kind
 from pipeline.heads.experiments import Size, resolve_experiment
 from pipeline.heads.presets import PRESETS
+from pipeline.language.catalogue import LanguageSettings
+from pipeline.language.presets import LANGUAGE_PRESETS, resolve_language_experiment
 
 PAGE = Path(__file__).parents[1] / "deviations.md"
 
@@ -36,7 +38,31 @@ def page() -> str:
         before, _, table = body.partition("\n\n|")
         parts = [f"## {', '.join(names)}", before, settings, *([f"|{table}"] if table else [])]
         written.append("\n\n".join(parts) + "\n")
-    return "\n".join([_HEAD, *written])
+    return "\n".join([_HEAD, *written, *map(_language, LANGUAGE_PRESETS)])
+
+
+def _language(name: str) -> str:
+    """Return the section of a language model."""
+    made = LANGUAGE_PRESETS[name]
+    source = made.source[0].upper() + made.source[1:]
+    lines = [f"## {name}", "", f"{source}. Language model `{made.model}`."]
+    if made.space:
+        lines += ["", f"Written in the space of `{made.space}`."]
+    lines += ["", f"Left open, or not as there: {made.leaves_open}.", ""]
+    sizes = {size: _language_values(name, size) for size in ("paper", "small")}
+    lines += [f"| | {' | '.join(sizes)} |", "|---" * (1 + len(sizes)) + "|"]
+    for key, value in sizes["paper"].items():
+        small = sizes["small"][key]
+        lines.append(f"| {key} | {value} | {small if small != value else ''} |")
+    return "\n".join(lines) + "\n"
+
+
+def _language_values(name: str, size: Literal["paper", "small"]) -> dict[str, str]:
+    """Return features and settings of a language model at a size, as texts."""
+    made = resolve_language_experiment(name, size=size)
+    settings = settings_from(LanguageSettings, made.settings, made.model)
+    images = {"images": made.images} if made.images else {}
+    return {**images, **{f"`{n}`": _text(value) for n, value in vars(settings).items()}}
 
 
 def _body(name: str) -> str:

@@ -47,12 +47,21 @@ class Factored(nn.Module):
     def __init__(self, vocab_size: int, dim: int, factors: int, context: int) -> None:
         """Draw the weights from torch's global generator."""
         super().__init__()
+        self._kept: tuple[tuple[int, int], Tensor] | None = None
         self.words = nn.Parameter(torch.randn(vocab_size, factors) * factors**-0.5)
         self.folding = nn.Parameter(torch.randn(factors, dim) * dim**-0.5)
         self.contexts = nn.Parameter(torch.randn(context, dim, dim) * _START_SCALE)
 
     def forward(self, contexts: Tensor) -> Tensor:
         """Return (positions, factors) of (positions, context) int64."""
+        return embedding(contexts, self.words).flatten(1) @ self._between()
+
+    def _between(self) -> Tensor:
+        """Return W_fk C_i W_fk' of all places; kept while nothing is learnt, for single words."""
+        versions = (self.folding._version, self.contexts._version)
+        if not torch.is_grad_enabled() and self._kept is not None and self._kept[0] == versions:
+            return self._kept[1]
         between = self.folding @ self.contexts @ self.folding.T
-        seen = embedding(contexts, self.words).flatten(1)
-        return seen @ between.transpose(1, 2).flatten(0, 1)
+        flat = between.transpose(1, 2).flatten(0, 1)
+        self._kept = None if torch.is_grad_enabled() else (versions, flat)
+        return flat

@@ -1,0 +1,160 @@
+"""Language models: training tokens a second, sentences a second, and the accuracy of tags.
+
+    python -m bench.language speed [--model sc-nlm] [--small]
+    python -m bench.language tags --treebank en_ewt-ud-test.conllu.gz [--tagger NAME]...
+
+speed : one thread, random sentences of 8 to 15 words and a vocabulary of 2,656 token ids, as of
+    Flickr8k. Training: forward, backward and optimiser, an end mark is a token. Generation: MAP
+    candidates under tag sequences (sc-nlm), else a beam of 3; 256 conditions in one batch against
+    the same one by one; the sentences are compared.
+tags : share of words whose Penn tag is that of column 5 of a CoNLL-U file (UD English EWT), with
+    words as written and in lower case, as captions are tagged. Tags that only EWT has are mapped:
+    HYPH and NFP to ":", -LRB- and -RRB- to brackets, ADD and GW to NN, AFX to JJ, XX to FW.
+"""
+
+import argparse
+import gzip
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pipeline.heads.base import settings_from
+from pipeline.heads.data.batches import Batch
+from pipeline.language.catalogue import MODELS, LanguageSettings, condition_of
+from pipeline.language.generation import beam_search
+from pipeline.language.presets import LANGUAGE_PRESETS, SMALL
+from pipeline.language.task import SENTENCE, Sizes, language_task
+from pipeline.text.encoders.token_ids import END, FIRST_WORD, START
+from pipeline.text.taggers import UNIVERSAL, tagger_called
+
+VOCABULARY, LENGTH, TAGS = 2656, 40, 49
+
+# Tags of UD English EWT that the Penn Treebank's set lacks.
+EWT = {
+    "HYPH": ":", "NFP": ":", "-LRB-": "(", "-RRB-": ")", "ADD": "NN", "GW": "NN", "AFX": "JJ",
+    "XX": "FW",
+}  # fmt: skip
+
+
+def batch(number: int, rng: np.random.Generator, sizes: Sizes) -> Batch:
+    """Return random sentences, with tags behind them, and a condition each."""
+    rows = np.zeros((number, 2 * LENGTH - 1), np.float32)
+    for row, length in zip(rows, rng.integers(8, 16, number), strict=True):
+        row[0], row[length + 1], row[LENGTH + length] = START, END, END
+        row[1 : length + 1] = rng.integers(FIRST_WORD, VOCABULARY, length)
+        row[LENGTH : LENGTH + length] = rng.integers(FIRST_WORD, TAGS, length)
+    given = rng.standard_normal((number, sizes.condition_dim)).astype(np.float32)
+    return Batch(torch.from_numpy(given), torch.from_numpy(rows), torch.arange(number))
+
+
+def speed(model: str, settings: LanguageSettings) -> None:
+    """Print rates of training and of generation of one model."""
+    dims = {"nothing": 1, "sentence": 300, "image": 1280}
+    sizes = Sizes(VOCABULARY, LENGTH, TAGS if model == "sc-nlm" else 0, dims[condition_of(model)])
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    rng, generator = np.random.default_rng(0), torch.Generator()
+    task = language_task(model, settings, sizes)
+    net = task.build(None)
+    optimiser = task.optimiser(net)
+    batches = [batch(settings.batch_size, rng, sizes) for _ in range(12)]
+    tokens = [int((b.captions[:, 1:LENGTH] != 0).sum()) for b in batches]
+
+    def steps(some: list[Batch]) -> None:
+        for one in some:
+            optimiser.zero_grad()
+            task.loss(net, one, 0, generator).backward()
+            optimiser.step()
+
+    steps(batches[:2])
+    started = time.perf_counter()
+    steps(batches[2:])
+    seconds = time.perf_counter() - started
+    print(f"{model}: {sum(tokens[2:]) / seconds:,.0f} training tokens/s")
+    if not net[SENTENCE].condition_dim:
+        return
+    module, asked = net.eval()[SENTENCE], batch(256, rng, sizes)
+    tags = asked.captions[:, LENGTH:].long() if sizes.num_tags else None
+    width = 1 if sizes.num_tags else 3
+
+    def search(rows: slice) -> list[list[int]]:
+        own = None if tags is None else tags[rows]
+        found = beam_search(module, asked.images[rows], own, width=width).sentences[:, 0]  # type: ignore[arg-type]
+        return [[word for word in sentence if word] for sentence in found.tolist()]
+
+    search(slice(0, 8))
+    started = time.perf_counter()
+    together = search(slice(0, 256))
+    batched = 256 / (time.perf_counter() - started)
+    started = time.perf_counter()
+    alone = [search(slice(k, k + 1))[0] for k in range(256)]
+    single = 256 / (time.perf_counter() - started)
+    same = sum(a == b for a, b in zip(together, alone, strict=True))
+    print(
+        f"{model}: {batched:,.0f} sentences/s in a batch of 256, {single:,.0f} one by one "
+        f"({batched / single:.1f} times), {same} of 256 the same"
+    )
+
+
+def tagged_sentences(path: Path) -> Iterator[list[tuple[str, str]]]:
+    """Yield the words of each sentence with their Penn tags."""
+    sentence: list[tuple[str, str]] = []
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            fields = line.rstrip("\n").split("\t")
+            if len(fields) > 4 and fields[0].isdigit():
+                sentence.append((fields[1], EWT.get(fields[4], fields[4])))
+            elif not line.strip() and sentence:
+                yield sentence
+                sentence = []
+
+
+def accuracy(tagger: str, sentences: list[list[tuple[str, str]]]) -> None:
+    """Print the share of right tags, of both tag sets, and words a second."""
+    tag = tagger_called(tagger).tag
+    tag(["a"])
+    for lower in (False, True):
+        right = universal = words = 0
+        started = time.perf_counter()
+        for sentence in sentences:
+            written = [word.lower() if lower else word for word, _ in sentence]
+            for found, (_, true) in zip(tag(written), sentence, strict=True):
+                right += found == true
+                universal += UNIVERSAL.get(found) == UNIVERSAL.get(true, true)
+                words += 1
+        seconds = time.perf_counter() - started
+        print(
+            f"{tagger}, {'lower case' if lower else 'as written'}: {100 * right / words:.1f} % of "
+            f"{words} Penn tags, {100 * universal / words:.1f} % universal, "
+            f"{words / seconds:,.0f} words/s"
+        )
+
+
+def main() -> None:
+    """Run one of the two."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    rates = kinds.add_parser("speed")
+    rates.add_argument("--model", action="append", choices=list(MODELS))
+    rates.add_argument("--small", action="store_true", help="at the small size, not the paper's")
+    tags = kinds.add_parser("tags")
+    tags.add_argument("--treebank", type=Path, required=True)
+    tags.add_argument("--tagger", action="append")
+    asked = parser.parse_args()
+    if asked.kind == "tags":
+        sentences = list(tagged_sentences(asked.treebank))
+        for tagger in asked.tagger or ["textblob"]:
+            accuracy(tagger, sentences)
+        return
+    for preset in LANGUAGE_PRESETS.values():
+        if preset.name.startswith("ours") or preset.model not in (asked.model or MODELS):
+            continue
+        values = {**preset.settings, **(SMALL[preset.name] if asked.small else {})}
+        speed(preset.model, settings_from(LanguageSettings, values, preset.model))
+
+
+if __name__ == "__main__":
+    main()
