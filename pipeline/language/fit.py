@@ -1,4 +1,4 @@
-"""The job of `pipeline train` for a language model: it is trained on the captions of a dataset."""
+"""Trains a language model on the captions of a dataset; `pipeline run` calls it."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -62,7 +62,7 @@ LANGUAGE_PRESETS: dict[str, LanguageExperiment] = {
         replace(
             _SC_NLM,
             name="ours-sc-nlm",
-            space="ours-lites-gru",
+            space="ours-lites-linear",
             source="no paper's; chosen on Flickr8K",
             leaves_open="measured with the features of the small size only",
         ),

@@ -156,7 +156,7 @@ class TrainedLanguageModel:
 
 
 def load_language_model(folder: str | Path) -> TrainedLanguageModel:
-    """Load a language model that `pipeline train` wrote; no features are needed.
+    """Load a language model that `pipeline run` wrote; no features are needed.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def load_language_model(folder: str | Path) -> TrainedLanguageModel:
     described = folder / LANGUAGE_FILE
     if not described.is_file():
         raise LanguageError(
-            f"{described} not found: {folder} holds no language model; run `pipeline train`"
+            f"{described} not found: {folder} holds no language model; run `pipeline run`"
         )
     try:
         values = json.loads(described.read_text(encoding="utf-8"))
@@ -185,7 +185,7 @@ def load_language_model(folder: str | Path) -> TrainedLanguageModel:
             if sha256_of_file(folder / name) != expected:
                 raise LanguageError(
                     f"{folder / name} is not the file that {described} describes; run `pipeline "
-                    "train` again"
+                    "run` again"
                 )
         values["sizes"] = Sizes(**values["sizes"])
         values["inputs"] = {n: FeatureSpec.from_json(v) for n, v in values["inputs"].items()}
@@ -209,5 +209,5 @@ def load_language_model(folder: str | Path) -> TrainedLanguageModel:
     except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
         raise LanguageError(
             f"{folder} holds a language model that is damaged or of an older version ({error}); "
-            "run `pipeline train` again"
+            "run `pipeline run` again"
         ) from error
