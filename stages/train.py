@@ -67,15 +67,9 @@ def train(
       pipeline train --experiment wang2016-nonlinear-bidirectional-structure
     """
     # Here, as the job below: what they import takes longer than --help should.
-    from pipeline.language.presets import LANGUAGE_PRESETS
     from stages.params import load_params
     from stages.plan import experiment_of
 
-    if experiment in LANGUAGE_PRESETS:
-        raise WrongUsage(
-            f"{experiment} is a language model; `pipeline run {experiment}` trains it, with the "
-            "head in whose space it writes"
-        )
     params = load_params()
     plan = experiment_of(params, experiment)
     layout = layout_of(dataset, params.dataset)
