@@ -199,9 +199,9 @@ class _Job:
             sets = [self._enter(plan, entered) for plan in plans]
             before = sum(s.build.rows_done for s in sets)
             try:
-                for group in _of_same_rows(sets):
-                    self._compute(group, watch)
-                indexes = [s.build.publish() for s in sets]
+                indexes = [
+                    index for group in _of_same_rows(sets) for index in self._compute(group, watch)
+                ]
             except KeyboardInterrupt:
                 for s in sets:
                     self.monitor.log(
@@ -241,10 +241,11 @@ class _Job:
         )  # fmt: skip
         return _Set(plan, loaded, header, build)
 
-    def _compute(self, sets: Sequence[_Set], watch: Stopwatch) -> None:
+    def _compute(self, sets: Sequence[_Set], watch: Stopwatch) -> list[FeatureIndex]:
+        """Have the pending rows of sets of the same clips computed, and publish the sets."""
         pending = [s for s in sets if s.build.pending()]
         if not pending:
-            return
+            return [s.build.publish() for s in sets]
         title = "+".join(s.plan.recipe.name for s in pending)
         if self.place.elsewhere:
             (only,) = pending
@@ -256,11 +257,14 @@ class _Job:
                 self.place.executor(self.monitor) as executor,
                 self.monitor.progress(title, "clip") as progress,
             ):
-                extract_clips_on_workers(only.build, paths, settings, executor, progress, watch)
-            return
+                return [
+                    extract_clips_on_workers(only.build, paths, settings, executor, progress, watch)
+                ]
         views = [clip_view(s.plan.recipe, s.weights, self.how) for s in pending]
         with self.monitor.progress(title, "clip") as progress:
             self._compute_here(pending, views, progress, watch)
+        with watch.timing(WRITE):
+            return [s.build.publish() for s in sets]
 
     def _compute_here(
         self, sets: Sequence[_Set], views: Sequence[View], progress: Progress, watch: Stopwatch

@@ -18,10 +18,10 @@ from jinja2 import Environment
 from PIL import Image, ImageOps
 
 from pipeline import __version__
+from pipeline.clips.contact_sheet import shown_picture
 from pipeline.datasets.manifest import check_relative
 from pipeline.files import appearing_whole, write_json, write_text
 from pipeline.hashing import canonical_json
-from pipeline.images.decode import read_image
 from pipeline.pages.rendering import environment, jpeg_of
 from pipeline.progress import QUIET, Monitor
 from pipeline.report.figures import Figure
@@ -58,7 +58,10 @@ class Thumbnail:
 
 
 class Thumbnails:
-    """The folder that small copies go to; each picture is copied when it is first asked for."""
+    """The folder that small copies go to; each picture is copied when it is first asked for.
+
+    Of a clip the copy is a sheet of its frames.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -78,7 +81,7 @@ class Thumbnails:
         """
         key = dataset.manifest.name, image_id
         if key not in self._made:
-            decoded = read_image(dataset.files[image_id])
+            decoded = shown_picture(dataset.files[image_id], dataset.manifest.media)
             name = f"{hashlib.sha256(canonical_json(key).encode()).hexdigest()[:20]}.jpg"
             if decoded.image is not None:
                 decoded.image.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
@@ -96,7 +99,7 @@ class Thumbnails:
         """
         key = dataset.manifest.name, image_id
         if key not in self._tiny:
-            decoded = read_image(dataset.files[image_id])
+            decoded = shown_picture(dataset.files[image_id], dataset.manifest.media, frames=1)
             if decoded.image is not None:
                 square = ImageOps.fit(decoded.image, (TINY, TINY), Image.Resampling.BICUBIC)
                 self._tiny[key] = jpeg_of(square, _QUALITY)

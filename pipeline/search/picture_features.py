@@ -109,6 +109,11 @@ def _network(
     side: FeatureSpec, made: str, weights: str | None
 ) -> tuple[RecipeNetwork, FeatureHeader]:
     """Return the network of one recipe, and what its features would say of themselves."""
+    if {"clip", "media"} & {*side.recipe}:
+        raise SearchError(
+            f"{made} was fitted on features of clips, {side.name!r}, for which picture files are "
+            "not embedded; ask with the id of a clip that is embedded already"
+        )
     if side.name not in RECIPES and provider_of(side.name) is None:
         raise SearchError(
             f"{made} was fitted on {side.name!r}, features that no recipe of `pipeline recipes` "

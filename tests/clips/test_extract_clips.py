@@ -1,6 +1,7 @@
 """Clips to shards: the command's job with real networks, tiny clips, and all ways to be cut off."""
 
 from collections.abc import Callable, Generator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,16 @@ from pipeline.clips.c3d import C3D
 from pipeline.clips.clip_file import open_clip
 from pipeline.clips.extract import extract_clips
 from pipeline.clips.frames import DECODING, taken_frames
-from pipeline.clips.recipes import VOLUMES, ClipRecipe, resolve_clip_recipe
+from pipeline.clips.recipes import VOLUMES, ClipRecipe
 from pipeline.clips.rows import View
 from pipeline.clips.sampling import Sampling
-from pipeline.clips.views import Computation, clip_header, load_clip_weights
+from pipeline.clips.views import Computation
 from pipeline.clips.volumes import VOLUME_BACKBONES, VolumeNetwork, load_volume_weights
-from pipeline.clips.workers import ClipSettings, extract_clips_on_workers
+from pipeline.cluster.place import Place
 from pipeline.datasets.manifest import DatasetError, ImageEntry, Manifest
 from pipeline.images.feature_extractor import FeatureExtractor
 from pipeline.networks.state_dicts import WeightsError
-from pipeline.progress import Monitor, Stopwatch, no_progress
-from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.progress import Monitor
 from pipeline.shards.feature_set import FeatureSet
 from tests.clips.moving import write_clip
 
@@ -58,8 +58,6 @@ class Cut(Monitor):
         """Say nothing."""
 
     def progress(self, *_: Any) -> Any:
-        from contextlib import nullcontext
-
         def stop(done: int, total: int, failed: int) -> None:
             if done >= self._after:
                 raise KeyboardInterrupt
@@ -121,14 +119,8 @@ def test_interrupted_joined_and_on_workers_give_the_same_bytes(
         assert content(tmp_path / "b" / name) == content(tmp_path / "a" / name)
     assert FeatureSet(tmp_path / "b/ab").read(["2.mp4"]).shape == (1, 3 * 1280)
     # On workers, a shard each.
-    recipe = resolve_clip_recipe(LITE)
-    how = Computation()
-    header = clip_header(recipe, load_clip_weights(recipe, "imagenet"), "mine", None)
-    ids = ["0.mp4", "1.mp4", "bad.mp4", "2.mp4", "3.mp4"]
-    paths = [tmp_path / "clips" / name for name in ids]
-    with ShardBuild(tmp_path / "c", header, ids, 3) as build:
-        settings = ClipSettings(recipe, how, None, 1)
-        extract_clips_on_workers(build, paths, settings, one_by_one, no_progress, Stopwatch())
+    monkeypatch.setattr(Place, "executor", lambda *_: nullcontext(one_by_one))
+    extract_clips(dataset, tmp_path / "c", recipe=LITE, workers=2, **options)
     assert content(tmp_path / "c") == whole
     # A clip that was mended is computed again, and nothing else.
     write_clip(tmp_path / "clips/bad.mp4", 5)

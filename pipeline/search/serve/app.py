@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -31,8 +31,8 @@ from pipeline.shards.format import MISSING, REFUSED, STATUS_NAMES, UNREADABLE
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
-    "connect-src 'self'; img-src 'self' blob: data:; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'",
+    "connect-src 'self'; img-src 'self' blob: data:; media-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -68,6 +68,7 @@ def make_app(
         routes=[
             Route("/", site.page),
             Route("/image", site.image),
+            Route("/clip", site.clip),
             Route("/upload", site.upload, methods=["POST"]),
             Route("/style.css", site.style),
             Route("/script.js", site.script),
@@ -93,6 +94,7 @@ class _Site:
         self._service, self._log = service, log
         self._pages = Pages(service)
         self._pictures = Pictures(service.manifest, service.image_ids)
+        self._clips = self._pages.clips
 
     def page(self, request: Request) -> Response:
         fields = _query_fields(request)
@@ -104,6 +106,11 @@ class _Site:
     def image(self, request: Request) -> Response:
         copy = self._pictures.small_copy(_query_fields(request).get("id", ""))
         return Response(copy, media_type="image/jpeg", headers=HEADERS)
+
+    def clip(self, request: Request) -> Response:
+        """Return the file of a clip; ranges, which players ask for, are answered."""
+        path, kind = self._clips.file(_query_fields(request).get("id", ""))
+        return FileResponse(path, media_type=kind, headers=HEADERS)
 
     async def upload(self, request: Request) -> Response:
         fields, picture = await _form(request)

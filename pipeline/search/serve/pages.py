@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from pipeline import __version__
 from pipeline.pages.rendering import environment
+from pipeline.search.serve.clips import Clips
 from pipeline.search.serve.regions import RegionService
 from pipeline.search.serve.service import MAX_CHARACTERS, Answer, Query, SearchService
 
@@ -21,11 +22,13 @@ class Pages:
     Attributes
     ----------
     style, script : what the page asks for beside itself, as CSS and JavaScript.
+    clips : that the page plays, of a dataset of clips.
     """
 
     def __init__(self, service: SearchService | RegionService) -> None:
         """Load the templates."""
         self._service = service
+        self.clips = Clips(service.manifest, service.image_ids)
         self._templates = environment("pipeline.search.serve")
         self._templates.filters["query"] = lambda fields: urlencode(fields)
         captions = {e.id: e.first_caption for e in service.manifest.entries}
@@ -36,6 +39,8 @@ class Pages:
         self._templates.globals |= {
             "blank": Query(),
             "captions": captions,
+            "kind_of_clip": self.clips.kind if service.manifest.media == "clips" else None,
+            "unit": service.manifest.unit,
             "pictures": pictures,
             "sentences": known[:_SENTENCES],
             "max_body": MAX_BODY,

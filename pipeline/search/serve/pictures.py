@@ -1,4 +1,7 @@
-"""Pictures in and out: uploads decoded under limits, the dataset's shown by id as small copies."""
+"""Pictures in and out: uploads decoded under limits, the dataset's shown by id as small copies.
+
+Of a clip the small copy is a sheet of its frames.
+"""
 
 import os
 import threading
@@ -8,6 +11,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from pipeline.clips.contact_sheet import contact_sheet
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.decode import MissingImage, UnreadableImage, decode, read_bytes
 from pipeline.pages.rendering import jpeg_of
@@ -32,7 +36,7 @@ class Pictures:
         ids : of the manifest.
         """
         shown = set(ids)
-        self._root = manifest.image_root
+        self._root, self._media = manifest.image_root, manifest.media
         self._files = {e.id: e.file for e in manifest.entries if e.id in shown}
         self._decoding = threading.Lock()
         self._copy = lru_cache(_KEPT)(self._made)
@@ -53,13 +57,27 @@ class Pictures:
             return self._copy(image_id)
 
     def _made(self, image_id: str) -> bytes:
-        small = decode(read_bytes(_below(self._root, self._files[image_id])), MAX_PIXELS)
+        small = self._decoded(below(self._root, self._files[image_id]))
         small.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
         return jpeg_of(small, _QUALITY)
 
+    def _decoded(self, path: Path) -> Image.Image:
+        if self._media == "images":
+            return decode(read_bytes(path), MAX_PIXELS)
+        sheet = contact_sheet(path)
+        if sheet.image is None:
+            raise UnreadableImage(sheet.reason)
+        return sheet.image
 
-def _below(root: Path, file: str) -> Path:
-    """Return the path of a file without links, if it is below the root without them."""
+
+def below(root: Path, file: str) -> Path:
+    """Return the path of a file without links, if it is below the root without them.
+
+    Raises
+    ------
+    MissingImage, UnreadableImage
+        There is no such file, or it leads elsewhere.
+    """
     try:
         path = Path(os.path.realpath(root / file, strict=True))
     except OSError as error:

@@ -141,7 +141,7 @@ class SearchService:
         self.manifest, self.image_ids = searcher.embedded.manifest, searcher.ids("images")
         self.split = str(searcher.embedded.space.provenance.get("split", ""))
         sentences = len(searcher.ids("sentences"))
-        self.searched = f"{len(self.image_ids)} images and {sentences} sentences"
+        self.searched = f"{len(self.image_ids)} {self.manifest.media} and {sentences} sentences"
         self.composable = is_composable(self.similarity)
         self.sides = tuple(SIDES)[0 if self.similarity in SYMMETRIC else 1 :]
         models.keep_encoder([text for entry in self.manifest.entries for text in entry.captions])

@@ -1,0 +1,66 @@
+"""A clip as one picture: some of its frames side by side, for pages."""
+
+from pathlib import Path
+
+from PIL import Image
+
+from pipeline.clips.clip_file import NoPyAv, open_clip
+from pipeline.clips.frames import taken_frames
+from pipeline.clips.sampling import Sampling
+from pipeline.datasets.manifest import Media
+from pipeline.images.decode import Decoded, UnusableImage, fault_of_the_system, read_image
+from pipeline.shards.format import UNREADABLE
+
+FRAMES, COLUMNS = 6, 3
+"""Of a sheet: that many frames, evenly over the clip's time, in rows from the top left."""
+
+_CELL, _GAP, _GROUND = 160, 2, (255, 255, 255)
+
+
+def contact_sheet(path: Path, frames: int = FRAMES, columns: int = COLUMNS) -> Decoded:
+    """Return a sheet of a clip's frames, mode RGB, or why there is none.
+
+    Parameters
+    ----------
+    path : of the clip.
+    frames : how many; the same frame stands there again where a clip has fewer.
+    columns : of the sheet. Frames are at most 160 pixels wide and high.
+
+    Raises
+    ------
+    ImageReadError
+        The system failed.
+    """
+    crc32: list[int] = []
+    cells: list[Image.Image] = []
+    try:
+        with open_clip(path, crc32) as clip:
+            for frame in taken_frames(clip, [Sampling(f"even:{frames}")]):
+                small = frame.image
+                small.thumbnail((_CELL, _CELL), Image.Resampling.BICUBIC)
+                cells += [small] * len(frame.times[0])
+    except UnusableImage as fault:
+        return Decoded(None, crc32[0] if crc32 else 0, fault.status, str(fault))
+    except NoPyAv as fault:
+        return Decoded(None, 0, UNREADABLE, str(fault))
+    except (OSError, MemoryError) as error:
+        raise fault_of_the_system(path, error, "clip") from error
+    across, down = (max(sizes) for sizes in zip(*(cell.size for cell in cells), strict=True))
+    columns = min(columns, frames)
+    rows = -(-frames // columns)
+    size = columns * (across + _GAP) - _GAP, rows * (down + _GAP) - _GAP
+    sheet = Image.new("RGB", size, _GROUND)
+    for k, cell in enumerate(cells):
+        sheet.paste(cell, ((k % columns) * (across + _GAP), (k // columns) * (down + _GAP)))
+    return Decoded(sheet, crc32[0])
+
+
+def shown_picture(path: Path, media: Media, frames: int = FRAMES) -> Decoded:
+    """Return what pages show of a dataset's file: the picture, or a sheet of a clip's frames.
+
+    Raises
+    ------
+    ImageReadError
+        The system failed.
+    """
+    return read_image(path) if media == "images" else contact_sheet(path, frames)

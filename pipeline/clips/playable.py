@@ -1,0 +1,56 @@
+"""Clips as a browser plays them: as they are, or in another container, never encoded anew."""
+
+from pathlib import Path
+
+from pipeline.clips.clip_file import open_clip, require_av
+from pipeline.images.decode import UnusableImage
+
+_AS_IT_IS = {"mov": "video/mp4", "matroska": "video/webm", "gif": "image/gif"}
+_OF_BROWSERS = {
+    "video/mp4": {"h264", "av1", "vp9"},
+    "video/webm": {"vp8", "vp9", "av1"},
+    "image/gif": {"gif"},
+}
+MP4 = "video/mp4"
+
+
+def media_type(path: Path) -> tuple[str, bool]:
+    """Return what a browser is told that a clip is, and whether it has to be put into an MP4 first.
+
+    Returns
+    -------
+    ("", False) where browsers do not play it: other codecs, or no clip.
+
+    Raises
+    ------
+    NoPyAv
+    OSError
+        The system failed.
+    """
+    try:
+        with open_clip(path, []) as clip:
+            container = clip.container.format.name.split(",")[0]
+            codec = clip.stream.codec_context.name
+    except UnusableImage:
+        return "", False
+    found = _AS_IT_IS.get(container, "")
+    if codec in _OF_BROWSERS.get(found, ()):
+        return found, False
+    return (MP4, True) if codec == "h264" else ("", False)
+
+
+def write_mp4(path: Path, out: Path) -> None:
+    """Put the frames of a clip of H.264 into an MP4 file, packet by packet, without its sound.
+
+    Raises
+    ------
+    UnreadableImage
+        The packets do not fit.
+    """
+    av = require_av()
+    with open_clip(path, []) as clip, av.open(str(out), "w", format="mp4") as written:
+        stream = written.add_stream_from_template(clip.stream)
+        for packet in clip.container.demux(clip.stream):
+            if packet.dts is not None:
+                packet.stream = stream
+                written.mux(packet)

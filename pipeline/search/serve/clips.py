@@ -1,0 +1,78 @@
+"""The dataset's clips by id, for a browser to play."""
+
+import hashlib
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from pipeline.clips.clip_file import NoPyAv
+from pipeline.clips.playable import media_type, write_mp4
+from pipeline.datasets.manifest import Manifest
+from pipeline.images.decode import MissingImage, UnreadableImage
+from pipeline.search.serve.pictures import below
+
+_KEPT = 32
+
+
+class Clips:
+    """Files of a dataset of clips by id: as they are, or put into an MP4 in a temporary folder."""
+
+    def __init__(self, manifest: Manifest, ids: Iterable[str]) -> None:
+        """Allow some clips of a dataset, and no other file; none of a dataset of images.
+
+        Parameters
+        ----------
+        ids : of the manifest.
+        """
+        shown = set(ids) if manifest.media == "clips" else set()
+        self._root = manifest.image_root
+        self._files = {e.id: e.file for e in manifest.entries if e.id in shown}
+        self._making = threading.Lock()
+        self._folder = Path(tempfile.mkdtemp(prefix="clips-")) if shown else Path()
+        if shown:
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._kind = lru_cache(4096)(self._found_kind)
+        self._made: dict[str, Path] = {}
+
+    def kind(self, clip_id: str) -> str:
+        """Return how a page shows a clip: "video", "picture" (a GIF), or "" not at all."""
+        try:
+            found, _ = self._kind(clip_id)
+        except (MissingImage, UnreadableImage, NoPyAv):
+            return ""
+        return {"": "", "image/gif": "picture"}.get(found, "video")
+
+    def file(self, clip_id: str) -> tuple[Path, str]:
+        """Return a file to send and its media type.
+
+        Raises
+        ------
+        MissingImage
+            No clip that is shown has this id, or its file is missing.
+        UnreadableImage
+            The file leads out of the image root, or browsers do not play it.
+        """
+        found, other_container = self._kind(clip_id)
+        if not found:
+            raise UnreadableImage("browsers do not play its codec")
+        path = below(self._root, self._files[clip_id])
+        if not other_container:
+            return path, found
+        with self._making:
+            if clip_id not in self._made:
+                if len(self._made) == _KEPT:
+                    self._made.pop(next(iter(self._made))).unlink()
+                name = hashlib.sha256(clip_id.encode()).hexdigest()[:20]
+                out = self._folder / f"{name}.mp4"
+                write_mp4(path, out)
+                self._made[clip_id] = out
+            return self._made[clip_id], found
+
+    def _found_kind(self, clip_id: str) -> tuple[str, bool]:
+        if clip_id not in self._files:
+            raise MissingImage("there is no clip of this id")
+        return media_type(below(self._root, self._files[clip_id]))
