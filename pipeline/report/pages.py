@@ -19,6 +19,7 @@ from PIL import Image, ImageOps
 
 from pipeline import __version__
 from pipeline.clips.contact_sheet import shown_picture
+from pipeline.clips.sound import read_sound
 from pipeline.datasets.manifest import check_relative
 from pipeline.files import appearing_whole, write_json, write_text
 from pipeline.hashing import canonical_json
@@ -30,6 +31,7 @@ from pipeline.report.results import Dataset, Folders, Result, collect_results, f
 from pipeline.report.retrievals import SEED, TOP, QueryResult
 from pipeline.report.sections import breakdown_of, comparable, own_figures, section_of
 from pipeline.report.verdict import Verdict
+from pipeline.report.waveform import waveform
 from pipeline.retrieval.tables import HEADINGS, SEEN_LEGEND
 
 FILES_FILE = "report.json"
@@ -47,14 +49,17 @@ TINY = 76
 """Twice the pixels that a figure gives them, for dense screens."""
 
 _QUALITY = 80
+_RATE = 8000
+"""Samples a second of a sound that is drawn."""
 
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A small copy by its file's name, or "" and why there is none."""
+    """A small copy by its file's name, or "" and why there is none; and the line of its sound."""
 
     name: str
     fault: str = ""
+    sound: str = ""
 
 
 class Thumbnails:
@@ -87,7 +92,11 @@ class Thumbnails:
                 decoded.image.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
                 with appearing_whole(self._folder / name) as part:
                     part.write_bytes(jpeg_of(decoded.image, _QUALITY))
-            self._made[key] = Thumbnail(name if decoded.image else "", decoded.reason)
+            sound = ""
+            if dataset.manifest.media == "clips":
+                samples = read_sound(dataset.files[image_id], _RATE).samples
+                sound = "" if samples is None else waveform(samples, _RATE)
+            self._made[key] = Thumbnail(name if decoded.image else "", decoded.reason, sound)
         return self._made[key]
 
     def tiny(self, dataset: Dataset, image_id: str) -> bytes:
@@ -309,5 +318,6 @@ def _picture(image_id: str, dataset: Dataset, thumbnails: Thumbnails) -> dict[st
     return {
         "file": copy.name,
         "fault": copy.fault,
+        "sound": copy.sound,
         "alt": dataset.captions[image_id] or image_id,
     }
