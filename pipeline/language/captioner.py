@@ -9,6 +9,7 @@ the worse; all images get the same tag sequences, drawn once; each condition get
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ class Writing:
     ----------
     sequences : tag sequences under each condition, of models that take tags.
     shortest, longest : words of a drawn tag sequence.
+    templates : tag sequences in place of drawn ones, each the tags with a space between.
     concepts : nearest words, and nearest sentences, whose mean is a second condition; 0: the
         image's point is the only one.
     width : of the beam; 0 draws instead, `samples` sentences under each condition.
@@ -53,6 +55,7 @@ class Writing:
     sequences: int = 50
     shortest: int = 4
     longest: int = 12
+    templates: tuple[str, ...] = ()
     concepts: int = 5
     width: int = 1
     samples: int = 20
@@ -246,6 +249,9 @@ class LanguageCaptioner:
         if not self.trained.module.takes_tags:
             return None
         w = self.writing
+        if w.templates:
+            ids = [self.trained.tag_ids(template) for template in w.templates]
+            return np.array(list(zip_longest(*ids, fillvalue=PADDING))).T
         tags = self.trained.concepts.tags
         words = (tags != PADDING).sum(axis=1) - 1
         fitting = np.flatnonzero((w.shortest <= words) & (words <= w.longest))

@@ -11,7 +11,7 @@ from pipeline.devices import usable_device
 from pipeline.files import created_by, require_folder
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.base import FitOptions, settings_from
-from pipeline.heads.data.feature_spec import FeatureSpec
+from pipeline.heads.data.feature_spec import FeatureSpec, require_vectors
 from pipeline.heads.data.pairs import ArrayRows, Features, Pairs
 from pipeline.heads.fit import work_folder
 from pipeline.heads.trained_head import TrainedHead, load_head
@@ -101,7 +101,7 @@ def fit_language_model(
         condition_dim = require_cosine(trained, head)
     elif images is not None and condition == "image":
         features["images"] = FeatureSet(Path(images))
-        condition_dim = int(np.prod(features["images"].row_shape))
+        condition_dim = require_vectors(experiment.model, FeatureSpec.of(features["images"]))
     vocabulary = _vocabulary(Path(sentences))
     pairs, validation = (
         sentence_pairs(

@@ -28,7 +28,7 @@ from pipeline.language import LanguageError
 from pipeline.language.catalogue import LanguageSettings
 from pipeline.language.ngram import NGramModel
 from pipeline.language.task import Sizes, build_model
-from pipeline.text.encoders.token_ids import FIRST_WORD
+from pipeline.text.encoders.token_ids import END, FIRST_WORD
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary
 
 LANGUAGE_FILE, TENSORS_FILE = "language.json", "language.safetensors"
@@ -120,6 +120,27 @@ class TrainedLanguageModel:
         """Return the words of token ids with a space between, without marks."""
         words = self.vocabulary.words
         return " ".join(words[i - FIRST_WORD] for i in np.asarray(ids).tolist() if i >= FIRST_WORD)
+
+    def tag_ids(self, sequence: str) -> list[int]:
+        """Return the ids of tags with a space between, and of the end.
+
+        Raises
+        ------
+        LanguageError
+            The model takes no tags, or was trained without one of these.
+        """
+        if "tags" not in self.inputs:
+            raise LanguageError(
+                f"the language model {self.model!r} of {self.experiment!r} has no tags"
+            )
+        recipe = self.inputs["tags"].recipe
+        known = {tag: recipe["first_tag"] + at for at, tag in enumerate(recipe["tags"])}
+        if unknown := [tag for tag in sequence.split() if tag not in known]:
+            raise LanguageError(
+                f"{self.experiment!r} knows no tag {', '.join(map(repr, unknown))} of the sequence "
+                f"{sequence!r}; its tags are {' '.join(known)}"
+            )
+        return [*(known[tag] for tag in sequence.split()), END]
 
     def save(self, folder: str | Path) -> "TrainedLanguageModel":
         """Write the model's files, `language.json` last, and return it with `tensors_sha256`."""

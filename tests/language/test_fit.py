@@ -138,6 +138,17 @@ def test_captions_say_what_is_on_an_image(
         scores = [caption.score for caption in captions]
         assert scores == sorted(scores, reverse=True)
         assert len({caption.text for caption in captions}) == len(captions) <= 3
+    if model == "sc-nlm":
+        ball = replace(writing, templates=("DT NN VBZ JJ .", "DT JJ NN ."))
+        told = LanguageCaptioner(captioner.trained, captioner.head, captioner_encoder(data), ball)
+        texts = {caption.text for caption in told.describe(images[:1])[0]}
+        assert {"the ball is red .", "a red ball ."} <= texts
+        odd = replace(writing, templates=("DT NX .",))
+        odd_told = LanguageCaptioner(
+            captioner.trained, captioner.head, captioner_encoder(data), odd
+        )
+        with pytest.raises(LanguageError, match="'mine' knows no tag 'NX' of the sequence"):
+            odd_told.describe(images[:1])
     alone = [captioner.describe(images[k : k + 1], count=3)[0] for k in range(4)]
     for one, among in zip(alone, found, strict=True):
         assert [c.text for c in one] == [c.text for c in among]
@@ -173,11 +184,11 @@ def test_what_cannot_be_trained_or_does_not_belong_together(data: Path, tmp_path
     trained = fit_language_model(data / "data", tmp_path / "model", **given)
     other = load_head(tmp_path / "order")
     with pytest.raises(LanguageError, match="was trained with another head of 'space'"):
-        LanguageCaptioner(trained, other, load_captioner_encoder(data))
+        LanguageCaptioner(trained, other, captioner_encoder(data))
     with pytest.raises(LanguageError, match="writes in the space of 'space'; give that head"):
         load_captioner(tmp_path / "model")
     short = replace(trained, concepts=replace(trained.concepts, tags=trained.concepts.tags[:, :2]))
-    captioner = LanguageCaptioner(short, load_head(data / "head"), load_captioner_encoder(data))
+    captioner = LanguageCaptioner(short, load_head(data / "head"), captioner_encoder(data))
     with pytest.raises(LanguageError, match="no training caption of 'mine' has 4 to 12 words"):
         captioner.describe(np.zeros((1, 7), np.float32))
     train(data, tmp_path / "lbl", "lbl", epochs=1)
@@ -188,7 +199,7 @@ def test_what_cannot_be_trained_or_does_not_belong_together(data: Path, tmp_path
         load_language_model(tmp_path / "lbl")
 
 
-def load_captioner_encoder(data: Path) -> Any:
+def captioner_encoder(data: Path) -> Any:
     from pipeline.text.fitted import load_encoder
 
     read: Callable[[Path], Any] = load_encoder
