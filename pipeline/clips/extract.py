@@ -75,7 +75,7 @@ def extract_clips(
         see `pipeline.images.extract.extract`; `weights` "imagenet" are the recipe's own, of 3-D
         networks those of Kinetics-400.
     recipe : of `pipeline.clips.recipes` or `sound_recipes`, or several joined by "+", which go
-        into folders of their own beside `out`. Sound takes neither weights nor workers; see
+        into folders of their own beside `out`. Sound takes no weights; see
         `pipeline.clips.sound_features.extract_sound`.
     frames, over_frames : other frames than the recipe's usual ones, and how they are joined; the
         same as after "@" in the recipe's name.
@@ -128,9 +128,9 @@ def extract_clips(
     def sound(name: str, folder: Path) -> FeatureIndex:
         return extract_sound(
             dataset, folder, recipe=name, codebook=codebook, split=split, limit=limit,
-            compress=compress,
-            rows_per_shard=rows_per_shard, threads=threads, retry_failed=retry_failed, add=add,
-            summary=summary, monitor=monitor,
+            compress=compress, rows_per_shard=rows_per_shard, threads=threads,
+            retry_failed=retry_failed, add=add, workers=workers, scheduler=scheduler,
+            resources=resources, summary=summary, monitor=monitor,
         )  # fmt: skip
 
     names = together.recipes if together else (recipe,)

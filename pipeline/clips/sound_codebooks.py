@@ -9,7 +9,6 @@ from pipeline.clips.sound import Sound, read_sound
 from pipeline.clips.sound_recipes import BagRecipe
 from pipeline.clips.sound_words import (
     SAMPLE,
-    SoundWords,
     SoundWordsError,
     fit_sound_words,
     load_sound_words,
@@ -29,7 +28,7 @@ def codebook_beside(out: Path, recipe: BagRecipe) -> Path:
     return out.with_name(f"mfcc-{recipe.words}.codebook.safetensors")
 
 
-def codebook_of(
+def codebook_for(
     manifest: Manifest,
     out: Path,
     recipe: BagRecipe,
@@ -38,8 +37,8 @@ def codebook_of(
     seed: int,
     threads: int,
     monitor: Monitor,
-) -> SoundWords:
-    """Read a codebook, or fit it to the clips of a split and write it.
+) -> Path:
+    """Return the file of a codebook, fitted to the clips of a split where there is none yet.
 
     Parameters
     ----------
@@ -63,7 +62,7 @@ def codebook_of(
                 f"{file} was fitted to other clips than split {split!r} of {manifest.name!r} has "
                 "now; remove it to have another one fitted, or name it by --codebook to use it"
             )
-        return words
+        return file
     entries = manifest.select(split)
     paths = [manifest.image_root / entry.file for entry in entries]
     parts, left_out = [], 0
@@ -89,7 +88,7 @@ def codebook_of(
     )
     words.save(file)
     monitor.log(f"{file}: {words.metadata.iterations} iterations of k-means")
-    return words
+    return file
 
 
 def sounds_of(

@@ -4,26 +4,22 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
-import numpy.typing as npt
 
 from pipeline.clips.clip_file import clip_crc32
 from pipeline.clips.sound import Sound
-from pipeline.clips.sound_codebooks import codebook_of, sounds_of
-from pipeline.clips.sound_network import load_sound_network
+from pipeline.clips.sound_codebooks import codebook_for, sounds_of
 from pipeline.clips.sound_recipes import BagRecipe, sound_recipe
-from pipeline.clips.sound_words import Bags
+from pipeline.clips.sound_rows import row_maker, sound_block, sound_header
+from pipeline.clips.sound_workers import extract_sound_on_workers
+from pipeline.cluster.place import place_of_work
 from pipeline.datasets.manifest import read_manifest
 from pipeline.errors import WrongUsage
-from pipeline.files import created_by
 from pipeline.images.changes import file_stamps
 from pipeline.images.extract import find_rows, require_counts
 from pipeline.progress import FORWARD, QUIET, Monitor, Stopwatch
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.format import OK, FeatureHeader, RowBlock
+from pipeline.shards.format import OK
 from pipeline.shards.index import FeatureIndex
 from pipeline.summary import write_summary
 
@@ -31,25 +27,6 @@ _ROWS_AT_ONCE = 1024
 _SHOWN = 5
 LENGTHS_DIFFER = 0.5
 """Seconds by which sound and picture of a clip may differ in length before a line says so."""
-
-
-class RowMaker(Protocol):
-    """Makes the row of a sound: `pipeline.clips.sound_words.Bags`, or a network.
-
-    Attributes
-    ----------
-    rate : samples a second.
-    weights, weights_sha256 : name and SHA-256 of what was fitted.
-    """
-
-    @property
-    def rate(self) -> int: ...
-    @property
-    def weights(self) -> str: ...
-    @property
-    def weights_sha256(self) -> str: ...
-    def recipe_json(self) -> dict[str, Any]: ...
-    def row(self, sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]: ...
 
 
 def extract_sound(
@@ -67,6 +44,9 @@ def extract_sound(
     threads: int | None = None,
     retry_failed: bool = False,
     add: bool = False,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    resources: Mapping[str, float] | None = None,
     summary: str | Path | None = None,
     monitor: Monitor = QUIET,
 ) -> FeatureIndex:
@@ -75,7 +55,8 @@ def extract_sound(
     A file without sound, or with less of it than one window, has a row of zeros; a line counts
     them. A file that is missing or cannot be decoded keeps its row, with a status and a reason. The
     same call again goes on where the last one stopped, and on a finished output computes the rows
-    whose files have changed. It gives the same bytes on any number of threads.
+    whose files have changed. It gives the same bytes on any number of threads and workers. The
+    codebook is fitted in this process.
 
     Parameters
     ----------
@@ -86,9 +67,9 @@ def extract_sound(
         `out`, named after their number; it must be of this dataset's `fit_split` then.
     fit_split : split whose clips a codebook is fitted to.
     seed : of a codebook that is fitted.
-    split, limit, compress, rows_per_shard, retry_failed, add, summary, monitor : see
-        `pipeline.images.extract.extract`.
-    threads : files at once; None: one for each core.
+    split, limit, compress, rows_per_shard, retry_failed, add, workers, scheduler, resources,
+    summary, monitor : see `pipeline.images.extract.extract`.
+    threads : files at once, of each worker where there are any; None: one for each core.
 
     Returns
     -------
@@ -112,43 +93,39 @@ def extract_sound(
     out, started, watch = Path(out), time.monotonic(), Stopwatch()
     wanted = sound_recipe(recipe)
     manifest = read_manifest(dataset)
-    threads = threads or len(os.sched_getaffinity(0))
-    maker: RowMaker
+    place = place_of_work(workers, scheduler, resources)
+    here = threads or len(os.sched_getaffinity(0))
+    given = None if codebook is None else Path(codebook)
     if isinstance(wanted, BagRecipe):
-        given = None if codebook is None else Path(codebook)
-        words = codebook_of(manifest, out, wanted, given, fit_split, seed, threads, monitor)
-        maker = Bags(wanted, words)
-    elif codebook is not None:
+        given = codebook_for(manifest, out, wanted, given, fit_split, seed, here, monitor)
+    elif given is not None:
         raise WrongUsage(f"a codebook is of bags of sound words; {recipe} has none")
-    else:
-        maker = load_sound_network()
+    maker = row_maker(wanted, given)
+    header = sound_header(maker, manifest.name)
     file_of = {e.id: manifest.image_root / e.file for e in manifest.select(split)[:limit]}
-    header = FeatureHeader(
-        recipe=maker.recipe_json(),
-        weights=maker.weights,
-        weights_sha256=maker.weights_sha256,
-        axes="row, channel",
-        dataset=manifest.name,
-        row_shape=wanted.shape,
-        dtype=wanted.storage,
-        created_by=created_by("av", "numpy", "scipy", "h5py"),
-    )
     inputs = file_stamps(list(file_of.values()))
     lengths: dict[str, tuple[float, float]] = {}
     with ShardBuild(out, header, [*file_of], rows_per_shard, compress, inputs, add) as build:
         paths = [file_of[row] for row in build.ids]
-        find_rows(build, out, header, paths, threads, retry_failed, monitor, "clips", clip_crc32)
+        find_rows(build, out, header, paths, here, retry_failed, monitor, "clips", clip_crc32)
         rows = [row for span in build.pending() for row in range(span.start, span.stop)]
         done, failed = build.rows_done, 0
-        with monitor.progress(recipe, "clip") as progress:
-            for row, sound in sounds_of(rows, paths, maker.rate, threads):
-                with watch.timing(FORWARD):
-                    block = _block(sound, maker, wanted.shape)
-                build.append(row, block)
-                _note_lengths(lengths, build.ids[row], sound, maker.rate)
-                done, failed = done + 1, failed + (sound.status != OK)
-                progress(done, len(paths), failed)
-        index = build.publish()
+        if place.elsewhere and rows:
+            with place.executor(monitor) as executor, monitor.progress(recipe, "clip") as progress:
+                index = extract_sound_on_workers(
+                    build, paths, recipe, given, place.share(threads) or 1, executor, progress,
+                    watch,
+                )  # fmt: skip
+        else:
+            with monitor.progress(recipe, "clip") as progress:
+                for row, sound in sounds_of(rows, paths, maker.rate, here):
+                    with watch.timing(FORWARD):
+                        block = sound_block(sound, maker)
+                    build.append(row, block)
+                    _note_lengths(lengths, build.ids[row], sound, maker.rate)
+                    done, failed = done + 1, failed + (sound.status != OK)
+                    progress(done, len(paths), failed)
+            index = build.publish()
     seconds = time.monotonic() - started
     monitor.log(
         f"{len(rows)} computed in {seconds:.1f} s ({len(rows) / max(seconds, 1e-9):.1f} clips/s), "
@@ -157,7 +134,7 @@ def extract_sound(
     _say_lengths(lengths, monitor)
     if summary is not None:
         write_summary(
-            Path(summary), "extract", out, index.metadata, len(rows), seconds, watch, "one process"
+            Path(summary), "extract", out, index.metadata, len(rows), seconds, watch, place.name()
         )
     return index
 
@@ -169,17 +146,6 @@ def silent_rows(out: Path) -> int:
     return sum(
         int((~rows.read(ids[start : start + _ROWS_AT_ONCE]).any(axis=1)).sum())
         for start in range(0, len(ids), _ROWS_AT_ONCE)
-    )
-
-
-def _block(sound: Sound, maker: RowMaker, shape: tuple[int, ...]) -> RowBlock:
-    nothing = np.full(shape, np.nan, np.float32)
-    row = nothing if sound.samples is None else maker.row(sound.samples)
-    return RowBlock(
-        row[None],
-        np.array([sound.status], np.uint8),
-        (sound.reason,),
-        np.array([sound.source_crc32], np.uint32),
     )
 
 

@@ -1,15 +1,22 @@
 """Shards of sound words: failed rows, zero bags, resume, the same bytes."""
 
 import csv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pipeline.clips import sound_features
+from pipeline.clips.extract import extract_clips
 from pipeline.clips.sound_features import extract_sound, silent_rows
 from pipeline.clips.sound_words import SoundWordsError, load_sound_words
+from pipeline.cluster.place import Place
 from pipeline.datasets.folder import read_folder
+from pipeline.errors import WrongUsage
+from pipeline.progress import Monitor
 from pipeline.shards.feature_set import FeatureSet
 from tests.clips.factories import tone, write_wav
 
@@ -59,7 +66,7 @@ def test_interrupted_and_on_other_threads_the_bytes_are_the_same(
 ) -> None:
     whole, parts = tmp_path / "a" / RECIPE, tmp_path / "b" / RECIPE
     extract_sound(dataset, whole, recipe=RECIPE, rows_per_shard=5)
-    block, calls = sound_features._block, 0
+    block, calls = sound_features.sound_block, 0
 
     def fails_later(*arguments: object) -> object:
         nonlocal calls
@@ -68,11 +75,44 @@ def test_interrupted_and_on_other_threads_the_bytes_are_the_same(
         return block(*arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(sound_features, "_block", fails_later)
+        patch.setattr(sound_features, "sound_block", fails_later)
         with pytest.raises(KeyboardInterrupt):
             extract_sound(dataset, parts, recipe=RECIPE, rows_per_shard=5, threads=3)
     extract_sound(dataset, parts, recipe=RECIPE, rows_per_shard=5, threads=3)
     assert content(whole) == content(parts)
+
+
+def test_on_workers_the_bytes_are_the_same(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = tmp_path / "a" / RECIPE, tmp_path / "b" / RECIPE
+    extract_sound(dataset, here, recipe=RECIPE, rows_per_shard=5)
+
+    class Elsewhere(Place):
+        @contextmanager
+        def executor(self, monitor: Monitor) -> Iterator[Any]:
+            yield in_this_process
+
+    def in_this_process(task: Any, jobs: Any, on_progress: Any, stop: Any) -> Iterator[Any]:
+        for job in jobs:
+            yield task(*job, on_progress)
+
+    monkeypatch.setattr(
+        sound_features, "place_of_work", lambda *_: Elsewhere(2, None, {}, gpu=False)
+    )
+    extract_sound(dataset, there, recipe=RECIPE, rows_per_shard=5, workers=2)
+    assert content(here) == content(there)
+
+
+def test_sounds_stand_side_by_side_each_at_length_1(dataset: Path, tmp_path: Path) -> None:
+    out = tmp_path / "features" / "both"
+    index = extract_clips(dataset, out, recipe="mfcc-bow-8+mfcc-bow-8-halves")
+    assert (index.rows, index.failed_rows, index.header.row_shape) == (12, 1, (24,))
+    (row,) = FeatureSet(out).read(["3.wav"]).astype(np.float64)
+    assert np.linalg.norm(row[:8]) == pytest.approx(1)
+    assert np.linalg.norm(row[8:]) == pytest.approx(1)
+    with pytest.raises(WrongUsage, match="--codebook is of recipes of sound words"):
+        extract_clips(dataset, out, recipe="efficientnet-lite0-pool", codebook=out)
 
 
 def test_changed_and_mended_files_are_made_again(dataset: Path, tmp_path: Path) -> None:
