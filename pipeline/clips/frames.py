@@ -46,7 +46,7 @@ def taken_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[Take
 
     A frame is on show from its time of presentation to that of the next one, and the last frame to
     the end; what a sampling asks for before the first decoded frame is given that frame. No more
-    than two frames are held at once, however long the clip is.
+    than three frames are held at once, however long the clip is.
 
     Parameters
     ----------
@@ -76,6 +76,23 @@ def taken_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[Take
             times.append(tuple(wanted[first : taken[k]]))
         return TakenFrame(_upright(frame), since, tuple(times)) if any(times) else None
 
+    for frame, shown_at in _frames_in_order(clip):
+        if held is not None and (found := take(*held, shown_at)) is not None:
+            yield found
+        held = frame, shown_at
+    if held is None:
+        raise UnreadableImage("none of its frames can be decoded")
+    if (found := take(*held, None)) is not None:
+        yield found
+
+
+def _frames_in_order(clip: ClipFile) -> Iterator[tuple["VideoFrame", Fraction]]:
+    """Yield each frame with its time of presentation, from the first one on.
+
+    Frames come in the order they are shown in. Some AVI files have the stamps of two exchanged,
+    which are put right, as FFmpeg does.
+    """
+    held: tuple[VideoFrame, Fraction] | None = None
     for frame in clip.container.decode(clip.stream):
         require_time(clip.limits, clip.deadline)
         if frame.width * frame.height > clip.limits.pixels:
@@ -85,15 +102,12 @@ def taken_frames(clip: ClipFile, samplings: Sequence[Sampling]) -> Iterator[Take
             )
         shown_at = _time_of(frame) - clip.start
         if held is not None:
-            # Times of damaged files may run backwards.
-            shown_at = max(shown_at, held[1])
-            if (found := take(*held, shown_at)) is not None:
-                yield found
+            earlier, later = sorted((held[1], shown_at))
+            yield held[0], earlier
+            shown_at = later
         held = frame, shown_at
-    if held is None:
-        raise UnreadableImage("none of its frames can be decoded")
-    if (found := take(*held, None)) is not None:
-        yield found
+    if held is not None:
+        yield held
 
 
 def _time_of(frame: "VideoFrame") -> Fraction:

@@ -15,6 +15,7 @@ from pipeline.clips.sampling import Sampling
 from pipeline.images.decode import MissingImage, RefusedImage, UnreadableImage, UnusableImage
 from pipeline.recipes import RecipeError
 from tests.clips.moving import number_of, picture, turned, write_clip
+from tests.project import SHARED
 
 UNEVEN = [0, 100, 150, 400, 420, 1000, 1010, 1500, 1700, 2500]
 
@@ -70,7 +71,10 @@ def test_times_as_ffmpeg_lists_them(tmp_path: Path) -> None:
     ffmpeg = pytest.importorskip("imageio_ffmpeg", reason="no ffmpeg to compare with")
     program = ffmpeg.get_ffmpeg_exe()
     uneven = write_clip(tmp_path / "v.mp4", milliseconds=UNEVEN)
-    for path in (uneven, write_clip(tmp_path / "c.mp4", 30, codec="libx264")):
+    clips = [uneven, write_clip(tmp_path / "c.mp4", 30, codec="libx264")]
+    # Real ones, of which one has stamps exchanged.
+    clips += sorted((SHARED / "data/clips/msvd").glob("j2D*.avi"))
+    for path in clips:
         listed = subprocess.run(
             [program, "-i", path, "-vf", "showinfo", "-f", "null", "-"],
             capture_output=True, text=True, check=True,
