@@ -37,6 +37,16 @@ if TYPE_CHECKING:
     "data/captions/DATASET/EXPERIMENT.jsonl]",
 )
 @click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="Of an image.")
+@click.option(
+    "--beam", type=click.IntRange(1), default=1, show_default=True, help="Width; 1 is greedy."
+)
+@click.option(
+    "--sequences",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="Tag sequences that captions of an image are written to, by models that take tags.",
+)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]")
 @click.option("--weights", help="Of the image network.  [default: as the head's record says]")
@@ -51,6 +61,8 @@ def caption(
     limit: int | None,
     out: Path | None,
     top: int,
+    beam: int,
+    sequences: int,
     seed: int,
     dataset: Path | None,
     weights: str | None,
@@ -79,7 +91,9 @@ def caption(
     layout = layout_of(dataset, params.dataset)
     if out is not None:
         require_captions_file(out)
-    opened = open_by_name(experiment, layout, params, baseline)
+    opened = open_by_name(
+        experiment, layout, params, baseline, {"width": beam, "sequences": sequences}
+    )
     how: Any = {"count": top, "seed": seed, "monitor": CONSOLE}
     if not pictures:
         out = out or layout.captions(opened.name)
@@ -108,9 +122,17 @@ def caption(
 
 
 def open_by_name(
-    name: str, layout: "Layout", params: "Params", baseline: "Baseline | None" = None
+    name: str,
+    layout: "Layout",
+    params: "Params",
+    baseline: "Baseline | None" = None,
+    writing: dict[str, Any] | None = None,
 ) -> "OpenCaptioner":
     """Return what describes images by an experiment of a language model, or a baseline.
+
+    Parameters
+    ----------
+    writing : of a language model, what differs from the defaults of `Writing`.
 
     Raises
     ------
@@ -131,7 +153,10 @@ def open_by_name(
 
     written = is_language_model(name, layout)
     if written and baseline is None:
-        return open_language_model(name, layout, experiment_named)
+        from pipeline.language.captioner import Writing
+
+        how = Writing(**(writing or {}))
+        return open_language_model(name, layout, experiment_named, how)
     if written or baseline is None:
         raise WrongUsage(
             f"{name} is a language model; --baseline takes a retrieval experiment"

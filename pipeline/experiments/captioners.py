@@ -13,7 +13,7 @@ from pipeline.heads.catalogue import Experiment
 from pipeline.heads.data.feature_spec import FeatureSpec
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.language.baselines import MostFrequentCaption, NearestCaption
-from pipeline.language.captioner import LanguageCaptioner
+from pipeline.language.captioner import LanguageCaptioner, Writing
 from pipeline.language.captions import Captioner
 from pipeline.language.evaluate import RankingHead
 from pipeline.language.presets import LANGUAGE_PRESETS
@@ -86,7 +86,10 @@ def is_language_model(name: str, layout: Layout) -> bool:
 
 
 def open_language_model(
-    name: str, layout: Layout, experiment_named: Callable[[str], Experiment]
+    name: str,
+    layout: Layout,
+    experiment_named: Callable[[str], Experiment],
+    writing: Writing | None = None,
 ) -> OpenCaptioner:
     """Return what describes images by a trained language model.
 
@@ -95,6 +98,7 @@ def open_language_model(
     name : of the model; one of several seeds has its seed in it.
     layout : of the dataset.
     experiment_named : returns the retrieval experiment in whose space it writes, by name.
+    writing : how captions are written and chosen; None takes the defaults.
 
     Raises
     ------
@@ -103,14 +107,14 @@ def open_language_model(
     """
     trained = load_language_model(layout.language(name))
     if trained.head is None:
-        captioner = LanguageCaptioner(trained, None, None)
+        captioner = LanguageCaptioner(trained, None, None, writing)
         inputs = trained.inputs["images"]
         return OpenCaptioner(name, captioner, inputs, layout.features(inputs.name))
     space = str(trained.head["experiment"])
     experiment = replace(experiment_named(unseeded(space)), name=space)
     head = load_head(layout.head(space))
     encoder = open_encoder(head, layout.encoder(experiment.captions.name), None)
-    captioner = LanguageCaptioner(trained, head, encoder)
+    captioner = LanguageCaptioner(trained, head, encoder, writing)
     return _in_space_of(head, experiment, layout, name, captioner)
 
 
