@@ -2,6 +2,7 @@
 
 import wave
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,4 +21,31 @@ def write_wav(path: Path, *channels: np.ndarray, rate: int = RATE) -> Path:
         file.setparams((len(channels), 2, rate, 0, "NONE", ""))
         whole = np.rint(np.stack(channels, axis=1) * 32767).astype("<i2")
         file.writeframes(whole.tobytes())
+    return path
+
+
+def encode(path: Path, codec: str, sound: np.ndarray | None, frames: int = 0) -> Path:
+    """Write sound and black frames, 10 a second, by PyAV; the suffix names the container."""
+    import av as package
+
+    av: Any = package
+    with av.open(str(path), "w") as file:
+        picture = file.add_stream("mpeg4", rate=10) if frames else None
+        track = file.add_stream(codec, rate=RATE, layout="mono") if sound is not None else None
+        if picture is not None:
+            picture.width, picture.height, picture.pix_fmt = 32, 32, "yuv420p"
+            for _ in range(frames):
+                black = av.VideoFrame.from_ndarray(np.zeros((32, 32, 3), np.uint8))
+                file.mux(picture.encode(black))
+            file.mux(picture.encode(None))
+        if track is not None:
+            assert sound is not None
+            whole = np.rint(sound * 32767).astype("<i2")[None]
+            frame = av.AudioFrame.from_ndarray(whole, format="s16", layout="mono")
+            frame.rate = RATE
+            for part in av.AudioResampler(
+                format=track.format, frame_size=track.frame_size or 0
+            ).resample(frame):
+                file.mux(track.encode(part))
+            file.mux(track.encode(None))
     return path

@@ -9,33 +9,9 @@ import pytest
 from pipeline.clips.sound import decode_sound, read_sound
 from pipeline.images.decode import RefusedImage
 from pipeline.shards.format import MISSING, OK, UNREADABLE
-from tests.clips.factories import RATE, tone, write_wav
+from tests.clips.factories import RATE, encode, tone, write_wav
 
-av = pytest.importorskip("av", reason="needs the extra clips")
-
-
-def encode(path: Path, codec: str, sound: np.ndarray | None, frames: int = 0) -> Path:
-    """Write sound and black frames, 10 a second, by PyAV; the suffix names the container."""
-    with av.open(str(path), "w") as file:
-        picture = file.add_stream("mpeg4", rate=10) if frames else None
-        track = file.add_stream(codec, rate=RATE, layout="mono") if sound is not None else None
-        if picture is not None:
-            picture.width, picture.height, picture.pix_fmt = 32, 32, "yuv420p"
-            for _ in range(frames):
-                black = av.VideoFrame.from_ndarray(np.zeros((32, 32, 3), np.uint8))
-                file.mux(picture.encode(black))
-            file.mux(picture.encode(None))
-        if track is not None:
-            assert sound is not None
-            whole = np.rint(sound * 32767).astype("<i2")[None]
-            frame = av.AudioFrame.from_ndarray(whole, format="s16", layout="mono")
-            frame.rate = RATE
-            for part in av.AudioResampler(
-                format=track.format, frame_size=track.frame_size or 0
-            ).resample(frame):
-                file.mux(track.encode(part))
-            file.mux(track.encode(None))
-    return path
+pytest.importorskip("av", reason="needs the extra clips")
 
 
 def test_samples_are_those_of_the_file(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from pipeline.clips.sound_features import extract_sound, silent_rows
 from pipeline.clips.sound_words import SoundWordsError, load_sound_words
 from pipeline.cluster.place import Place
 from pipeline.datasets.folder import read_folder
+from pipeline.datasets.manifest import ImageEntry, Manifest
 from pipeline.errors import WrongUsage
-from pipeline.progress import Monitor
+from pipeline.progress import Monitor, no_progress
 from pipeline.shards.feature_set import FeatureSet
-from tests.clips.factories import tone, write_wav
+from tests.clips.factories import encode, tone, write_wav
 
 pytest.importorskip("av", reason="needs the extra clips")
 
@@ -113,6 +114,30 @@ def test_sounds_stand_side_by_side_each_at_length_1(dataset: Path, tmp_path: Pat
     assert np.linalg.norm(row[8:]) == pytest.approx(1)
     with pytest.raises(WrongUsage, match="--codebook is of recipes of sound words"):
         extract_clips(dataset, out, recipe="efficientnet-lite0-pool", codebook=out)
+
+
+def test_clips_without_sound_and_with_less_of_it_are_said(tmp_path: Path) -> None:
+    (tmp_path / "clips").mkdir()
+    encode(tmp_path / "clips/less.mp4", "aac", tone(440, 0.5), frames=30)
+    encode(tmp_path / "clips/none.mp4", "aac", None, frames=10)
+    encode(tmp_path / "clips/whole.mp4", "aac", tone(880, 1.0), frames=10)
+    entries = [ImageEntry(n, f"{n}.mp4", "train", ()) for n in ("less", "none", "whole")]
+    Manifest("m", tmp_path / "clips", tuple(entries), "", "", {}, media="clips").write(tmp_path)
+    lines: list[str] = []
+
+    class Lines:
+        def log(self, line: str) -> None:
+            lines.append(line)
+
+        def progress(self, what: str, unit: str) -> Any:
+            return nullcontext(no_progress)
+
+    out = tmp_path / "features" / "mfcc-bow-4"
+    extract_sound(tmp_path, out, recipe="mfcc-bow-4", monitor=Lines())
+    assert any("1 of 3 without sound: zeros" in line for line in lines)
+    (said,) = [line for line in lines if "of another length" in line]
+    assert said.startswith("1 clips have")
+    assert "less: 0.5 s of sound, 3.0 s of picture" in said
 
 
 def test_changed_and_mended_files_are_made_again(dataset: Path, tmp_path: Path) -> None:
