@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 )
 @click.option("--top", type=click.IntRange(1), default=5, show_default=True, help="Of an image.")
 @click.option(
-    "--beam", type=click.IntRange(1), default=1, show_default=True, help="Width; 1 is greedy."
+    "--beam",
+    type=click.IntRange(1),
+    help="Width; 1 is greedy.  [default: 1 for models that take tags, 5 for others]",
 )
 @click.option(
     "--sequences",
@@ -61,7 +63,7 @@ def caption(
     limit: int | None,
     out: Path | None,
     top: int,
-    beam: int,
+    beam: int | None,
     sequences: int,
     seed: int,
     dataset: Path | None,

@@ -7,7 +7,7 @@ the worse; all images get the same tag sequences, drawn once; each condition get
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
@@ -43,7 +43,8 @@ class Writing:
     templates : tag sequences in place of drawn ones, each the tags with a space between.
     concepts : nearest words, and nearest sentences, whose mean is a second condition; 0: the
         image's point is the only one.
-    width : of the beam; 0 draws instead, `samples` sentences under each condition.
+    width : of the beam; 0 draws instead, `samples` sentences under each condition. None: 1 with
+        tags, whose sequences give enough candidates, 5 without.
     samples : see `width`.
     temperature : of drawing.
     trigram_weight : of the mean log-probability of a candidate's words under the trigram model.
@@ -57,7 +58,7 @@ class Writing:
     longest: int = 12
     templates: tuple[str, ...] = ()
     concepts: int = 5
-    width: int = 1
+    width: int | None = None
     samples: int = 20
     temperature: float = 1.0
     trigram_weight: float = 0.05
@@ -90,7 +91,10 @@ class LanguageCaptioner:
             The model takes no condition, or was trained with another head.
         """
         self.trained, self.head, self._encoder = trained, head, encoder
-        self.writing = writing or Writing()
+        writing = writing or Writing()
+        if writing.width is None:
+            writing = replace(writing, width=1 if trained.module.takes_tags else 5)
+        self.writing = writing
         if not trained.module.condition_dim:
             raise LanguageError(
                 f"the language model {trained.model!r} of {trained.experiment!r} takes no "
