@@ -1,0 +1,114 @@
+"""What each trained head cost: epochs, updates, its last validation figures, seconds.
+
+    python -m bench.rows data/flickr8k [NAME ...] [--timed 3]
+
+Reads the heads below data/heads/DATASET, trained by `pipeline run` at the small size. Each network
+is then trained anew for a few epochs in a temporary folder, on one thread, and the seconds of the
+processor that an epoch takes after the first one are multiplied by the epochs of its head, so that
+what else runs counts less. Heads in closed form and fine-tuned ones show no seconds of an epoch.
+"""
+
+import argparse
+import math
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from pipeline.datasets.manifest import read_manifest
+from pipeline.experiments.layout import Layout
+from pipeline.heads.base import settings_from
+from pipeline.heads.catalogue import head_kind
+from pipeline.heads.experiments import resolve_experiment
+from pipeline.heads.fit import fit
+from pipeline.heads.trained_head import HEAD_FILE, TrainedHead, load_head, read_history
+from pipeline.progress import Progress
+
+
+class Clock:
+    """Takes the seconds of the processor at every epoch; a monitor that shows nothing."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.seconds: list[float] = []
+
+    def log(self, line: str) -> None:
+        """Show nothing."""
+
+    @contextmanager
+    def progress(self, what: str, unit: str) -> Iterator[Progress]:
+        """Take the time of epochs."""
+
+        def note(done: int, total: int, failed: int) -> None:
+            if unit == "epoch":
+                self.seconds.append(time.process_time())
+
+        yield note
+
+
+def main() -> None:
+    """Print a row a head."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("dataset", type=Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--timed", type=int, default=3)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    layout = Layout(options.dataset, options.dataset.parent)
+    heads = layout.head("any").parent
+    names = options.names or sorted(file.parent.name for file in heads.glob(f"*/{HEAD_FILE}"))
+    print("| experiment | epochs, best | updates | last rsums of dev | CPU s an epoch | in all |")
+    print("|---|---:|---:|---|---:|---:|")
+    for name in names:
+        print(row(layout, name, load_head(layout.head(name)), options.timed), flush=True)
+
+
+def row(layout: Layout, name: str, trained: TrainedHead, timed: int) -> str:
+    """Return the row of one head."""
+    history = [
+        entry
+        for entry in read_history(layout.head(name), str(trained.tensors_sha256))
+        if "rsum" in entry
+    ]
+    last = ", ".join(f"{entry['rsum']:.0f}" for entry in history[-5:])
+    settings = settings_from(head_kind(trained.kind).settings, trained.settings, trained.kind)
+    batch = getattr(settings, "batch_size", None)
+    if batch is None:
+        return f"| {name} | | | {trained.chosen['rsum']:.0f} | | |"
+    entries = read_manifest(layout.dataset).select(trained.train_split)
+    pairs = sum(len(entry.captions) for entry in entries)
+    if getattr(settings, "epoch", "captions") == "images":
+        pairs = len(entries)
+    best, updates = int(trained.chosen["epoch"]), len(history) * math.ceil(pairs / batch)
+    seconds = epoch_seconds(layout, name, timed)
+    return (
+        f"| {name} | {len(history)}, {best} | {updates:,} | {last} | {seconds:.1f} | "
+        f"{seconds * len(history):.0f} |"
+    )
+
+
+def epoch_seconds(layout: Layout, name: str, timed: int) -> float:
+    """Return the seconds of the processor that an epoch takes, of those after the first."""
+    experiment = resolve_experiment(name)
+    experiment = replace(experiment, word_vectors=layout.named_vectors(experiment.word_vectors))
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        fit(
+            layout.dataset,
+            Path(folder) / "head",
+            experiment=experiment,
+            images=layout.features(experiment.images),
+            captions=layout.text(experiment.captions.name),
+            max_epochs=timed,
+            monitor=clock,
+        )
+    first, *_, end = clock.seconds[-timed:]
+    return (end - first) / (timed - 1)
+
+
+if __name__ == "__main__":
+    main()
