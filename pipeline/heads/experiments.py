@@ -69,8 +69,15 @@ _W2V_MEAN = CaptionFeatures("mean-w2vv", "mean-w2vv", {"vectors": _OWN})
 _W2V_ALL = CaptionFeatures("w2vv-multiscale", "bow+mean-w2vv+token-ids-w2vv", {"vectors": _OWN})
 
 _WANG = {"dim": 256, "epochs": 45, "lr_decay_every": 30}
-_REGIONS = {"hidden": 1024, "dim": 256, "epochs": 12, "lr_decay_every": 5}
-_REGIONS_MINED = {"hidden": 1024, "dim": 256}
+# A batch of 1,500 of some 10,000 pairs would make too few updates.
+_REGIONS = {"hidden": 1024, "dim": 256, "batch_size": 300, "epochs": 24, "lr_decay_every": 10}
+_REGIONS_MINED = {
+    "hidden": 1024,
+    "dim": 256,
+    "batch_size": 300,
+    "epochs": 10,
+    "learning_rate": 0.01,
+}
 _W2VV = {"hidden": 512, "epochs": 12, "learning_rate": 0.0005}
 _W2VV_GRU = {**_W2VV, "word_dim": 50, "hidden_size": 256}
 # Few images make few updates, which need a higher rate; chosen on Flickr8k's dev images.

@@ -63,20 +63,25 @@ class LinkedBatch:
     images : (n, *row_shape) float32; mined boxes come last.
     captions : (m, *row_shape) float32.
     matches : (n, m) bool; a mined box has no match.
+    negatives : (n, m) bool, which images and phrases do not match; of a mined box only the phrases
+        that it was mined for, since nobody said that it does not show what others name.
     """
 
     images: Tensor
     captions: Tensor
     matches: Tensor
+    negatives: Tensor
 
     def to(self, device: torch.device) -> "LinkedBatch":
         """Return the batch on another device."""
-        sides = (self.images, self.captions, self.matches)
-        return LinkedBatch(*(side.to(device, non_blocking=True) for side in sides))
+        return LinkedBatch(*(part.to(device, non_blocking=True) for part in self._parts()))
 
     def pin_memory(self) -> "LinkedBatch":
         """Return the batch in pinned memory; the data loader asks for it by this name."""
-        return LinkedBatch(*(s.pin_memory() for s in (self.images, self.captions, self.matches)))
+        return LinkedBatch(*(part.pin_memory() for part in self._parts()))
+
+    def _parts(self) -> tuple[Tensor, ...]:
+        return self.images, self.captions, self.matches, self.negatives
 
 
 def linked_batches(
@@ -180,6 +185,13 @@ class LinkedDataset(Dataset["LinkedBatch | PipelineError"]):
         phrases, place = links.phrases_of_image.of_rows(rows.images)
         there = column[phrases] >= 0
         matches[place[there], column[phrases[there]]] = True
+        negatives = ~matches
+        if links.mined_of_phrase is not None:
+            mined, phrase = links.mined_of_phrase.of_rows(rows.phrases)
+            row = np.searchsorted(rows.mined, mined)
+            drawn = np.isin(mined, rows.mined)
+            negatives[len(rows.images) :] = False
+            negatives[len(rows.images) + row[drawn], phrase[drawn]] = True
         try:
             images = self._images.take(rows.images)
             if links.mined is not None and len(rows.mined):
@@ -188,6 +200,7 @@ class LinkedDataset(Dataset["LinkedBatch | PipelineError"]):
                 torch.from_numpy(images),
                 torch.from_numpy(links.phrases.take(rows.phrases)),
                 torch.from_numpy(matches),
+                torch.from_numpy(negatives),
             )
         except PipelineError as error:
             return error

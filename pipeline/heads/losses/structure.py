@@ -71,12 +71,12 @@ def structure_preserving_loss(
     text_to_image: float,
     image_structure: float,
     sentence_structure: float,
+    negatives: Tensor | None = None,
 ) -> Tensor:
     """Return Wang et al. 2016, eq. (5).
 
     Each side may have several matches on the other, as phrases and regions have. What shares a
-    match is never a negative: two sentences of one image, two images of one sentence. What has
-    no match, such as a mined box, is a negative of everything on the other side.
+    match is never a negative: two sentences of one image, two images of one sentence.
 
     Parameters
     ----------
@@ -88,6 +88,7 @@ def structure_preserving_loss(
     image_structure : lambda_2, weight of those among images (eq. 3); there are none where a
         sentence describes one image.
     sentence_structure : lambda_3, weight of those among sentences (eq. 4).
+    negatives : (n, m) bool, which are apart in eq. 1 and 2; None: all that do not match.
 
     Returns
     -------
@@ -98,9 +99,10 @@ def structure_preserving_loss(
     sentence, image = matches.T.nonzero(as_tuple=True)
     matched = unit_distances(across[sentence, image])
 
-    loss = top_violations(image, matched, across.T, ~matches, margin, k)
+    negatives = ~matches if negatives is None else negatives
+    loss = top_violations(image, matched, across.T, negatives, margin, k)
     if text_to_image:
-        term = top_violations(sentence, matched, across, ~matches.T, margin, k)
+        term = top_violations(sentence, matched, across, negatives.T, margin, k)
         loss = loss + text_to_image * term
     for weight, side, of in (
         (image_structure, images, matches),

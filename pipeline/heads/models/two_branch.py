@@ -90,6 +90,7 @@ def task(settings: TwoBranchSettings, inputs: HeadInputs) -> TrainingTask:
             text_to_image=s.text_to_image_weight,
             image_structure=s.image_structure_weight,
             sentence_structure=s.structure_weight,
+            negatives=batch.negatives if isinstance(batch, LinkedBatch) else None,
         )
 
     def prepare(net: nn.ModuleDict, train: Pairs) -> None:

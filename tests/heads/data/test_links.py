@@ -93,6 +93,10 @@ def test_mined_boxes_come_with_their_phrase_and_match_nothing() -> None:
         assert int(mined.sum()) == len(key.mined)
         assert not batch.matches[mined].any()
         assert batch.matches[~mined].any(dim=1).all()
+        assert (batch.negatives[~mined] == ~batch.matches[~mined]).all()
+        for row, region in zip(batch.negatives[mined], key.mined, strict=True):
+            of = [region in links.mined_of_phrase.of_rows(np.array([p]))[0] for p in key.phrases]
+            assert row.tolist() == of
 
 
 def test_a_single_phrase_is_refused() -> None:
