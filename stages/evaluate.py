@@ -9,6 +9,9 @@ from pipeline.retrieval.protocols import PROTOCOLS
 from stages.console import CONSOLE, OUTPUT, log_settings
 from stages.experiment import layout_of
 
+OF_CLIPS = ("msvd", "trecvid-vtt")
+"""Protocols that say themselves which captions count, and have printed rows to stand beside."""
+
 
 @click.command()
 @click.argument(
@@ -78,7 +81,7 @@ def evaluate(
             embeddings=file,
             out=folder,
             protocol=protocol,
-            captions_per_image=captions_per_image or "all",
+            captions_per_image=None if protocol in OF_CLIPS else captions_per_image or "all",
             device=device,
         )
         tables[name] = evaluate_file(
@@ -90,7 +93,7 @@ def evaluate(
             monitor=CONSOLE,
         ).table
     click.echo(markdown_table(tables), nl=False)
-    if protocol in ("msvd", "trecvid-vtt"):
+    if protocol in OF_CLIPS:
         from pipeline.report.published import beside_published
 
         click.echo("\n" + beside_published(protocol, tables), nl=False)

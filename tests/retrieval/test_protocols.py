@@ -284,6 +284,16 @@ def test_tables_take_the_columns_of_a_protocol(tmp_path: Path) -> None:
         write_recall(tmp_path / "b", with_extras)
 
 
+def test_the_command_shows_the_printed_rows_of_clips(tmp_path: Path) -> None:
+    write_embeddings(tmp_path / "mine.h5", made([1, 3] * 335))
+    asked = [str(tmp_path / "mine.h5"), "--protocol", "msvd", "--out", str(tmp_path / "out")]
+    ended = CliRunner().invoke(command, asked)
+    assert ended.exit_code == 0
+    r1 = read_recall(tmp_path / "out" / "recall.json")["image_to_text_r1"]
+    assert f"| ours: mine | {r1:.1f} |" in ended.output
+    assert "| dong-2018: Word2VisualVec, C3D, Multi-scale | 14.9 |" in ended.output
+
+
 def test_the_command_adds_nothing_unless_a_protocol_is_named(tmp_path: Path) -> None:
     file, out = tmp_path / "e.h5", tmp_path / "out"
     write_embeddings(file, made([5] * 6))
