@@ -122,6 +122,9 @@ def test_interrupted_joined_and_on_workers_give_the_same_bytes(
     monkeypatch.setattr(Place, "executor", lambda *_: nullcontext(one_by_one))
     extract_clips(dataset, tmp_path / "c", recipe=LITE, workers=2, **options)
     assert content(tmp_path / "c") == whole
+    # Failed rows that fail again.
+    index = extract_clips(dataset, tmp_path / "a" / LITE, recipe=LITE, retry_failed=True, **options)
+    assert (index.failed_rows, content(tmp_path / "a" / LITE)) == (1, whole)
     # A clip that was mended is computed again, and nothing else.
     write_clip(tmp_path / "clips/bad.mp4", 5)
     index = extract_clips(dataset, tmp_path / "a" / LITE, recipe=LITE, **options)
