@@ -11,12 +11,17 @@ import pytest
 
 from pipeline import write_features
 from pipeline.datasets.manifest import ImageEntry, Manifest
-from pipeline.heads.catalogue import Experiment
+from pipeline.experiments.captioners import is_language_model, open_language_model
+from pipeline.experiments.layout import Layout
+from pipeline.heads.catalogue import CaptionFeatures, Experiment
 from pipeline.heads.fit import fit
 from pipeline.heads.trained_head import load_head
 from pipeline.language import LanguageError
 from pipeline.language.captioner import LanguageCaptioner, Writing, load_captioner
+from pipeline.language.captions_file import read_provenance
 from pipeline.language.catalogue import LanguageExperiment
+from pipeline.language.describe import describe_split
+from pipeline.language.evaluate import evaluate_captions
 from pipeline.language.fit import fit_language_model
 from pipeline.language.trained_model import LANGUAGE_FILE, load_language_model
 from pipeline.progress import QUIET, Monitor, Progress
@@ -204,3 +209,34 @@ def captioner_encoder(data: Path) -> Any:
 
     read: Callable[[Path], Any] = load_encoder
     return read(encoder_folder(data / "bow"))
+
+
+@pytest.mark.parametrize("model", ["sc-nlm", "lstm-decoder"])
+def test_a_trained_model_describes_a_split_by_its_name(
+    model: str, data: Path, tmp_path: Path
+) -> None:
+    layout = Layout(data / "data", tmp_path / "root")
+    train(data, layout.language("mine-seed1"), model)
+    folders = {
+        layout.head("space"): data / "head",
+        layout.encoder("bow"): encoder_folder(data / "bow"),
+        layout.features("seen"): data / "images",
+    }
+    for link, folder in folders.items():
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(folder)
+
+    def named(name: str) -> Experiment:
+        return Experiment(name, "vse", images="seen", captions=CaptionFeatures("bow", "bow"))
+
+    assert is_language_model("mine-seed1", layout)
+    opened = open_language_model("mine-seed1", layout, named, Writing(sequences=5, shortest=3))
+    out = layout.captions(opened.name)
+    described = describe_split(
+        opened.captioner, layout.dataset, out, images=opened.images, inputs=opened.inputs
+    )
+    assert [found.image for found in described] == [f"{k}" for k in range(16, 24)]
+    assert all(found.captions for found in described)
+    assert read_provenance(out)["experiment"] == "mine"
+    row = evaluate_captions(out, layout.dataset, tmp_path / "scores")
+    assert row["bleu_1"] > 30
