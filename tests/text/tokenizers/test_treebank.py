@@ -50,8 +50,8 @@ def test_plain_captions_need_no_rules() -> None:
 def test_captions_of_flickr8k() -> None:
     if not FLICKR8K.is_file():
         pytest.skip("needs Flickr8k's captions in ../shared")
-    captions = [line.split("\t")[1] for line in FLICKR8K.read_text().splitlines()]
-    assert len(captions) >= 30_000
+    captions = [line.split("\t")[1] for line in FLICKR8K.read_text().splitlines()[::5]]
+    assert len(captions) >= 6_000  # one of each image
     for text in captions:
         words = NLTK(text)
         assert nltk_words(text) == words
