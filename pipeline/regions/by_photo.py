@@ -72,6 +72,18 @@ def extract_by_photo(
     rows_per_shard, compress : of the shards; None plans the rows.
     threads : photos at once; None: a thread a core.
     monitor : gets log lines and progress.
+
+    Returns
+    -------
+    FeatureIndex
+        Of the finished shards.
+
+    Raises
+    ------
+    ShardError
+        The folder holds rows of another recipe or of other regions, or is being written to.
+    ImageReadError
+        The system, not a file, is at fault.
     """
     recipe, count = str(features.header.recipe["name"]), threads or len(os.sched_getaffinity(0))
     inputs = [features.engine, [s.box for s in sources.values() if isinstance(s, Region)]]
