@@ -115,7 +115,7 @@ def overhead(tasks: int, scratch: Path) -> None:
         for name, way in (("two workers", executor), ("this process", serial)):
             with ShardBuild(scratch / f"tiny {name}", header, ids, 1) as build:
                 started = time.perf_counter()
-                build_on_workers(build, [None] * tasks, {}, tiny_shard, way)
+                build_on_workers(build, lambda rows: None, {}, tiny_shard, way)
                 each = (time.perf_counter() - started) / tasks
             print(f"a shard of one row, {name}: {1000 * each:.1f} ms")
 

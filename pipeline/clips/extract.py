@@ -18,12 +18,13 @@ from pipeline.datasets.manifest import read_manifest
 from pipeline.errors import WrongUsage
 from pipeline.images.changes import file_stamps
 from pipeline.images.extract import find_rows, require_counts
+from pipeline.images.presence import common_folder, require_there
 from pipeline.images.side_by_side import split_name
 from pipeline.images.weights import Weights
 from pipeline.progress import QUIET, WRITE, Monitor, Progress, Stopwatch
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.format import OK, FeatureHeader
+from pipeline.shards.format import MISSING, OK, FeatureHeader
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.side_by_side import SCALINGS, write_view
 from pipeline.summary import write_summary
@@ -280,8 +281,11 @@ class _Job:
         readers = self.readers or default_readers(self.how.device)
         done, failed = sum(not w for w in wanted), 0
         progress(done, len(ids), failed)
+        folder = common_folder(paths)
         frozen = [frozenset(w) for w in wanted]
         for row, blocks in clip_rows(paths, frozen, views, threads, readers, watch):
+            if any(int(block.status[0]) == MISSING for block in blocks.values()):
+                require_there(folder)
             with watch.timing(WRITE):
                 for number, block in blocks.items():
                     sets[number].build.append(row, block)

@@ -4,7 +4,6 @@ Threads decode clips ahead, some frames at a time; frames of one clip and the ne
 of each recipe; outputs are joined in the order of the frames. A clip's length costs no memory.
 """
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,9 +23,8 @@ from pipeline.clips.recipes import PARTS, ClipRecipe
 from pipeline.clips.sampling import Sampling
 from pipeline.devices import one_core_each
 from pipeline.images.decode import UnusableImage, fault_of_the_system
-from pipeline.images.rows import require_there
 from pipeline.progress import DECODE, FORWARD, Stopwatch
-from pipeline.shards.format import MISSING, OK, RowBlock
+from pipeline.shards.format import OK, RowBlock
 
 # Pieces that a clip is decoded ahead of the one that goes into a batch.
 _PIECES_AHEAD = 8
@@ -277,14 +275,11 @@ def clip_rows(
         try:
             batches = [_Batches(v, computing, threads + _BATCHES_AHEAD, watch) for v in views]
             waiting: deque[tuple[int, _Reading, dict[int, _Joined]]] = deque()
-            root = Path(os.path.commonpath([path.parent for path in paths]))
             for number, clip in _ahead(numbers, paths, wanted, views, reading, readers, watch):
                 joined = {view: _Joined(views[view].recipe) for view in sorted(clip.wanted)}
                 for piece in clip:
                     joined[piece.view].expected += 1
                     batches[piece.view].add(joined[piece.view], piece)
-                if clip.status == MISSING:
-                    require_there(root)
                 waiting.append((number, clip, joined))
                 while waiting and _complete(waiting[0]):
                     yield _rows_of(*waiting.popleft())

@@ -1,14 +1,14 @@
 """One shard of features of sound as a task of a worker."""
 
-import socket
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from pipeline.clips.sound_codebooks import sounds_of
 from pipeline.clips.sound_recipes import sound_recipe
 from pipeline.clips.sound_rows import RowMaker, row_maker, sound_block, sound_header
-from pipeline.images.decode import ImageReadError
+from pipeline.images.presence import common_folder, not_seen, seen_files
 from pipeline.progress import FORWARD, Progress, Stopwatch
 from pipeline.shards.build.distributed import Executor, build_on_workers
 from pipeline.shards.build.feature_build import ShardBuild
@@ -55,10 +55,15 @@ def extract_sound_on_workers(
         "recipe": recipe,
         "codebook": None if codebook is None else str(codebook.absolute()),
         "threads": threads,
-        "absent": [row for row, path in enumerate(paths) if not path.exists()],
     }
-    sources = [str(path.absolute()) for path in paths]
-    return build_on_workers(build, sources, settings, make_sound_shard, executor, progress, watch)
+    folder = common_folder(paths)
+
+    def sources_of(rows: Span) -> dict[str, Any]:
+        return seen_files(paths, rows, folder)
+
+    return build_on_workers(
+        build, sources_of, settings, make_sound_shard, executor, progress, watch
+    )
 
 
 def make_sound_shard(ref: JobRef, shard: int, on_progress: OnProgress) -> ShardResult:
@@ -72,16 +77,12 @@ def _compute(
     settings = job.settings
     maker = _maker(settings["recipe"], settings["codebook"])
     job.require_same(sound_header(maker, job.header.dataset))
-    paths = [Path(source) for source in job.sources]
+    paths = [Path(file) for file in job.sources["files"]]
     rows = [row for span in spans for row in range(span.start, span.stop)]
-    absent = {*settings["absent"]}
+    absent = {*job.sources["absent"]}
     for row, sound in sounds_of(rows, paths, maker.rate, settings["threads"]):
         if sound.status == MISSING and row not in absent:
-            raise ImageReadError(
-                f"worker {socket.gethostname()} does not see {paths[row]}, which the command sees; "
-                "mount the folder of the clips on all workers under the same path, then give the "
-                "same command again: it goes on where it stopped"
-            )
+            raise not_seen(paths[row], "clips")
         with watch.timing(FORWARD):
             block = sound_block(sound, maker)
         yield row, block

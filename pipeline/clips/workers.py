@@ -1,6 +1,5 @@
 """One shard of features of clips as a task of a worker."""
 
-import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -13,7 +12,7 @@ import torch
 from pipeline.clips.recipes import ClipRecipe, resolve_clip_recipe
 from pipeline.clips.rows import View, clip_rows, default_readers, default_threads
 from pipeline.clips.views import Computation, clip_header, clip_view, load_clip_weights
-from pipeline.images.decode import ImageReadError
+from pipeline.images.presence import common_folder, not_seen, seen_files
 from pipeline.progress import Progress, Stopwatch
 from pipeline.shards.build.distributed import Executor, build_on_workers
 from pipeline.shards.build.feature_build import ShardBuild
@@ -79,10 +78,13 @@ def extract_clips_on_workers(
     ShardError
         See `build_on_workers`.
     """
-    absent = [row for row, path in enumerate(paths) if not path.exists()]
-    values = {**settings.to_json(), "absent": absent}
-    sources = [str(path.absolute()) for path in paths]
-    return build_on_workers(build, sources, values, make_clip_shard, executor, progress, watch)
+    folder = common_folder(paths)
+
+    def sources_of(rows: Span) -> dict[str, Any]:
+        return seen_files(paths, rows, folder)
+
+    values = settings.to_json()
+    return build_on_workers(build, sources_of, values, make_clip_shard, executor, progress, watch)
 
 
 def make_clip_shard(ref: JobRef, shard: int, on_progress: OnProgress) -> ShardResult:
@@ -101,18 +103,14 @@ def _compute(
     threads, readers = settings["threads"]
     cpu = torch.device(how.device).type == "cpu"
     threads = threads or (1 if cpu else default_threads(how.device))
-    paths = [Path(source) for source in job.sources]
+    paths = [Path(file) for file in job.sources["files"]]
     needed = {row for span in spans for row in range(span.start, span.stop)}
     wanted = [frozenset({0} if row in needed else ()) for row in range(len(paths))]
-    absent = {*settings["absent"]}
+    absent = {*job.sources["absent"]}
     readers = readers or default_readers(how.device)
     for row, blocks in clip_rows(paths, wanted, [view], threads, readers, watch):
         if blocks[0].status[0] == MISSING and row not in absent:
-            raise ImageReadError(
-                f"worker {socket.gethostname()} does not see {paths[row]}, which the command sees; "
-                "mount the folder of the clips on all workers under the same path, then give the "
-                "same command again: it goes on where it stopped"
-            )
+            raise not_seen(paths[row], "clips")
         yield row, blocks[0]
 
 

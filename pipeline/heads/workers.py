@@ -132,7 +132,7 @@ def embed_on_workers(
         files = {chunk: found for chunk in chunks if (found := _sound_file(work, chunk))}
         done = sum(len(chunk.span) for chunk in files)
         progress(done, total, 0)
-        ref = submit(work, values)
+        ref, _ = submit(work, values)
         tasks = [(ref, chunk) for chunk in chunks if chunk not in files]
         with closing(executor(make_chunk, tasks, no_progress, ref.cancel)) as results:
             for result in results:

@@ -1,6 +1,7 @@
 """Features of a few pictures, with nothing written to disk."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -91,9 +92,10 @@ class FeatureExtractor:
         rows = np.empty((len(given), *self.recipe.shape), np.float32)
         if not given:
             return rows
-        everything = [Span(0, len(given))]
+        usual = self._parallelism
+        parallelism = replace(usual, batch_size=min(usual.batch_size, len(given)))
         for first_row, block in picture_rows(
-            everything, given, self._network, self._parallelism, Stopwatch()
+            [Span(0, len(given))], given, self._network, parallelism, Stopwatch()
         ):
             for row, (status, reason) in enumerate(
                 zip(block.status, block.errors, strict=True), first_row

@@ -4,20 +4,18 @@ Some threads read, decode and resize ahead; others take the batches through the 
 caller's thread gets the rows in order and writes them.
 """
 
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from pipeline.devices import one_core_each
 from pipeline.files import created_by
-from pipeline.images.decode import ImageReadError
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.presence import common_folder, require_there
 from pipeline.images.region import Picture, Source, photo_of
 from pipeline.images.transforms import Sample, read_sample
 from pipeline.images.weights import Weights
@@ -41,7 +39,7 @@ class Parallelism:
 
     Attributes
     ----------
-    batch_size : images that go through the network together.
+    batch_size : images that go through the network together; fewer are filled up with black ones.
     threads : batches that are in the network at once, each on a thread of its own. On a CPU
         every thread computes on one core, so that another program's load stalls one of them only,
         and the results do not depend on their number.
@@ -117,13 +115,18 @@ def extract_features(
     Raises
     ------
     ImageReadError
-        The system, not a file, is at fault; rows that are done are kept.
+        The system, not a file, is at fault, or files are missing because their folder has gone;
+        rows that are done are kept.
     """
     watch = watch or Stopwatch()
     total = len(paths)
     done, failed = build.rows_done, 0
     progress(done, total, failed)
-    for first_row, block in computed_rows(build.pending(), paths, network, parallelism, watch):
+    folder = common_folder(photo_of(path) for path in paths)
+    padded = replace(parallelism, batch_size=min(parallelism.batch_size, total))
+    for first_row, block in picture_rows(build.pending(), paths, network, padded, watch):
+        if (block.status == MISSING).any():
+            require_there(folder)
         with watch.timing(WRITE):
             build.append(first_row, block)
         done += len(block)
@@ -131,26 +134,6 @@ def extract_features(
         progress(done, total, failed)
     with watch.timing(WRITE):
         return build.publish()
-
-
-def computed_rows(
-    spans: Iterable[Span],
-    paths: Sequence[Source],
-    network: RecipeNetwork,
-    parallelism: Parallelism,
-    watch: Stopwatch,
-) -> Iterator[tuple[int, RowBlock]]:
-    """Yield the rows of some spans of image files; see `picture_rows` for the parameters.
-
-    Raises
-    ------
-    ImageReadError
-        The system, not a file, is at fault; or files are missing because their folder has gone.
-    """
-    for first_row, block in picture_rows(spans, paths, network, parallelism, watch):
-        if (block.status == MISSING).any():
-            require_there(Path(os.path.commonpath([photo_of(path).parent for path in paths])))
-        yield first_row, block
 
 
 def picture_rows(
@@ -168,7 +151,7 @@ def picture_rows(
     Parameters
     ----------
     spans : rows to compute.
-    pictures : the image file, the region, or the opened picture, of each row of the whole set.
+    pictures : the image file, the region, or the opened picture, of each row that spans count.
     network : the recipe's network.
     parallelism : see `extract_features`.
     watch : gets the seconds by stage.
@@ -179,14 +162,15 @@ def picture_rows(
         The system, not a file, is at fault.
     """
     batches = [batch for span in spans for batch in span.batches(parallelism.batch_size)]
-    size = min(parallelism.batch_size, len(pictures))
     with (
         one_core_each(),
         ThreadPoolExecutor(parallelism.readers, thread_name_prefix="read") as reading,
         ThreadPoolExecutor(parallelism.threads, thread_name_prefix="compute") as computing,
     ):
         most = parallelism.threads + BATCHES_AHEAD
-        ahead = _ahead(reading, computing, batches, pictures, network, size, most, watch)
+        ahead = _ahead(
+            reading, computing, batches, pictures, network, parallelism.batch_size, most, watch
+        )
         for batch, block in ahead:
             yield batch.start, block
 
@@ -244,13 +228,3 @@ def _compute(
         tuple(sample.error for sample in samples),
         np.array([sample.source_crc32 for sample in samples], np.uint32),
     )
-
-
-def require_there(folder: Path) -> None:
-    """Refuse to call files missing whose whole folder has gone, as when it was unmounted."""
-    if not folder.exists():
-        raise ImageReadError(
-            f"{folder}, the folder of the files, is not there; mount it again, or prepare the "
-            "dataset with the right one, and give the same command again: it goes on where it "
-            "stopped"
-        )

@@ -5,7 +5,6 @@ next shard.
 """
 
 import os
-import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -15,10 +14,15 @@ from typing import Any
 
 import torch
 
-from pipeline.images.decode import ImageReadError
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.presence import absent_rows, common_folder, not_seen, require_there
 from pipeline.images.region import PhotoCache, Region, Source, photo_of
-from pipeline.images.rows import Parallelism, computed_rows, default_parallelism, feature_header
+from pipeline.images.rows import (
+    Parallelism,
+    default_parallelism,
+    feature_header,
+    picture_rows,
+)
 from pipeline.images.weights import load_weights
 from pipeline.progress import Progress, Stopwatch, no_progress
 from pipeline.recipes import Recipe, resolve_recipe
@@ -95,17 +99,24 @@ def extract_on_workers(
     Raises
     ------
     ImageReadError
-        A worker does not see the pictures.
+        A worker does not see the pictures, or files are missing because their folder has gone.
     OtherShard
         A worker has other weights or other software than this process.
     ShardError
         See `build_on_workers`.
     """
-    there = {path: path.exists() for path in {photo_of(source) for source in paths}}
-    absent = [row for row, source in enumerate(paths) if not there[photo_of(source)]]
-    values = {**settings.to_json(), "absent": absent}
-    sources = [_to_json(source) for source in paths]
-    return build_on_workers(build, sources, values, make_image_shard, executor, progress, watch)
+    folder = common_folder(photo_of(source) for source in paths)
+
+    def sources_of(rows: Span) -> dict[str, Any]:
+        sources = paths[rows.start : rows.stop]
+        if absent := absent_rows([photo_of(source) for source in sources]):
+            require_there(folder)
+        return {"sources": [_to_json(source) for source in sources], "absent": absent}
+
+    # A batch of a shard with fewer rows is filled up as it is in one process.
+    batch_size = min(settings.batch_size, len(paths))
+    values = replace(settings, batch_size=batch_size).to_json()
+    return build_on_workers(build, sources_of, values, make_image_shard, executor, progress, watch)
 
 
 def make_image_shard(ref: JobRef, shard: int, on_progress: OnProgress) -> ShardResult:
@@ -134,16 +145,12 @@ def _compute(
         settings["batch_size"], threads or usual.threads, readers or usual.readers
     )
     photos = PhotoCache()
-    paths = [_from_json(source, region, photos) for source in job.sources]
-    absent = {*settings["absent"]}
-    for first_row, block in computed_rows(spans, paths, network, parallelism, watch):
+    paths = [_from_json(source, region, photos) for source in job.sources["sources"]]
+    absent = {*job.sources["absent"]}
+    for first_row, block in picture_rows(spans, paths, network, parallelism, watch):
         for row, status in enumerate(block.status, first_row):
             if status == MISSING and row not in absent:
-                raise ImageReadError(
-                    f"worker {socket.gethostname()} does not see {photo_of(paths[row])}, which the "
-                    "command sees; mount the folder of the pictures on all workers under the same "
-                    "path, then give the same command again: it goes on where it stopped"
-                )
+                raise not_seen(photo_of(paths[row]), "pictures")
         yield first_row, block
 
 

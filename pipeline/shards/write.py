@@ -171,7 +171,7 @@ class _PatientFile(io.FileIO):
 
 
 @contextmanager
-def explained(path: Path, needed: int) -> Iterator[None]:
+def explained(path: Path, needed: int | None = None) -> Iterator[None]:
     """Turn what a full disk or h5py raises while `path`, of `needed` bytes, is written.
 
     Raises
@@ -182,8 +182,9 @@ def explained(path: Path, needed: int) -> Iterator[None]:
         yield
     except (OSError, RuntimeError) as error:
         free = shutil.disk_usage(path.parent).free if path.parent.is_dir() else 0
+        size = "" if needed is None else f" of {needed:,} bytes"
         raise ShardError(
-            f"{path.name} of {needed:,} bytes could not be written in {path.parent} "
+            f"{path.name}{size} could not be written in {path.parent} "
             f"({str(error).splitlines()[0]}); {free:,} are free there. Finished rows "
             "that were written before are kept: make room, or raise the limit on the size of "
             "files, and the same command goes on"

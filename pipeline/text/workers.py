@@ -18,7 +18,8 @@ from pipeline.shards.format import RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
 from pipeline.text.encoders.base import CaptionEncoder
-from pipeline.text.fitted import load_encoder
+from pipeline.text.fitted import FittedFolder, load_plan
+from pipeline.text.lexicon import Lexicon
 from pipeline.text.rows import caption_header, encoded_rows
 
 _building = Lock()
@@ -51,8 +52,20 @@ def encode_on_workers(
     ShardError
         See `build_on_workers`.
     """
-    settings = {"fitted": str(fitted.absolute()), "folder": str(Path.cwd())}
-    return build_on_workers(build, texts, settings, make_caption_shard, executor, progress, watch)
+    settings = {
+        "fitted": str(fitted.absolute()),
+        "folder": str(Path.cwd()),
+        "words": sorted(Lexicon(load_plan(fitted)).words_of(texts)),
+    }
+    return build_on_workers(
+        build,
+        lambda rows: list(texts[rows.start : rows.stop]),
+        settings,
+        make_caption_shard,
+        executor,
+        progress,
+        watch,
+    )
 
 
 def make_caption_shard(ref: JobRef, shard: int, on_progress: OnProgress) -> ShardResult:
@@ -63,22 +76,23 @@ def make_caption_shard(ref: JobRef, shard: int, on_progress: OnProgress) -> Shar
 def _compute(
     job: ShardJob, spans: Sequence[Span], watch: Stopwatch
 ) -> Iterator[tuple[int, RowBlock]]:
+    settings = job.settings
     with _building:
-        texts = tuple(job.sources)
-        encoder = _encoder(job.settings["fitted"], job.settings["folder"], texts)
+        encoder = _encoder(settings["fitted"], settings["folder"], tuple(settings["words"]))
     job.require_same(caption_header(encoder, job.header.dataset))
-    yield from encoded_rows(spans, encoder, texts, watch)
+    yield from encoded_rows(spans, encoder, job.sources, watch)
 
 
 @lru_cache(maxsize=1)
-def _encoder(fitted: str, folder: str, texts: tuple[str, ...]) -> CaptionEncoder:
-    """Load an encoder for these captions.
+def _encoder(fitted: str, folder: str, words: tuple[str, ...]) -> CaptionEncoder:
+    """Load an encoder for captions of these words, those of all shards: vectors are read once.
 
     Its plan may name word vectors by a path relative to where the command was given.
     """
     try:
         with chdir(folder):
-            return load_encoder(Path(fitted), texts)
+            plan = load_plan(Path(fitted))
+            return FittedFolder(Path(fitted), plan, Lexicon(plan)).encoder(words)
     except OSError as error:
         raise NotShared(
             f"a worker cannot enter {folder}, where the command was given ({error.strerror}); the "

@@ -55,7 +55,7 @@ def build_made(
     `largest_file` that a worker may write.
     """
     with ShardBuild(out, header(), ids(rows), ROWS_PER_SHARD) as build:
-        return build_on_workers(build, [None] * rows, how, task, executor, progress)
+        return build_on_workers(build, lambda rows: None, how, task, executor, progress)
 
 
 def serial(

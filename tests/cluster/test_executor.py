@@ -2,7 +2,7 @@
 
 import errno
 import fcntl
-import json
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from pipeline.progress import Stopwatch
 from pipeline.shards.build import job, job_ref, partial_shard
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.build.job import make_shard, read_job
-from pipeline.shards.build.job_ref import JobRef, NotShared, RunEnded
+from pipeline.shards.build.job_ref import NotShared, RunEnded
 from pipeline.shards.format import OtherShard, RowBlock, ShardError
 from pipeline.shards.plan import Span
 from tests.cluster.tasks import FAILED, build_made, make_made_shard, serial
@@ -38,6 +38,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def unfinished(out: Path, **options: Any) -> ShardBuild:
     return ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD, **options)
+
+
+def nothing(rows: Span) -> None:
+    """Rows that are made from nothing."""
 
 
 def ignore(*progress: object) -> None:
@@ -67,9 +71,9 @@ def test_rows_made_again_and_added_ones(tmp_path: Path, compress: bool) -> None:
         with unfinished(tmp_path / folder / "out") as building:
             building.redo([4, 5, 9, 22])
             if folder == "there":
-                with building.submitted([None] * ROWS, {}) as ref:
+                with building.submitted(nothing, {}) as submitted:
                     for shard in building.pending_shards():
-                        building.accept(make_made_shard(ref, shard, ignore))
+                        building.accept(make_made_shard(submitted.refs[shard], shard, ignore))
             else:
                 for span in building.pending():
                     building.append(span.start, rows_of(span))
@@ -85,31 +89,31 @@ def test_a_lost_worker_that_goes_on_beside_its_successor(
     monkeypatch.setattr(partial_shard, "PIECE_SECONDS", 0.0)
     out = tmp_path / "twice" / "out"
 
-    with unfinished(out) as building, building.submitted([None] * ROWS, {}) as ref:
+    with unfinished(out) as building, building.submitted(nothing, {}) as submitted:
         successor: list[Any] = []
 
         def slow(job: Any, spans: Any, watch: Stopwatch) -> Any:
             batches = [batch for span in spans for batch in span.batches(3)]
             for number, batch in enumerate(batches):
                 if number == stop_after:
-                    successor.append(make_made_shard(ref, 0, ignore))
+                    successor.append(make_made_shard(submitted.refs[0], 0, ignore))
                 yield batch.start, rows_of(batch)
 
-        lost = make_shard(ref, 0, slow, ignore)
+        lost = make_shard(submitted.refs[0], 0, slow, ignore)
         assert lost.entry == successor[0].entry
         building.accept(successor[0])
         with pytest.raises(ShardError, match="nobody asked"):
             building.accept(lost)
         for shard in (1, 2):
-            building.accept(make_made_shard(ref, shard, ignore))
+            building.accept(make_made_shard(submitted.refs[shard], shard, ignore))
         building.publish()
     assert contents(out.parent) == whole
 
 
 def test_a_shard_that_was_finished_but_not_reported_is_taken(tmp_path: Path) -> None:
-    with unfinished(tmp_path / "out") as building, building.submitted([None] * ROWS, {}) as ref:
-        first = make_made_shard(ref, 1, ignore)
-        again = make_made_shard(ref, 1, ignore)
+    with unfinished(tmp_path / "out") as building, building.submitted(nothing, {}) as submitted:
+        first = make_made_shard(submitted.refs[1], 1, ignore)
+        again = make_made_shard(submitted.refs[1], 1, ignore)
         assert (first.computed, again.computed) == (10, 0)
         assert first.entry == again.entry
 
@@ -118,16 +122,16 @@ def test_a_worker_stops_when_the_run_has_ended_and_keeps_its_rows(
     tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
     out = tmp_path / "again" / "out"
-    with unfinished(out) as building, building.submitted([None] * ROWS, {}) as ref:
+    with unfinished(out) as building, building.submitted(nothing, {}) as submitted:
 
         def ended(job: Any, spans: Any, watch: Stopwatch) -> Any:
             yield 0, rows_of(Span(0, 4))
-            ref.cancel()
+            submitted.cancel()
             yield 4, rows_of(Span(4, 8))
             raise AssertionError("went on after the end")
 
         with pytest.raises(RunEnded, match="was cancelled"):
-            make_shard(ref, 0, ended, ignore)
+            make_shard(submitted.refs[0], 0, ended, ignore)
     assert building.rows_done == 8
     left = [path.name for path in building.work.iterdir()]
     assert len(left) == 1
@@ -142,7 +146,7 @@ def test_leftovers_of_dead_runs_are_removed(tmp_path: Path, whole: dict[str, byt
         pass
     building.work.mkdir()
     (building.work / "shard-00000-of-00003.h5.0123456789ab.part").write_bytes(b"half")
-    dead = building.work / "job-0123456789ab.json"
+    dead = building.work / "job-0123456789ab.jsonl"
     dead.write_text("{}")
     with unfinished(out):
         assert not dead.exists(), "workers that follow it stop"
@@ -151,12 +155,15 @@ def test_leftovers_of_dead_runs_are_removed(tmp_path: Path, whole: dict[str, byt
 
 
 def test_a_worker_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
-    with unfinished(tmp_path / "out") as building, building.submitted([None] * ROWS, {}) as ref:
+    with unfinished(tmp_path / "out") as building, building.submitted(nothing, {}) as submitted:
+        ref = submitted.refs[0]
         with pytest.raises(NotShared, match=r"does not see .*job-.*mount it there"):
-            make_made_shard(JobRef(tmp_path / "elsewhere" / "job-0.json", ""), 0, ignore)
-        with pytest.raises(NotShared, match="sees another file"):
-            make_made_shard(JobRef(ref.path, "0" * 64), 0, ignore)
-        made = make_made_shard(ref, 0, ignore)
+            make_made_shard(replace(ref, path=tmp_path / "elsewhere" / "job-0.jsonl"), 0, ignore)
+        for line in ("common", "own"):
+            other = replace(getattr(ref, line), sha256="0" * 64)
+            with pytest.raises(NotShared, match="sees another file"):
+                make_made_shard(replace(ref, **{line: other}), 0, ignore)
+        made = make_made_shard(submitted.refs[0], 0, ignore)
         path = building.work / made.entry.file
         hidden = path.rename(tmp_path / "hidden.h5")
         with pytest.raises(NotShared, match=r"says that it made .*does not see"):
@@ -168,28 +175,43 @@ def test_a_worker_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
 
 
 def test_other_software_or_weights_on_a_worker_are_refused(tmp_path: Path) -> None:
-    with unfinished(tmp_path / "out") as building, building.submitted([None] * ROWS, {}) as ref:
-        submitted = read_job(ref)
-        submitted.require_same(header())
+    with unfinished(tmp_path / "out") as building, building.submitted(nothing, {}) as submitted:
+        found = read_job(submitted.refs[0], 0)
+        found.require_same(header())
         with pytest.raises(OtherShard, match="runs torch 1"):
-            submitted.require_same(header(created_by="torch 1"))
+            found.require_same(header(created_by="torch 1"))
         with pytest.raises(OtherShard, match="has weights 'mine'"):
-            submitted.require_same(header(weights="mine"))
+            found.require_same(header(weights="mine"))
 
 
-def test_a_job_carries_no_features(tmp_path: Path) -> None:
+def test_a_task_reads_only_what_its_shard_needs(tmp_path: Path) -> None:
+    def sources_of(rows: Span) -> list[str]:
+        return [f"{row}.jpg" for row in range(rows.start, rows.stop)]
+
     with (
         unfinished(tmp_path / "out") as building,
-        building.submitted(["a.jpg"] * ROWS, {"x": 1}) as ref,
+        building.submitted(sources_of, {"x": 1}) as submitted,
     ):
-        values = json.loads(ref.path.read_text())
-        assert values["sources"] == ["a.jpg"] * ROWS
-        submitted = read_job(ref)
-        assert submitted.plan == building.plan
-        assert [submitted.needed[shard] for shard in range(3)] == [
-            [Span(0, 10)], [Span(10, 20)], [Span(20, 23)],
-        ]  # fmt: skip
-    assert not ref.path.exists()
+        path = submitted.refs[0].path
+        assert len(path.read_text().splitlines()) == 1 + 3
+        for shard, span in enumerate([Span(0, 10), Span(10, 20), Span(20, 23)]):
+            ref = submitted.refs[shard]
+            assert len(pickle.dumps(ref)) < 1000
+            found = read_job(ref, shard)
+            assert (found.plan, found.settings) == (building.plan, {"x": 1})
+            assert found.needed == [span]
+            assert found.ids == ids(ROWS)[span.start : span.stop]
+            assert found.sources == sources_of(span)
+            # Nothing of the other lines is looked at.
+            lines = path.read_bytes().splitlines(keepends=True)
+            spoilt = [b"?" * len(line) for line in lines]
+            spoilt[0], spoilt[1 + shard] = lines[0], lines[1 + shard]
+            path.write_bytes(b"".join(spoilt))
+            assert read_job(ref, shard) == found
+            path.write_bytes(b"".join(lines))
+    assert not path.exists()
+    with pytest.raises(RunEnded, match="was cancelled"):
+        read_job(submitted.refs[0], 0)
 
 
 def test_without_locks_two_writers_are_still_told_apart(

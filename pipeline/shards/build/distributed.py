@@ -12,6 +12,7 @@ from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.build.job import ShardResult
 from pipeline.shards.build.job_ref import JobRef, OnProgress
 from pipeline.shards.index import FeatureIndex
+from pipeline.shards.plan import Span
 
 Result = TypeVar("Result")
 
@@ -45,7 +46,7 @@ ShardTask = Callable[[JobRef, int, OnProgress], ShardResult]
 
 def build_on_workers(
     build: ShardBuild,
-    sources: Sequence[Any],
+    sources_of: Callable[[Span], Any],
     settings: dict[str, Any],
     task: ShardTask,
     executor: Executor,
@@ -57,7 +58,7 @@ def build_on_workers(
     Parameters
     ----------
     build : an entered `ShardBuild`.
-    sources, settings : see `ShardJob`.
+    sources_of, settings : see `ShardBuild.submitted`.
     task : makes one shard.
     executor : runs the tasks.
     progress : called as workers report how far they are.
@@ -90,9 +91,9 @@ def build_on_workers(
         missing[build.plan.shard_of(span.start)] += len(span)
     held = {shard: len(build.plan.span(shard)) - missing[shard] for shard in waiting}
     show()
-    with build.submitted(sources, settings) as ref:
-        jobs = [(ref, shard) for shard in sorted(waiting)]
-        with closing(executor(task, jobs, on_progress, ref.cancel)) as results:
+    with build.submitted(sources_of, settings) as job:
+        jobs = [(job.refs[shard], shard) for shard in sorted(waiting)]
+        with closing(executor(task, jobs, on_progress, job.cancel)) as results:
             for result in results:
                 with watch.timing(WRITE):
                     build.accept(result)

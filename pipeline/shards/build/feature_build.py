@@ -10,17 +10,16 @@ Rows are appended in this process, or workers make whole shards; see `pipeline.s
 """
 
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pipeline.hashing import sha256_of_file
 from pipeline.shards.build.existing import fit_to_existing
-from pipeline.shards.build.job import ShardJob, ShardResult
-from pipeline.shards.build.job_ref import JOB_FILES, JobRef
+from pipeline.shards.build.job import ShardResult, SubmittedJob, submit_shards
+from pipeline.shards.build.job_ref import JOB_FILES
 from pipeline.shards.build.locking import (
     WORK_FOLDER,
     only_writer,
@@ -216,17 +215,19 @@ class ShardBuild:
         return sorted(self._partial)
 
     @contextmanager
-    def submitted(self, sources: Sequence[Any], settings: dict[str, Any]) -> Iterator[JobRef]:
+    def submitted(
+        self, sources_of: Callable[[Span], Any], settings: dict[str, Any]
+    ) -> Iterator[SubmittedJob]:
         """Submit the pending shards to workers, which make them while the context is open.
 
         Parameters
         ----------
-        sources : of each row, as JSON values, what it is made from.
-        settings : JSON values, everything else that a worker must know.
+        sources_of : returns, as JSON values, what the rows of a shard are made from.
+        settings : JSON values, everything else that all workers must know.
 
         Yields
         ------
-        JobRef
+        SubmittedJob
             For `pipeline.shards.build.job.make_shard` on a worker.
 
         Raises
@@ -234,26 +235,19 @@ class ShardBuild:
         ShardError
             The job cannot be written, as on a full disk.
         """
-        job = ShardJob(
-            work=self.work,
-            header=self._header,
-            plan=self.plan,
-            ids=self.ids,
-            compress=self._compress,
-            needed={number: partial.needed for number, partial in self._partial.items()},
-            older={
-                number: (partial.older, sha256_of_file(partial.older))
-                for number, partial in self._partial.items()
-                if partial.older
-            },
-            sources=list(sources),
-            settings=settings,
+        job = submit_shards(
+            self.work,
+            self._header,
+            self.plan,
+            self._compress,
+            settings,
+            self._partial,
+            sources_of,
         )
-        ref = job.submit()
         try:
-            yield ref
+            yield job
         finally:
-            ref.cancel()
+            job.cancel()
             # The pieces of workers count as done, also where the run ends here.
             for partial in self._partial.values():
                 partial.find_pieces()
@@ -323,7 +317,9 @@ class ShardBuild:
         """Have rows (n,) int64 of a shard computed, unless pieces have them."""
         if (partial := self._partial.get(shard)) is None:
             older = self._done.pop(shard).path if shard in self._done else None
-            partial = PartialShard(self.work, self._header, self.plan, shard, self.ids, older)
+            span = self.plan.span(shard)
+            ids = self.ids[span.start : span.stop]
+            partial = PartialShard(self.work, self._header, self.plan, shard, ids, older)
             self._partial[shard] = partial
             for path, text in partial.find_pieces().items():
                 self.damaged.append(text)

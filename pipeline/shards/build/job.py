@@ -6,8 +6,8 @@ finished shard there. Any number of processes may make the same shard at once.
 
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -35,46 +35,30 @@ _SECONDS_BETWEEN_REPORTS = 1.0
 
 @dataclass(frozen=True)
 class ShardJob:
-    """The shards to make, and everything that a worker must know to make them.
+    """A shard to make, and everything that a worker must know to make it.
 
     Attributes
     ----------
-    work : the work folder. header, plan, ids, compress : of the feature set.
-    needed : by shard, the spans of rows to compute, whether or not pieces have them already.
-    older : by shard, the file that has its other rows, with its SHA-256.
-    sources : of each row, as JSON values, what it is made from.
-    settings : JSON values, whatever else the task must know.
+    work : the work folder. header, plan, compress : of the feature set.
+    settings : JSON values, whatever else all tasks must know.
+    shard : its number.
+    ids : of its rows.
+    needed : the spans of rows to compute, numbered as in the feature set, whether or not pieces
+        have them already.
+    older : the file that has its other rows, with its SHA-256, if there is one.
+    sources : as JSON values, what its rows are made from.
     """
 
     work: Path
     header: FeatureHeader
     plan: ShardPlan
-    ids: list[str]
     compress: bool
-    needed: dict[int, list[Span]]
-    older: dict[int, tuple[Path, str]]
-    sources: list[Any]
     settings: dict[str, Any]
-
-    def submit(self) -> JobRef:
-        """Write the job into the work folder.
-
-        Raises
-        ------
-        ShardError
-            It cannot be written, as on a full disk.
-        """
-        values = {
-            "header": asdict(self.header),
-            "plan": asdict(self.plan),
-            "ids": self.ids,
-            "compress": self.compress,
-            "needed": [[s, [[p.start, p.stop] for p in n]] for s, n in self.needed.items()],
-            "older": [[s, str(path), sha256] for s, (path, sha256) in self.older.items()],
-            "sources": self.sources,
-            "settings": self.settings,
-        }
-        return submit(self.work, values)
+    shard: int
+    ids: list[str]
+    needed: list[Span]
+    older: tuple[Path, str] | None
+    sources: Any
 
     def require_same(self, found: FeatureHeader) -> None:
         """Refuse a worker whose features would not be what their shard says of them.
@@ -153,33 +137,98 @@ class ShardResult:
         return FinishedShard(path, self.entry, str(file.attributes.get("created_by", "unknown")))
 
 
-# What a worker computes: the rows of these spans in order, a block at a time.
+@dataclass(frozen=True)
+class SubmittedJob:
+    """A job that workers can read.
+
+    Attributes
+    ----------
+    refs : what the task of each shard gets.
+    cancel : makes workers keep the rows that they have, and stop.
+    """
+
+    refs: dict[int, JobRef]
+    cancel: Callable[[], None]
+
+
+def submit_shards(
+    work: Path,
+    header: FeatureHeader,
+    plan: ShardPlan,
+    compress: bool,
+    settings: dict[str, Any],
+    partial: Mapping[int, PartialShard],
+    sources_of: Callable[[Span], Any],
+) -> SubmittedJob:
+    """Write a job into its work folder.
+
+    Parameters
+    ----------
+    work, header, plan, compress, settings : see `ShardJob`.
+    partial : the shards to make, by number.
+    sources_of : returns, as JSON values, what the rows of a shard are made from.
+
+    Raises
+    ------
+    ShardError
+        It cannot be written, as on a full disk.
+    """
+
+    def own(shard: PartialShard) -> dict[str, Any]:
+        older = shard.older
+        return {
+            "ids": shard.ids,
+            "needed": [[span.start, span.stop] for span in shard.needed],
+            "older": [str(older), sha256_of_file(older)] if older else None,
+            "sources": sources_of(shard.span),
+        }
+
+    common = {
+        "header": asdict(header),
+        "plan": asdict(plan),
+        "compress": compress,
+        "settings": settings,
+    }
+    job, refs = submit(work, common, map(own, partial.values()))
+    return SubmittedJob(dict(zip(partial, refs, strict=True)), job.cancel)
+
+
+# What a worker computes: the rows of these spans in order, a block at a time. Both number the rows
+# of the shard from 0.
 Compute = Callable[[ShardJob, Sequence[Span], Stopwatch], Iterator[tuple[int, RowBlock]]]
 
 
-@lru_cache(maxsize=1)
-def read_job(ref: JobRef) -> ShardJob:
-    """Read a job, once in a process.
+def read_job(ref: JobRef, shard: int) -> ShardJob:
+    """Read what the task of a shard needs.
 
     Raises
     ------
     NotShared
-        Its file is not there, or is another one.
+        The job's file is not there, or is another one.
+    RunEnded
+        The job has been cancelled.
     """
-    values = ref.read()
-    header = values["header"]
-    header |= {name: tuple(header[name]) for name in ("row_shape", "trained_on")}
+    common, own = _common(replace(ref, own=None)), ref.read_own()
+    header = common["header"]
     return ShardJob(
         work=ref.path.parent,
-        header=FeatureHeader(**header),
-        plan=_plan(values["plan"]),
-        ids=values["ids"],
-        compress=values["compress"],
-        needed={shard: [Span(*span) for span in spans] for shard, spans in values["needed"]},
-        older={shard: (Path(older), sha256) for shard, older, sha256 in values["older"]},
-        sources=values["sources"],
-        settings=values["settings"],
+        header=FeatureHeader(
+            **{**header, **{name: tuple(header[name]) for name in ("row_shape", "trained_on")}}
+        ),
+        plan=_plan(common["plan"]),
+        compress=common["compress"],
+        settings=common["settings"],
+        shard=shard,
+        ids=own["ids"],
+        needed=[Span(*span) for span in own["needed"]],
+        older=(Path(own["older"][0]), own["older"][1]) if own["older"] else None,
+        sources=own["sources"],
     )
+
+
+@lru_cache(maxsize=1)
+def _common(job: JobRef) -> dict[str, Any]:
+    return job.read()
 
 
 def make_shard(ref: JobRef, shard: int, compute: Compute, on_progress: OnProgress) -> ShardResult:
@@ -204,21 +253,22 @@ def make_shard(ref: JobRef, shard: int, compute: Compute, on_progress: OnProgres
     ShardError
         Values cannot be stored, or the disk is full; finished rows are kept.
     """
-    job = read_job(ref)
-    ref.require_active()
-    older, older_sha256 = job.older.get(shard, (None, None))
+    job = read_job(ref, shard)
+    older, older_sha256 = job.older or (None, None)
     partial = PartialShard(job.work, job.header, job.plan, shard, job.ids, older)
+    first = partial.span.start
     if found := _finished_before(partial, job.header, older_sha256):
         return ShardResult(shard, found, 0, {})
     partial.find_pieces()
-    partial.mark_missing(np.concatenate([np.arange(s.start, s.stop) for s in job.needed[shard]]))
+    partial.mark_missing(np.concatenate([np.arange(s.start, s.stop) for s in job.needed]))
     watch = Stopwatch()
     computed = failed = 0
     reported = 0.0
     try:
-        for first_row, block in compute(job, partial.missing, watch):
+        spans = [Span(span.start - first, span.stop - first) for span in partial.missing]
+        for row, block in compute(job, spans, watch):
             with watch.timing(WRITE):
-                partial.append(first_row, block)
+                partial.append(first + row, block)
             computed += len(block)
             failed += int((block.status != OK).sum())
             if time.monotonic() - reported >= _SECONDS_BETWEEN_REPORTS:
@@ -235,7 +285,7 @@ def make_shard(ref: JobRef, shard: int, compute: Compute, on_progress: OnProgres
             partial.flush()
         raise
     with watch.timing(WRITE):
-        finished = finished_shard(partial.path, job.header, partial.ids, partial.span.start)
+        finished = finished_shard(partial.path, job.header, partial.ids, first)
     return ShardResult(shard, finished.entry, computed, watch.seconds)
 
 

@@ -58,14 +58,14 @@ class PartialShard:
         header : of the feature set.
         plan : of the feature set.
         shard : number of the shard.
-        ids : of all rows of the feature set.
+        ids : of the shard's rows.
         older : see above.
         """
         self.path = work / plan.file_name(shard)
         self.span = plan.span(shard)
         self.missing: tuple[Span, ...] = ()
         self.older = older
-        self.ids = list(ids[self.span.start : self.span.stop])
+        self.ids = list(ids)
         self._header = header
         self._shard, self._shards = shard, plan.shards_then(shard)
         self._pieces: dict[Path, np.ndarray] = {}
