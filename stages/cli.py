@@ -26,7 +26,7 @@ COMMANDS = {
     "report": "Join the recall tables of all experiments.",
     "search": "Find the images or sentences nearest to a query.",
     "serve": "Try an experiment on a page of this machine.",
-    "shards": "Describe, check, index, convert and join feature shards.",
+    "shards": "Describe, check, index, convert, join and share feature shards.",
     "recipes": "List the image recipes, or print one.",
 }
 

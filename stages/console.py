@@ -72,7 +72,14 @@ def progress_of(what: str, unit: str) -> Iterator[Callable[[int, int, int], None
             nonlocal bar
             _stop_if_interrupted()
             if bar is None:
-                bar = tqdm(desc=what, unit=unit, total=total, initial=done, dynamic_ncols=True)
+                bar = tqdm(
+                    desc=what,
+                    unit="B" if unit == "byte" else unit,
+                    unit_scale=unit == "byte",
+                    total=total,
+                    initial=done,
+                    dynamic_ncols=True,
+                )
             bar.set_postfix_str(f"failed {failed}" if failed else "", refresh=False)
             bar.update(done - bar.n)
 
@@ -94,11 +101,11 @@ def progress_of(what: str, unit: str) -> Iterator[Callable[[int, int, int], None
         if now - last >= _SECONDS_BETWEEN_LINES and done > first:
             last = now
             rate = (done - first) / (now - started)
-            click.echo(
-                f"{what}: {done} of {total} {unit}s, {rate:.3g}/s, {failed} failed, "
-                f"{(total - done) / rate:.0f} s left",
-                err=True,
-            )
+            left = f"{(total - done) / rate:.0f} s left"
+            counts = f"{done} of {total} {unit}s, {rate:.3g}/s, {failed} failed"
+            if unit == "byte":
+                counts = f"{done / 1e6:.1f} of {total / 1e6:.1f} MB, {rate / 1e6:.3g} MB/s"
+            click.echo(f"{what}: {counts}, {left}", err=True)
 
     yield line
 

@@ -1,4 +1,4 @@
-"""`pipeline shards`: describe, check, index, convert and join feature shards."""
+"""`pipeline shards`: describe, check, index, convert, join and share feature shards."""
 
 import time
 from collections.abc import Callable
@@ -9,6 +9,7 @@ import click
 
 from pipeline.shards.tools.layouts import DEFAULT_ARRAYS, EXPORTS, IMPORTS
 from stages.console import CONSOLE, FAILED, OUTPUT, log_done, log_settings, printable
+from stages.shards_exchange import pull_command, push_command
 
 if TYPE_CHECKING:
     from pipeline.shards.index import FeatureIndex
@@ -34,14 +35,18 @@ _compress = click.option(
 
 @click.group()
 def shards() -> None:
-    """Describe, check, index, convert and join feature shards, anybody's.
+    """Describe, check, index, convert, join and share feature shards, anybody's.
 
-    docs/shards.md shows each command at work.
+    docs/shards.md and docs/sharing.md show each command at work.
 
     \b
     Example:
       pipeline shards verify data/features/scenes/efficientnet-lite0-pool
     """
+
+
+shards.add_command(push_command)
+shards.add_command(pull_command)
 
 
 @shards.command()

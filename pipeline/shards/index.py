@@ -151,8 +151,23 @@ def read_index(folder: str | Path) -> FeatureIndex:
             f"{path} not found: {folder} is no finished feature folder; `pipeline extract` or "
             "`pipeline text` makes one (run again, it goes on where it stopped)"
         )
+    return index_from(path.read_bytes(), str(path))
+
+
+def index_from(data: bytes, where: str) -> FeatureIndex:
+    """Read an index from its bytes.
+
+    Parameters
+    ----------
+    data : the bytes of an `index.json`. where : it came from, for messages.
+
+    Raises
+    ------
+    ShardError
+        It is damaged or of another format, or its numbers contradict each other.
+    """
     try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        values: dict[str, Any] = json.loads(data.decode("utf-8"))
         if (values["format"], values["format_version"]) != (FORMAT, FORMAT_VERSION):
             raise ValueError(
                 f"format {values['format']!r} version {values['format_version']!r}; this software "
@@ -172,7 +187,7 @@ def read_index(folder: str | Path) -> FeatureIndex:
         _require_sums(index, values)
         return index
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ShardError(f"{path} is damaged or of another kind ({error})") from error
+        raise ShardError(f"{where} is damaged or of another kind ({error})") from error
 
 
 def _require_types(values: dict[str, Any]) -> None:

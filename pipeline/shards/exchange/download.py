@@ -1,0 +1,255 @@
+"""Files that arrive: checked while they come, gone on with where they broke off."""
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import BinaryIO
+
+from pipeline.shards.exchange.contents import Spans
+from pipeline.shards.exchange.http_remote import CONNECTIONS
+from pipeline.shards.exchange.remote import (
+    ATTEMPTS,
+    ExchangeError,
+    NoRange,
+    PassingError,
+    Patience,
+    Remote,
+    RemoteError,
+)
+
+COPIES = 2
+# Bytes between two wanted runs that are moved with them: asking around them takes longer.
+_GAP = 1 << 14
+_PIECE = 1 << 20
+_BLOCK = 1 << 20
+
+
+class DamagedCopy(ExchangeError):
+    """What the other side has is not what was pushed."""
+
+
+class Meter:
+    """Counts bytes.
+
+    Attributes
+    ----------
+    moved : that came from the other side.
+    log : takes a line.
+    """
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        """Start at 0."""
+        self.moved, self.log = 0, log
+        self._lock = threading.Lock()
+
+    def add(self, size: int) -> None:
+        """Count bytes; threads may."""
+        with self._lock:
+            self.moved += size
+
+
+class Arrival:
+    """A file that comes from the other side as `NAME.part`, and gets its name once it is right."""
+
+    def __init__(
+        self, remote: Remote, path: Path, sha256: str, size: int | None, most: int
+    ) -> None:
+        """Say what shall come.
+
+        Parameters
+        ----------
+        remote : has it, under the name of `path`.
+        path : where it shall lie.
+        sha256, size : of it; None: the size is not known.
+        most : bytes that it may have; what comes after them is not read.
+        """
+        self._remote, self._path, self._sha256 = remote, path, sha256
+        self._size, self._most = size, most if size is None else size
+        self._part = path.with_name(f"{path.name}.part")
+
+    def fetch(self, meter: Meter, show: Callable[[int], None]) -> None:
+        """Fetch what is missing, and check all of it.
+
+        Parameters
+        ----------
+        meter : counts what comes.
+        show : gets the number of bytes that are there.
+
+        Raises
+        ------
+        DamagedCopy
+            Several copies in a row were not what was pushed.
+        RemoteError
+            The other side does not answer, or has no such file.
+        """
+        found: list[str] = []
+        while len(found) < COPIES:
+            digest = self._fetch(meter, show)
+            if digest == self._sha256:
+                self._part.replace(self._path)
+                return
+            self._part.unlink(missing_ok=True)
+            found.append(digest)
+            meter.log(f"{self._path.name} came with the SHA-256 {digest}, which is not its own")
+        raise DamagedCopy(
+            f"{self._remote.shown}/{self._path.name} came {COPIES} times, and not with the SHA-256 "
+            f"{self._sha256}: found {', '.join(dict.fromkeys(found))}; the copy there is "
+            "damaged or of another set: tell who publishes it, or pull from another place"
+        )
+
+    def _fetch(self, meter: Meter, show: Callable[[int], None]) -> str:
+        """Add to the part until all is there; return its SHA-256."""
+        patience, starts = Patience(meter.log), 1
+        with self._part.open("ab+") as stream:
+            digest, size = self._known(stream)
+            while size < self._most:
+                show(size)
+                blocks = self._remote.read(self._path.name, size)
+                try:
+                    for block in blocks:
+                        block = block[: self._most - size]
+                        stream.write(block)
+                        digest.update(block)
+                        size += len(block)
+                        meter.add(len(block))
+                        show(size)
+                        patience.progressed()
+                        if size == self._most:
+                            break
+                    if self._size is None:
+                        break
+                    if size < self._most:
+                        raise PassingError(
+                            f"{self._remote.shown}/{self._path.name} ended after {size:,} of "
+                            f"{self._most:,} bytes"
+                        )
+                except NoRange as error:
+                    starts += 1
+                    if starts > ATTEMPTS:
+                        raise RemoteError(
+                            f"{error}, and broke off {ATTEMPTS} times; pull from another place"
+                        ) from error
+                    meter.log(f"{error}; {self._path.name} is had from its beginning")
+                    stream.truncate(0)
+                    digest, size = hashlib.sha256(), 0
+                except PassingError as error:
+                    stream.flush()
+                    patience.failed(error)
+                finally:
+                    blocks.close()
+            stream.flush()
+            os.fsync(stream.fileno())
+        return digest.hexdigest()
+
+    def _known(self, stream: BinaryIO) -> tuple["hashlib._Hash", int]:
+        """Return digest and number of the bytes that are there; too many are none."""
+        digest, size = hashlib.sha256(), 0
+        if stream.seek(0, os.SEEK_END) > self._most:
+            stream.truncate(0)
+        stream.seek(0)
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+            size += len(block)
+        return digest, size
+
+
+def fetch_spans(
+    remote: Remote,
+    name: str,
+    path: Path,
+    spans: Spans,
+    meter: Meter,
+    show: Callable[[int], None],
+) -> None:
+    """Fetch some bytes of a file into their places in `path`, several pieces at a time.
+
+    Nothing is checked here. What lies closely together comes in one piece; of that, too, only the
+    asked bytes are written.
+
+    Parameters
+    ----------
+    remote, name : who has the file, and under which name.
+    path : a file that is there, to write to.
+    spans : the bytes that are asked for.
+    meter : counts what comes.
+    show : gets the number of bytes that this call has fetched so far.
+
+    Raises
+    ------
+    NoRange
+        The other side does not give single bytes.
+    RemoteError
+        It does not answer, or has no such file.
+    """
+    pieces = _pieces(spans)
+    stopped = threading.Event()
+    done = 0
+    with path.open("rb+") as stream:
+
+        def fetch(piece: Spans) -> int:
+            first, last = piece[0][0], piece[-1][1]
+            data = _fetch_piece(remote, name, first, last, meter, stopped)
+            for start, stop in piece:
+                os.pwrite(stream.fileno(), memoryview(data)[start - first : stop - first], start)
+            return len(data)
+
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            waiting = [pool.submit(fetch, piece) for piece in pieces]
+            try:
+                for ended in as_completed(waiting):
+                    done += ended.result()
+                    show(done)
+            finally:
+                stopped.set()
+                pool.shutdown(cancel_futures=True)
+        os.fsync(stream.fileno())
+
+
+def bytes_moved_for(spans: Spans) -> int:
+    """Return how many bytes `fetch_spans` moves for some spans."""
+    return sum(piece[-1][1] - piece[0][0] for piece in _pieces(spans))
+
+
+def _pieces(spans: Spans) -> list[Spans]:
+    """Return spans in groups that one request asks for, long ones cut."""
+    cut = [
+        (start, min(start + _PIECE, last))
+        for first, last in spans
+        for start in range(first, last, _PIECE)
+    ]
+    pieces: list[Spans] = []
+    for start, stop in cut:
+        if pieces and start - pieces[-1][-1][1] <= _GAP and stop - pieces[-1][0][0] <= _PIECE:
+            pieces[-1].append((start, stop))
+        else:
+            pieces.append([(start, stop)])
+    return pieces
+
+
+def _fetch_piece(
+    remote: Remote, name: str, start: int, stop: int, meter: Meter, stopped: threading.Event
+) -> bytes:
+    """Return the bytes `start` to `stop` - 1 of a remote file."""
+    patience = Patience(meter.log, stopped.wait)
+    found = bytearray()
+    while len(found) < stop - start:
+        blocks = remote.read(name, start + len(found), stop)
+        try:
+            for block in blocks:
+                if stopped.is_set():
+                    raise RemoteError(f"{remote.shown}/{name}: stopped, as another piece failed")
+                found += block
+                meter.add(len(block))
+                patience.progressed()
+            if len(found) < stop - start:
+                raise PassingError(f"{remote.shown}/{name} ended at byte {start + len(found):,}")
+        except PassingError as error:
+            if stopped.is_set():
+                raise
+            patience.failed(error)
+        finally:
+            blocks.close()
+    return bytes(found)

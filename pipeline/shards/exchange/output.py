@@ -1,0 +1,197 @@
+"""The output of a pull: what it may hold already, where files gather, and how they get there."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipeline.hashing import sha256_of_file, sha256_of_json
+from pipeline.shards.build.locking import (
+    WORK_FOLDER,
+    only_writer,
+    remove_if_empty,
+    require_output_folder,
+)
+from pipeline.shards.exchange.contents import ENCODER_SUFFIX, Contents, SharedFile
+from pipeline.shards.exchange.offer import Offer
+from pipeline.shards.exchange.remote import ExchangeError
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.format import OtherShard, ShardError
+from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
+from pipeline.shards.sandbox import require_unbroken
+from pipeline.shards.side_by_side import is_view
+
+_ENCODER_WORK = "encoder"
+
+
+class PullOutput:
+    """An output folder and the folder of unfinished work beside it.
+
+    Attributes
+    ----------
+    out : the folder of the shards. encoder : that of the encoder, beside it.
+    work : what has come; another one for another set, and for rows than for the whole.
+    """
+
+    def __init__(self, out: Path, offer: Offer, kind: str) -> None:
+        """Check that the set may be put there; nothing is touched yet.
+
+        Raises
+        ------
+        OutputError
+            It cannot be written to.
+        OtherShard
+            It holds other features.
+        """
+        self.out, self._offer = out.resolve(), offer
+        self.encoder = self.out.with_name(self.out.name + ENCODER_SUFFIX)
+        self._parent = self.out.parent / WORK_FOLDER
+        require_output_folder(self.out, self._parent)
+        fingerprint = sha256_of_json([kind, offer.index_bytes.decode()])[:16]
+        self.work = self._parent / f"{self.out.name}-{fingerprint}"
+        self._require_same_features()
+
+    @contextmanager
+    def pulling(self) -> Iterator[None]:
+        """Hold the work folder as the only one that pulls into this output."""
+        self._parent.mkdir(parents=True, exist_ok=True)
+        with only_writer(self._parent / f"{self.out.name}.pull.lock", self.out):
+            self.work.mkdir(exist_ok=True)
+            try:
+                yield
+            finally:
+                remove_if_empty(self.work)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the output against all other commands that write shards."""
+        with only_writer(self._parent / f"{self.out.name}.lock", self.out):
+            yield
+
+    def require_room(self, size: int) -> None:
+        """Check that so many bytes more fit on the disk.
+
+        Raises
+        ------
+        ExchangeError
+        """
+        free = shutil.disk_usage(self._parent).free
+        if size > free:
+            raise ExchangeError(
+                f"{size / 1e6:,.1f} MB are to come into {self._parent}, and {free / 1e6:,.1f} MB "
+                "are free there; make room, give another output folder, or pull fewer rows"
+            )
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the output has the index of this set."""
+        path = self.out / INDEX_FILE
+        return path.is_file() and path.read_bytes() == self._offer.index_bytes
+
+    def take_over_shards(self) -> None:
+        """Link shards of the output that are sound into the work folder.
+
+        Raises
+        ------
+        OtherShard
+            The output has shards that this set has not.
+        """
+        index = self._offer.index
+        known = {(entry.file, entry.sha256) for entry in index.shards}
+        held = _index_of(self.out)
+        there = {path.name for path in self.out.glob("shard-*.h5")}
+        strange = there - {name for name, _ in known}
+        strange |= (
+            {e.file for e in held.shards if (e.file, e.sha256) not in known} if held else set()
+        )
+        if strange:
+            raise OtherShard(
+                f"{self.out} has {min(strange)}, which is no shard of the set of "
+                f"{self._offer.remote.shown}; give another output folder, or remove it if it may go"
+            )
+        for entry in index.shards:
+            source, target = self.out / entry.file, self.work / entry.file
+            if not target.exists() and source.is_file() and sha256_of_file(source) == entry.sha256:
+                os.link(source, target)
+
+    def missing_others(self, contents: Contents | None, card: bool) -> dict[Path, SharedFile]:
+        """Return the further files that are to come, by where they gather.
+
+        Raises
+        ------
+        OtherShard
+            Another file of an encoder lies where one of this set belongs.
+        """
+        missing: dict[Path, SharedFile] = {}
+        if contents is None:
+            return missing
+        for file in contents.encoder:
+            path = self.encoder / file.file
+            if not path.is_file():
+                missing[self.work / _ENCODER_WORK / file.file] = file
+            elif sha256_of_file(path) != file.sha256:
+                raise OtherShard(
+                    f"{path} is not the file of the encoder of this set; give another output "
+                    f"folder, or remove {self.encoder} if it may go"
+                )
+        if card and contents.card and not _holds(self.out / contents.card.file, contents.card):
+            missing[self.work / contents.card.file] = contents.card
+        return {path: file for path, file in missing.items() if not _holds(path, file)}
+
+    def open_work(self) -> FeatureSet:
+        """Return the set of all shards in the work folder, each opened elsewhere first.
+
+        Raises
+        ------
+        ExchangeError
+            They are no set.
+        """
+        (self.work / INDEX_FILE).write_bytes(self._offer.index_bytes)
+        shards = [self.work / entry.file for entry in self._offer.index.shards]
+        try:
+            require_unbroken(shards, features=False)
+            return FeatureSet(self.work)
+        except ShardError as error:
+            raise ExchangeError(
+                f"{self._offer.remote.shown}: the files are no set, though each is what it should "
+                f"be ({error}); tell who publishes it"
+            ) from error
+
+    def publish(self) -> None:
+        """Move all that has come to its place, the index last, and remove the work folder."""
+        self.publish_encoder()
+        self.out.mkdir(parents=True, exist_ok=True)
+        names = sorted(path.name for path in self.work.iterdir() if path.is_file())
+        for name in [*(name for name in names if name != INDEX_FILE), INDEX_FILE]:
+            (self.work / name).replace(self.out / name)
+        self.remove_work()
+
+    def remove_work(self) -> None:
+        """Remove the work folder."""
+        shutil.rmtree(self.work)
+
+    def publish_encoder(self) -> None:
+        """Move the encoder's files that have come to their place."""
+        for path in sorted((self.work / _ENCODER_WORK).glob("*")):
+            self.encoder.mkdir(exist_ok=True)
+            path.replace(self.encoder / path.name)
+
+    def _require_same_features(self) -> None:
+        if is_view(self.out):
+            raise OtherShard(f"{self.out} puts other features side by side; give another output")
+        held = _index_of(self.out)
+        header = self._offer.index.header
+        if held and (unlike := header.difference(held.header.metadata())):
+            raise OtherShard(
+                f"{self.out} {unlike}, as the set of {self._offer.remote.shown} has; give another "
+                f"output folder, or remove {self.out} if those features may go"
+            )
+
+
+def _index_of(folder: Path) -> FeatureIndex | None:
+    return read_index(folder) if (folder / INDEX_FILE).is_file() else None
+
+
+def _holds(path: Path, file: SharedFile) -> bool:
+    return path.is_file() and sha256_of_file(path) == file.sha256

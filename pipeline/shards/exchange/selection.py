@@ -1,0 +1,55 @@
+"""Which rows of a set belong to a split of a dataset."""
+
+import re
+from collections.abc import Sequence
+
+from pipeline.datasets.manifest import Manifest
+from pipeline.shards.feature_set import MissingRows
+
+# Captions are `<image id>#<k>`, regions `<image id>@<k>`.
+_OF_IMAGE = re.compile(r"(.+)([#@])[0-9]+", re.DOTALL)
+
+
+def ids_of_split(ids: Sequence[str], dataset: Manifest, split: str) -> list[str]:
+    """Return the ids of the rows that belong to a split, in their order.
+
+    Parameters
+    ----------
+    ids : of all rows of a set: of images, captions or regions.
+    dataset : the prepared dataset.
+    split : name of the split.
+
+    Raises
+    ------
+    MissingRows
+        No row, or none of an image of the split, or no caption of one that has captions.
+    DatasetError
+        No such dataset or split.
+    """
+    wanted = {entry.id: entry for entry in dataset.select(split)}
+    images = {entry.id for entry in dataset.entries}
+    chosen: list[str] = []
+    owners: set[str] = set()
+    kinds: set[str] = set()
+    for row_id in ids:
+        owner, kind = row_id, ""
+        if row_id not in images and (found := _OF_IMAGE.fullmatch(row_id)):
+            owner, kind = found[1], found[2]
+        if owner in wanted:
+            chosen.append(row_id)
+            owners.add(owner)
+            kinds.add(kind)
+    lacking = [
+        entry.id
+        for entry in wanted.values()
+        if entry.id not in owners and ("" in kinds or ("#" in kinds and entry.captions))
+    ]
+    if lacking or not chosen:
+        lacking = lacking or [*wanted]
+        raise MissingRows(
+            f"the set has no row for {len(lacking)} of the {len(wanted)} {dataset.media} of the "
+            f"split {split!r} of {dataset.name!r}, first {lacking[:5]}; it holds {len(ids)} rows, "
+            f"such as {ids[0]!r}: name the dataset and the split that it was made from, or give "
+            "the ids"
+        )
+    return chosen

@@ -1,0 +1,89 @@
+"""`pipeline shards push` and `pull`: feature sets to and from other machines."""
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stages.console import CONSOLE, OUTPUT, log_done, log_settings
+
+if TYPE_CHECKING:
+    from pipeline.shards.exchange.contents import Transfer
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command("push")
+@click.argument("path", type=_PATH, metavar="DIR")
+@click.argument("url")
+def push_command(path: Path, url: str) -> None:
+    """Copy a feature folder to another place, checked, its index last.
+
+    URL is a folder, file://, dvc:REMOTE/PATH, or what fsspec can write to, such as s3:// and
+    sftp:// with their packages. What is there already is not sent again.
+
+    \b
+    Example:
+      pipeline shards push data/features/scenes/efficientnet-lite0-pool /srv/features/scenes
+    """
+    from pipeline.shards.exchange.push import push
+
+    log_settings("shards push", path=path, url=_without_secrets(url))
+    started = time.monotonic()
+    _log_transfer(_without_secrets(url), push(path, url, monitor=CONSOLE), started)
+
+
+@click.command("pull")
+@click.argument("url")
+@click.argument("out", type=OUTPUT, metavar="DIR")
+@click.option("--split", help="Only the rows of this split of --dataset.  [default: all rows]")
+@click.option("--dataset", type=_PATH, help="Prepared dataset that has the split.")
+@click.option("--ids", type=_PATH, help="File with an id a line: these rows in this order.")
+@click.option("--recipe", help="Name or hash of the recipe; another one is refused.")
+def pull_command(
+    url: str,
+    out: Path,
+    split: str | None,
+    dataset: Path | None,
+    ids: Path | None,
+    recipe: str | None,
+) -> None:
+    """Fetch a feature set, or some of its rows, checked while it comes.
+
+    URL is a folder, http(s)://, file://, dvc:REMOTE/PATH, or what fsspec can read. A pull that
+    was stopped goes on where it was when the same command is given again.
+
+    \b
+    Example:
+      pipeline shards pull https://example.org/features/scenes data/features/scenes/pulled \\
+          --split test --dataset data/scenes
+    """
+    from pipeline.shards.exchange.pull import pull
+
+    log_settings(
+        "shards pull",
+        url=_without_secrets(url),
+        out=out,
+        split=split,
+        dataset=dataset,
+        ids=ids,
+        recipe=recipe,
+    )
+    started = time.monotonic()
+    done = pull(url, out, split=split, dataset=dataset, ids=ids, recipe=recipe, monitor=CONSOLE)
+    _log_transfer(out, done, started)
+
+
+def _log_transfer(where: str | Path, done: "Transfer", started: float) -> None:
+    seconds = time.monotonic() - started
+    log_done(
+        f"{where}: {done.index.describe()}; {done.moved / 1e6:.2f} MB moved, the whole set has "
+        f"{done.size / 1e6:.2f} MB; {seconds:.1f} s, {done.moved / 1e6 / seconds:.1f} MB/s"
+    )
+
+
+def _without_secrets(url: str) -> str:
+    """Return a URL without user, password and query, which may be a signature."""
+    return re.sub(r"//[^/@]*@", "//", url).partition("?")[0] if "://" in url else url

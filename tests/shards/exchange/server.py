@@ -1,0 +1,160 @@
+"""An HTTP server that gives ranges of files, and misbehaves as it is told.
+
+As a program: server.py FOLDER PORT [BYTES_PER_SECOND [BREAK_EVERY]]; it prints a line a request,
+and breaks off every BREAK_EVERYth answer in its middle.
+"""
+
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+_RANGE = re.compile(r"bytes=(\d+)-(\d*)")
+
+
+class Misbehaving(ThreadingHTTPServer):
+    """Serves a folder; each fault is a function of the request that may answer in its place.
+
+    Attributes
+    ----------
+    faults : asked in order, until one has answered (True).
+    served : bytes of bodies that were written.
+    asked : (file, first byte) of all requests.
+    rate : bytes a second of each answer; None: as fast as it goes.
+    ranges : whether Range is heeded.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, folder: Path, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Request)
+        self.folder = folder
+        self.faults: list[Callable[[Request], bool]] = []
+        self.served, self.rate, self.ranges = 0, None, True
+        self.asked: list[tuple[str, int]] = []
+        self.lock = threading.Lock()
+
+    rate: float | None
+
+    @property
+    def url(self) -> str:
+        """Of the folder."""
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of clients that have gone."""
+
+
+class Request(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Misbehaving
+
+    def do_GET(self) -> None:
+        """Answer, or have a fault answer."""
+        wanted = _RANGE.fullmatch(self.headers.get("Range", ""))
+        path = self.server.folder / self.path.partition("?")[0].lstrip("/")
+        self.data = path.read_bytes() if path.is_file() else None
+        ranged = wanted is not None and self.server.ranges
+        self.start = int(wanted[1]) if wanted and ranged else 0
+        size = len(self.data or b"")
+        self.stop = min(int(wanted[2]) + 1, size) if wanted and ranged and wanted[2] else size
+        self.file, self.status = path.name, 206 if ranged else 200
+        with self.server.lock:
+            self.server.asked.append((path.name, self.start))
+        for fault in self.server.faults:
+            if fault(self):
+                return
+        self.answer()
+
+    def answer(self, cut: int | None = None, change: Callable[[bytes], bytes] = bytes) -> bool:
+        """Send the bytes that are asked for; `cut`: close the connection after so many."""
+        if self.data is None:
+            return self.plain(404, b"")
+        body = change(self.data[self.start : self.stop])
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(body)))
+        if self.status == 206:
+            last = self.start + len(body) - 1
+            self.send_header("Content-Range", f"bytes {self.start}-{last}/{len(self.data)}")
+        self.end_headers()
+        self.send(body if cut is None else body[:cut])
+        self.close_connection |= cut is not None
+        return True
+
+    def plain(self, status: int, body: bytes, **headers: str) -> bool:
+        """Send something else."""
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.send(body)
+        return True
+
+    def send(self, body: bytes) -> None:
+        """Write some of a body at the server's rate."""
+        rate = self.server.rate
+        step = max(1, int(rate / 20)) if rate else 1 << 18
+        for first in range(0, len(body), step):
+            block = body[first : first + step]
+            self.wfile.write(block)
+            with self.server.lock:
+                self.server.served += len(block)
+            if rate:
+                time.sleep(len(block) / rate)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Misbehaving]:
+    """Serve a folder from a thread."""
+    with Misbehaving(folder) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+
+
+def once(fault: Callable[["Request"], bool]) -> Callable[["Request"], bool]:
+    """Return a fault that answers one request and no more."""
+    answered: list[bool] = []
+
+    def first(request: "Request") -> bool:
+        if answered or not fault(request):
+            return False
+        answered.append(True)
+        return True
+
+    return first
+
+
+def _main() -> None:
+    server = Misbehaving(Path(sys.argv[1]), int(sys.argv[2]))
+    rate, every = [*map(int, sys.argv[3:]), 0, 0][:2]
+    server.rate = rate or None
+
+    def break_off(request: Request) -> bool:
+        size = request.stop - request.start
+        breaks = every > 0 and len(server.asked) % every == 0 and request.file.endswith(".h5")
+        how = "breaks off" if breaks else "answers"
+        sys.stdout.write(f"{request.file} {request.start}+{size} {how}\n")
+        sys.stdout.flush()
+        if breaks:
+            request.answer(cut=size // 2)
+        return breaks
+
+    server.faults = [break_off]
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    _main()
