@@ -14,7 +14,7 @@ from tests.project import Call
 from tests.shards.factories import ROWS_PER_SHARD, block, build, header, ids
 
 ROWS = 23
-COMMANDS = ("info", "verify", "index", "export", "import", "merge", "card")
+COMMANDS = ("info", "verify", "index", "export", "import", "merge", "card", "push", "pull")
 
 
 @pytest.fixture
@@ -137,6 +137,14 @@ def test_exported_imported_and_merged(features: FeatureSet, pipeline: Call) -> N
         ("merge set --out=", 2, "an empty path"),
         ("merge set --out /", 1, "the root"),
         ("import x --format groups --dataset-name x --out=", 2, "an empty path"),
+        ("push nowhere x", 1, "nowhere/index.json not found"),
+        ("push set http://localhost/x", 1, "read only"),
+        ("pull nowhere x", 1, "nowhere has no index.json"),
+        ("pull set x --split train", 2, "--dataset"),
+        ("pull set x --ids no.txt", 1, "no.txt"),
+        ("pull set x --recipe other", 1, "'other' was asked for"),
+        ("pull set /", 1, "the root"),
+        ("pull dvc:x/y z", 1, "DVC repository"),
     ],
 )
 def test_mistakes_get_one_paragraph_and_leave_nothing(
@@ -150,6 +158,21 @@ def test_mistakes_get_one_paragraph_and_leave_nothing(
     assert message in paragraph[0]
     assert ended.stdout == ""
     assert sorted(Path().rglob("*")) == before
+
+
+def test_pushed_and_pulled(features: FeatureSet, pipeline: Call) -> None:
+    ended = pipeline("shards", "push", "set", "there")
+    assert (ended.status, ended.stdout) == (0, "")
+    assert "no SHARDS.md in set" in ended.stderr
+    assert "3 of 3" not in ended.stderr
+    assert pipeline("shards", "pull", "there", "back", "--recipe", "made").status == 0
+    assert Path("back/index.json").read_bytes() == Path("set/index.json").read_bytes()
+    Path("ids.txt").write_text(f"{ids(ROWS)[21]}\n{ids(ROWS)[3]}\n", encoding="utf-8")
+    ended = pipeline("shards", "pull", "there", "some", "--ids", "ids.txt")
+    assert (ended.status, ended.stdout) == (0, "")
+    assert "2 of 2 rows are to come" in ended.stderr
+    assert "1 failed" in ended.stderr
+    assert "MB moved" in ended.stderr
 
 
 @pytest.mark.parametrize("command", ["info set", "verify set", "card set", "merge set --out x"])

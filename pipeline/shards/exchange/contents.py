@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ import numpy as np
 from pipeline.hashing import sha256_of_file
 from pipeline.shards.exchange.remote import ExchangeError
 from pipeline.shards.index import INDEX_FILE, FeatureIndex
+from pipeline.shards.sandbox import require_unbroken
+from pipeline.shards.shard_file import ShardFile
 from pipeline.shards.tools.dataset_card import CARD_FILE
 
 CONTENTS_FILE = "files.json"
@@ -106,6 +109,10 @@ class Contents:
     card: SharedFile | None = None
     encoder: tuple[SharedFile, ...] = ()
 
+    @cached_property
+    def _by_name(self) -> dict[str, SharedShard]:
+        return {shard.file: shard for shard in self.shards}
+
     @property
     def others(self) -> list[SharedFile]:
         """The files that are no shards."""
@@ -129,9 +136,9 @@ class Contents:
         ExchangeError
             It is not named, or has another SHA-256.
         """
-        for shard in self.shards:
-            if (shard.file, shard.sha256) == (name, sha256):
-                return shard
+        shard = self._by_name.get(name)
+        if shard is not None and shard.sha256 == sha256:
+            return shard
         raise ExchangeError(
             f"{CONTENTS_FILE} does not name {name} with the SHA-256 of {INDEX_FILE}: they are of "
             "two sets, or the set is just being pushed; wait for that, or have it pushed again"
@@ -139,8 +146,17 @@ class Contents:
 
 
 def contents_of(folder: Path, index: FeatureIndex) -> Contents:
-    """Return what the set in a folder consists of; of features only their places are looked at."""
-    encoder = folder.with_name(folder.name + ENCODER_SUFFIX)
+    """Return what the set in a folder consists of; of features only their places are looked at.
+
+    Raises
+    ------
+    DamagedShard
+        A shard cannot be opened.
+    ExchangeError
+        The encoder's folder has what no encoder has.
+    """
+    require_unbroken([folder / entry.file for entry in index.shards], features=False)
+    encoder = encoder_of(folder)
     files = sorted(encoder.iterdir()) if encoder.is_dir() else []
     for path in files:
         if not path.is_file() or not _NAME.fullmatch(path.name):
@@ -157,11 +173,18 @@ def contents_of(folder: Path, index: FeatureIndex) -> Contents:
     )
 
 
+def encoder_of(folder: Path) -> Path:
+    """Return where the encoder of a feature folder lies."""
+    home = folder.resolve()
+    return home.with_name(home.name + ENCODER_SUFFIX)
+
+
 def _file_of(path: Path) -> SharedFile:
     return SharedFile(path.name, path.stat().st_size, sha256_of_file(path))
 
 
 def _shard_of(path: Path, sha256: str) -> SharedShard:
+    ShardFile(path)  # or it says what is wrong with it
     size = path.stat().st_size
     shard = SharedShard(path.name, size, sha256, feature_spans(path), "")
     digest = hashlib.sha256()

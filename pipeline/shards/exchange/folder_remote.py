@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -62,7 +63,8 @@ class FolderRemote:
 
     def beside(self, suffix: str) -> "FolderRemote":
         """Return the folder whose name has a suffix more."""
-        return FolderRemote(self._url + suffix)
+        here = self._url if "://" in self._url else str(Path(self._url).resolve())
+        return FolderRemote(here + suffix)
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Generator[bytes]:
         """Yield bytes of a file; see `Remote.read`.

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.hashing import sha256_of_file, sha256_of_json
+from pipeline.progress import Progress
 from pipeline.shards.build.locking import (
     WORK_FOLDER,
     only_writer,
     remove_if_empty,
     require_output_folder,
 )
-from pipeline.shards.exchange.contents import ENCODER_SUFFIX, Contents, SharedFile
+from pipeline.shards.exchange.contents import Contents, SharedFile, encoder_of
 from pipeline.shards.exchange.offer import Offer
 from pipeline.shards.exchange.remote import ExchangeError
 from pipeline.shards.feature_set import FeatureSet
@@ -45,9 +46,9 @@ class PullOutput:
             It holds other features.
         """
         self.out, self._offer = out.resolve(), offer
-        self.encoder = self.out.with_name(self.out.name + ENCODER_SUFFIX)
         self._parent = self.out.parent / WORK_FOLDER
         require_output_folder(self.out, self._parent)
+        self.encoder = encoder_of(self.out)
         fingerprint = sha256_of_json([kind, offer.index_bytes.decode()])[:16]
         self.work = self._parent / f"{self.out.name}-{fingerprint}"
         self._require_same_features()
@@ -89,8 +90,12 @@ class PullOutput:
         path = self.out / INDEX_FILE
         return path.is_file() and path.read_bytes() == self._offer.index_bytes
 
-    def take_over_shards(self) -> None:
+    def take_over_shards(self, progress: Progress) -> None:
         """Link shards of the output that are sound into the work folder.
+
+        Parameters
+        ----------
+        progress : gets the bytes that are checked.
 
         Raises
         ------
@@ -110,10 +115,16 @@ class PullOutput:
                 f"{self.out} has {min(strange)}, which is no shard of the set of "
                 f"{self._offer.remote.shown}; give another output folder, or remove it if it may go"
             )
-        for entry in index.shards:
-            source, target = self.out / entry.file, self.work / entry.file
-            if not target.exists() and source.is_file() and sha256_of_file(source) == entry.sha256:
+        held_bytes = {name: (self.out / name).stat().st_size for name in there}
+        done, total = 0, sum(held_bytes.values())
+        for name, sha256 in sorted(known):
+            source, target = self.out / name, self.work / name
+            if name not in there:
+                continue
+            if not target.exists() and sha256_of_file(source) == sha256:
                 os.link(source, target)
+            done += held_bytes[name]
+            progress(done, total, 0)
 
     def missing_others(self, contents: Contents | None, card: bool) -> dict[Path, SharedFile]:
         """Return the further files that are to come, by where they gather.

@@ -20,7 +20,12 @@ from pipeline.shards.exchange.locate import open_remote
 from pipeline.shards.exchange.offer import Offer, read_offer
 from pipeline.shards.exchange.output import PullOutput
 from pipeline.shards.exchange.remote import ExchangeError, NoRange, RemoteError
-from pipeline.shards.exchange.rows import bytes_of_rows, fetch_hollow, fetch_rows
+from pipeline.shards.exchange.rows import (
+    absent_rows,
+    bytes_moved_for_rows,
+    fetch_hollow,
+    fetch_rows,
+)
 from pipeline.shards.exchange.selection import ids_of_split
 from pipeline.shards.feature_set import FeatureSet, MissingRows
 from pipeline.shards.index import FeatureIndex
@@ -110,7 +115,8 @@ def _pull_whole(offer: Offer, out: Path, meter: Meter, monitor: Monitor) -> Tran
     output = PullOutput(out, offer, "whole")
     shards = offer.index.shards
     with output.pulling(), output.writing():
-        output.take_over_shards()
+        with monitor.progress("check", "byte") as progress:
+            output.take_over_shards(progress)
         waiting = [entry for entry in shards if not (output.work / entry.file).is_file()]
         others = output.missing_others(offer.contents, card=True)
         total = sum(map(offer.size_of, waiting)) + sum(file.size for file in others.values())
@@ -230,15 +236,16 @@ def _build(
     inputs = ["pulled", offer.index.content_sha256]
     with ShardBuild(output.out, header, ids, None, compress, inputs) as build:
         wanted = [i for span in build.pending() for i in build.ids[span.start : span.stop]]
-        size = bytes_of_rows(features, wanted)
+        absent = absent_rows(features, wanted)
+        size = bytes_moved_for_rows(absent)
         rest = sum(file.size for file in others.values())
         monitor.log(
-            f"{len(wanted)} of {len(ids)} rows are to come: {(size + rest) / 1e6:.1f} MB, of the "
-            f"set's {offer.size / 1e6:.1f} MB"
+            f"{sum(map(len, absent.values()))} of {len(ids)} rows are to come: "
+            f"{(size + rest) / 1e6:.2f} MB"
         )
         output.require_room(size + rest + len(wanted) * header.row_bytes)
         with monitor.progress("pull rows", "byte") as progress:
-            fetch_rows(offer.remote, features, wanted, meter, progress)
+            fetch_rows(offer.remote, absent, meter, progress)
         with monitor.progress("pull encoder", "byte") as progress:
             _fetch_others(offer, others, meter, lambda done: progress(done, max(done, rest), 0))
         for span in build.pending():

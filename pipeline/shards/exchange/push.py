@@ -17,6 +17,7 @@ from pipeline.shards.exchange.contents import (
     Transfer,
     contents_from,
     contents_of,
+    encoder_of,
 )
 from pipeline.shards.exchange.locate import open_writable
 from pipeline.shards.exchange.remote import (
@@ -91,9 +92,8 @@ def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Tr
         )
     sender = _Sender(monitor)
     sender.send_small(remote, CONTENTS_FILE, contents.text().encode())
-    encoder = folder.with_name(folder.name + ENCODER_SUFFIX)
     places: list[tuple[WritableRemote, Path, SharedFile | SharedShard]] = [
-        *((remote.beside(ENCODER_SUFFIX), encoder, file) for file in contents.encoder),
+        *((remote.beside(ENCODER_SUFFIX), encoder_of(folder), file) for file in contents.encoder),
         *((remote, folder, shard) for shard in contents.shards),
     ]
     waiting = [place for place in places if place[0].size(place[2].file) != place[2].size]

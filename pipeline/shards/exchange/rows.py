@@ -2,14 +2,14 @@
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 from pipeline.progress import Progress
-from pipeline.shards.exchange.contents import SharedShard, Spans, blocks_of, feature_spans
+from pipeline.shards.exchange.contents import SharedShard, blocks_of, feature_spans
 from pipeline.shards.exchange.download import (
     COPIES,
     DamagedCopy,
@@ -22,6 +22,9 @@ from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.shard_file import ShardFile
 
 _CHECKED_BYTES = 1 << 24
+
+AbsentRows = dict[Path, np.ndarray]
+"""Ascending row numbers (n,) int64 by hollow shard."""
 
 
 def fetch_hollow(
@@ -65,18 +68,30 @@ def fetch_hollow(
     )
 
 
-def fetch_rows(
-    remote: Remote, features: FeatureSet, ids: Sequence[str], meter: Meter, progress: Progress
-) -> None:
-    """Fill the holes of hollow shards that belong to some rows, each checked by its CRC-32.
+def absent_rows(features: FeatureSet, ids: Sequence[str]) -> AbsentRows:
+    """Return the rows of hollow shards that are asked for and are not there."""
+    rows = np.unique(features.rows_of(ids))
+    found: AbsentRows = {}
+    for entry in features.index.shards:
+        here = rows[(rows >= entry.first_row) & (rows < entry.first_row + entry.rows)]
+        path = features.folder / entry.file
+        if (absent := _absent(path, here - entry.first_row)).size:
+            found[path] = absent
+    return found
 
-    Rows that are there already are left alone.
+
+def bytes_moved_for_rows(absent: AbsentRows) -> int:
+    """Return how many bytes come for some rows of hollow shards."""
+    return sum(bytes_moved_for(feature_spans(path, rows)) for path, rows in absent.items())
+
+
+def fetch_rows(remote: Remote, absent: AbsentRows, meter: Meter, progress: Progress) -> None:
+    """Fill the holes of hollow shards that belong to some rows, each checked by its CRC-32.
 
     Parameters
     ----------
     remote : has the shards.
-    features : the set of all hollow shards.
-    ids : of the rows.
+    absent : the rows.
     meter : counts what comes.
     progress : gets bytes done and in all.
 
@@ -87,52 +102,28 @@ def fetch_rows(
     RemoteError
         The other side does not answer, or gives no single bytes.
     """
-    wanted = dict(_rows_by_shard(features, ids))
     done = 0
-    for attempt in range(COPIES):
-        waiting: list[tuple[Path, Spans]] = []
-        for path, rows in wanted.items():
-            absent = _absent(path, rows)
-            if absent.size and attempt:
-                meter.log(f"{path.name}: {absent.size} rows are not what was pushed")
-            wanted[path] = absent
-            if absent.size:
-                waiting.append((path, feature_spans(path, absent)))
-        total = done + sum(bytes_moved_for(spans) for _, spans in waiting)
-        for path, spans in waiting:
-            before = done
+    for _ in range(COPIES):
+        total = done + bytes_moved_for_rows(absent)
+        for path, rows in absent.items():
+            spans = feature_spans(path, rows)
 
-            def show(moved: int, before: int = before, total: int = total) -> None:
-                progress(before + moved, total, 0)
+            def show(moved: int, done: int = done, total: int = total) -> None:
+                progress(done + moved, total, 0)
 
             fetch_spans(remote, path.name, path, spans, meter, show)
             done += bytes_moved_for(spans)
-    for path, rows in wanted.items():
-        if (wrong := _absent(path, rows)).size:
-            shard = ShardFile(path)
-            raise DamagedCopy(
-                f"{remote.shown}/{path.name}: {wrong.size} rows came {COPIES} times with other "
-                f"bytes than those of their CRC-32, first {[shard.ids[row] for row in wrong[:5]]}; "
-                "the copy there is damaged: tell who publishes it, or pull from another place"
-            )
-
-
-def bytes_of_rows(features: FeatureSet, ids: Sequence[str]) -> int:
-    """Return how many bytes are moved for some rows of hollow shards that are not there yet."""
-    return sum(
-        bytes_moved_for(feature_spans(path, absent))
-        for path, rows in _rows_by_shard(features, ids)
-        if (absent := _absent(path, rows)).size
-    )
-
-
-def _rows_by_shard(features: FeatureSet, ids: Sequence[str]) -> Iterator[tuple[Path, np.ndarray]]:
-    """Yield the shards that have some of the rows, and their ascending row numbers there."""
-    rows = np.unique(features.rows_of(ids))
-    for entry in features.index.shards:
-        here = rows[(rows >= entry.first_row) & (rows < entry.first_row + entry.rows)]
-        if here.size:
-            yield features.folder / entry.file, here - entry.first_row
+        found = {path: _absent(path, rows) for path, rows in absent.items()}
+        absent = {path: rows for path, rows in found.items() if rows.size}
+        for path, rows in absent.items():
+            meter.log(f"{path.name}: {rows.size} rows came with other bytes than they should have")
+    for path, rows in absent.items():
+        ids = ShardFile(path).ids
+        raise DamagedCopy(
+            f"{remote.shown}/{path.name}: {rows.size} rows came {COPIES} times with other bytes "
+            f"than those of their CRC-32, first {[ids[row] for row in rows[:5]]}; the copy there "
+            "is damaged: tell who publishes it, or pull from another place"
+        )
 
 
 def _absent(path: Path, rows: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ import pytest
 from pipeline.datasets.manifest import ImageEntry, Manifest
 from pipeline.errors import PipelineError
 from pipeline.shards.build.arrays import write_features
-from pipeline.shards.exchange import http_remote, output, remote
+from pipeline.shards.exchange import contents, http_remote, output, remote
 from pipeline.shards.exchange.contents import OtherSet
 from pipeline.shards.exchange.download import DamagedCopy
 from pipeline.shards.exchange.folder_remote import FolderRemote
@@ -31,7 +31,7 @@ from pipeline.shards.tools.dataset_card import write_card
 from pipeline.shards.tools.verify import verify
 from tests.project import PROJECT, Recorder
 from tests.shards.exchange.server import Misbehaving, Request, once, serving
-from tests.shards.factories import contents
+from tests.shards.factories import contents as files_of
 
 ROWS, DIM, ROWS_PER_SHARD = 60, 2048, 20
 IDS = [f"bild/é{7 * row % ROWS}.jpg" for row in range(ROWS)]
@@ -43,7 +43,8 @@ Lie = Callable[[Misbehaving], None]
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts follow each other at once, no proxy is asked, and no process started for HDF5."""
-    monkeypatch.setattr(output, "require_unbroken", lambda paths, features: None)
+    for module in (contents, output):
+        monkeypatch.setattr(module, "require_unbroken", lambda paths, features: None)
     monkeypatch.setattr(remote, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(http_remote, "READ_SECONDS", 5.0)
     monkeypatch.setenv("no_proxy", "*")
@@ -91,8 +92,8 @@ def server(tmp_path: Path, pushed: Path) -> Iterator[Misbehaving]:
 def same_files(folder: Path, source: Path, left: tuple[str, ...] = ()) -> None:
     """Assert that two sets and their encoders are the same bytes."""
     for suffix in ("", ".encoder"):
-        there = contents(folder.with_name(folder.name + suffix))
-        assert {n: b for n, b in there.items() if n not in left} == contents(
+        there = files_of(folder.with_name(folder.name + suffix))
+        assert {n: b for n, b in there.items() if n not in left} == files_of(
             source.with_name(source.name + suffix)
         )
 
@@ -104,7 +105,7 @@ def test_a_set_goes_out_and_comes_back_in_the_same_bytes(tmp_path: Path, compres
     sent = push(features.folder, there)
     same_files(there, features.folder, ("files.json",))
     assert verify(there).faults == []
-    assert sent.moved == sum(map(len, contents(there).values())) + 2
+    assert sent.moved == sum(map(len, files_of(there).values())) + 2
     assert push(features.folder, f"file://{there}").moved == 0
     for out in ("back", "back"):
         come = pull(f"file://{there}", tmp_path / out)
@@ -134,9 +135,9 @@ def test_rows_come_alone_in_the_order_asked_for(tmp_path: Path, compress: bool) 
     row = DIM * 4
     most = 5 * (row if not compress else 1 << 16) + 3 * 8_000 + ROWS * 120
     assert come.moved < most < come.size * (1 if not compress else 9)
-    before = contents(tmp_path / "some")
+    before = files_of(tmp_path / "some")
     again = pull(tmp_path / "shared", tmp_path / "some", ids=asked)
-    assert (contents(tmp_path / "some"), again.moved < come.moved - row) == (before, True)
+    assert (files_of(tmp_path / "some"), again.moved < come.moved - row) == (before, True)
     with pytest.raises(MissingRows, match="'nowhere'"):
         pull(tmp_path / "shared", tmp_path / "none", ids=[IDS[0], "nowhere"])
 
@@ -356,7 +357,7 @@ def test_another_recipe_is_refused_everywhere(tmp_path: Path, features: FeatureS
         pull(there, other.folder)
     with pytest.raises(OtherShard, match="recipe"):
         pull(there, other.folder, ids=IDS[:3])
-    before = contents(tmp_path / "there")
+    before = files_of(tmp_path / "there")
     with pytest.raises(OtherSet, match="recipe"):
         push(other.folder, there)
     values = make(tmp_path / "values", seed=1)
@@ -364,7 +365,7 @@ def test_another_recipe_is_refused_everywhere(tmp_path: Path, features: FeatureS
         push(values.folder, there)
     with pytest.raises(OtherShard, match=r"shard-00000"):
         pull(there, values.folder)
-    assert contents(tmp_path / "there") == before
+    assert files_of(tmp_path / "there") == before
 
 
 def test_a_push_that_breaks_leaves_no_set_and_goes_on(
@@ -385,7 +386,7 @@ def test_a_push_that_breaks_leaves_no_set_and_goes_on(
     monkeypatch.setattr(FolderRemote, "send", broken)
     with pytest.raises(KeyboardInterrupt):
         push(features.folder, there)
-    assert sorted(contents(there)) == ["files.json", SHARDS[0]]
+    assert sorted(files_of(there)) == ["files.json", SHARDS[0]]
     with pytest.raises(NotThere, match="still being pushed"):
         pull(there, tmp_path / "x")
     with pytest.raises(OtherSet):
@@ -402,7 +403,7 @@ def test_a_push_that_breaks_leaves_no_set_and_goes_on(
     shard.write_bytes(sound[:-1] + b"x")
     with pytest.raises(DamagedShard, match="SHA-256"):
         push(features.folder, there)
-    assert sorted(contents(there)) == ["files.json", *SHARDS[:2]]
+    assert sorted(files_of(there)) == ["files.json", *SHARDS[:2]]
     shard.write_bytes(sound)
     push(features.folder, there)
     assert sent.count(SHARDS[0]) == 0
