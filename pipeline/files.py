@@ -77,6 +77,20 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, text + "\n")
 
 
+def parse_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text.
+
+    Raises
+    ------
+    ValueError
+        The text is not JSON, or its values are nested deeper than Python can follow.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("the values of this JSON are nested too deeply") from error
+
+
 @contextmanager
 def _writing_into(folder: Path) -> Iterator[tuple[int, list[str]]]:
     """Give the descriptor of a folder and the parts that dead writers have left in it.

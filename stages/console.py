@@ -24,6 +24,9 @@ DONE, FAILED, WRONG_USAGE, SOME_ROWS_FAILED = 0, 1, 2, 3
 
 _SECONDS_BETWEEN_LINES = 30.0
 
+# An error quotes what it found, which may be a text of any length.
+_LONGEST_ERROR = 4000
+
 # Python drops an exception that is raised while it runs a destructor or a weak reference's
 # callback, so a request to stop is kept here too.
 _INTERRUPTED = threading.Event()
@@ -155,6 +158,9 @@ def run(command: click.Command) -> None:
 
 
 def _end_with(text: str) -> None:
+    if (left_out := len(text) - _LONGEST_ERROR) > 0:
+        half = _LONGEST_ERROR // 2
+        text = f"{text[:half]} [{left_out} characters left out] {text[-half:]}"
     click.echo(f"pipeline: error: {printable(text)}", err=True)
     sys.exit(FAILED)
 

@@ -195,7 +195,7 @@ def load_params() -> Params:
     try:
         values = yaml.safe_load(PARAMS_FILE.read_text(encoding="utf-8"))
         return Params.model_validate(values)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ParamsError(f"{PARAMS_FILE} is no YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
         faults = "; ".join(
@@ -216,7 +216,7 @@ def extract_defaults() -> dict[str, Any]:
         return {}
     try:
         values = yaml.safe_load(PARAMS_FILE.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError):
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
         return {}
     if not isinstance(values, dict) or "image_features" not in values:
         return {}

@@ -1,6 +1,5 @@
 """`pipeline repro`: `dvc repro` with a line a stage: what runs, how far, how long still."""
 
-import json
 import os
 import re
 import shlex
@@ -20,6 +19,7 @@ import click
 
 from pipeline.errors import PipelineError, WrongUsage
 from pipeline.experiments.layout import Layout
+from pipeline.files import parse_json
 from pipeline.retrieval.tables import RECALL_FILE
 from stages.console import printable
 
@@ -201,7 +201,7 @@ def _show_results(params: "Params") -> None:
     """Write the table to stdout, and where the report lies and what to try next to stderr."""
     layout = Layout.of(params.dataset)
     report = layout.report
-    rows = json.loads((report / RECALL_FILE).read_text(encoding="utf-8"))
+    rows = parse_json((report / RECALL_FILE).read_text(encoding="utf-8"))
     lines = [["experiment", *_COLUMNS]]
     lines += [[row["experiment"], *(f"{row[c]:.1f}" for c in _COLUMNS.values())] for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.files import appearing_whole, write_text
+from pipeline.files import appearing_whole, parse_json, write_text
 from tests.project import PROJECT
 
 WRITER = """
@@ -84,3 +84,9 @@ def test_parts_of_others_stay(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     write_text(tmp_path / "a", "")
     assert {path.name for path in tmp_path.iterdir()} == {"a", *names}
+
+
+@pytest.mark.parametrize("text", ["", "[1", "\ufeff1", "[" * 10**5 + "]" * 10**5, b"\xff"])
+def test_what_is_no_json_is_a_value_error(text: str | bytes) -> None:
+    with pytest.raises(ValueError, match=r"JSON|decode|line 1"):
+        parse_json(text)

@@ -75,8 +75,9 @@ def _members(root: Path) -> Iterator[tuple[str, bytes]]:
                         stream = archive.extractfile(member)
                         yield member.name, stream.read() if stream else b""
     except (OSError, tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+        fault = " ".join(str(error).split())
         raise DatasetError(
-            f"{root} cannot be read ({error}); a folder, .tar.gz or .zip with Annotations/ and "
+            f"{root} cannot be read ({fault}); a folder, .tar.gz or .zip with Annotations/ and "
             "Sentences/ was expected"
         ) from error
 

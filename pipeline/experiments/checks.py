@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pipeline.files import parse_json
 from pipeline.shards.feature_set import read_set_index
 from pipeline.shards.format import ShardError
 from pipeline.shards.index import INDEX_FILE
@@ -43,7 +44,7 @@ def json_fault(file: Path, wanted: Callable[[], Mapping[str, Any]]) -> Callable[
 
     def fault() -> str:
         try:
-            found = json.loads(file.read_text(encoding="utf-8"))
+            found = parse_json(file.read_text(encoding="utf-8"))
         except OSError:
             return MISSING
         except ValueError:

@@ -1,9 +1,9 @@
 """A trained head on disk: `head.safetensors`, `head.json` and `history.json`, no pickle."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
-from pipeline.files import appearing_whole, write_json
+from pipeline.files import appearing_whole, parse_json, write_json
 from pipeline.hashing import sha256_of_file
 from pipeline.heads import HeadError
 from pipeline.heads.base import Head, History
@@ -20,6 +20,19 @@ from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.data.pairs import ArrayRows, Features
 
 TENSORS_FILE, HEAD_FILE, HISTORY_FILE = "head.safetensors", "head.json", "history.json"
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "experiment": (str,),
+    "kind": (str,),
+    "settings": (dict,),
+    "dataset": (str,),
+    "train_split": (str,),
+    "validation_split": (str,),
+    "made_from": (dict,),
+    "word_vectors": (dict, NoneType),
+    "history": (list,),
+    "finetuning": (dict, NoneType),
+}
 
 
 @dataclass(frozen=True)
@@ -165,7 +178,7 @@ def read_history(folder: str | Path, tensors_sha256: str) -> History:
     """
     path = Path(folder) / HEAD_FILE
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = parse_json(path.read_text(encoding="utf-8"))
         found, history = values["tensors_sha256"], [dict(entry) for entry in values["history"]]
     except FileNotFoundError as error:
         raise HeadError(f"{path} is not there") from error
@@ -204,13 +217,14 @@ def load_head(folder: str | Path) -> TrainedHead:
                 f"{needed} not found: {folder} holds no trained head; run `pipeline train`"
             )
     try:
-        values = json.loads(described.read_text(encoding="utf-8"))
+        values = parse_json(described.read_text(encoding="utf-8"))
         if sha256_of_file(path) != values["tensors_sha256"]:
             raise HeadError(
                 f"{path} is not the file that {described} describes; run `pipeline train` again"
             )
         del values["similarity"]
         values["inputs"] = HeadInputs.from_json(values["inputs"])
+        _require_types(values)
         head = _unfitted(described, values)
         head.restore(load_file(path))
         return TrainedHead(head=head, **values)
@@ -219,6 +233,15 @@ def load_head(folder: str | Path) -> TrainedHead:
             f"{described} or {path} is damaged or of an older version ({error}); run `pipeline "
             "train` again"
         ) from error
+
+
+def _require_types(values: Mapping[str, Any]) -> None:
+    """Refuse the JSON of a head of which a value has another type than `TrainedHead` says."""
+    for name, kinds in _TYPES.items():
+        if name in values and not isinstance(values[name], kinds):
+            raise TypeError(f"{name} is {type(values[name]).__name__}")
+    if not values["history"] or not all(isinstance(entry, dict) for entry in values["history"]):
+        raise TypeError("history is no list of epochs")
 
 
 def _unfitted(described: Path, values: Mapping[str, Any]) -> Head:

@@ -4,14 +4,13 @@ NAME.jsonl has a line an image with all that is known; NAME.json has what COCO's
 one array of `image_id` and `caption` alone. NAME.provenance.json beside says what made them.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipeline.datasets.manifest import check_caption
-from pipeline.files import require_folder, write_json, write_text
+from pipeline.files import parse_json, require_folder, write_json, write_text
 from pipeline.hashing import canonical_json
 from pipeline.language import LanguageError
 from pipeline.language.captions import Caption
@@ -142,10 +141,10 @@ def read_captions(file: str | Path) -> dict[str, str | None]:
     whole = text.lstrip().startswith("[")
     found: dict[str, str | None] = {}
     try:
-        entries = json.loads(text) if whole else text.removesuffix("\n").split("\n")
+        entries = parse_json(text) if whole else text.removesuffix("\n").split("\n")
         for number, entry in enumerate(entries, 1):
             where = f"{file}: {'entry' if whole else 'line'} {number}"
-            entry = entry if whole else json.loads(entry)
+            entry = entry if whole else parse_json(entry)
             image, caption = _image_and_caption(entry, where)
             if image in found:
                 raise LanguageError(f"{where}: image {image!r} has a caption already")
@@ -181,7 +180,7 @@ def read_provenance(file: str | Path) -> dict[str, Any]:
     """
     beside = provenance_of(Path(file))
     try:
-        value = json.loads(beside.read_text(encoding="utf-8"))
+        value = parse_json(beside.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except ValueError as error:

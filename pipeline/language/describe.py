@@ -1,6 +1,5 @@
 """The job of `pipeline caption` over a dataset: captions of every image of a split, in one file."""
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 
 from pipeline.datasets.manifest import MANIFEST_FILE, read_manifest
 from pipeline.datasets.splits import split_for
+from pipeline.files import parse_json
 from pipeline.hashing import canonical_json, sha256_of_file, sha256_of_json
 from pipeline.heads.data.feature_spec import FeatureSpec
 from pipeline.language.captions import Captioner
@@ -157,7 +157,7 @@ class _WorkFile:
         lines = [canonical_json(as_json(d)) for d in described]
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write("".join(f"{line}\n" for line in lines))
-        return [from_json(json.loads(line)) for line in lines]
+        return [from_json(parse_json(line)) for line in lines]
 
     def remove(self) -> None:
         """Forget the work."""
@@ -175,4 +175,4 @@ class _WorkFile:
         if whole < len(lines):
             kept = "".join(f"{line}\n" for line in [head, *lines[:whole]])
             self._path.write_text(kept, encoding="utf-8")
-        return [from_json(json.loads(line)) for line in lines[:whole]]
+        return [from_json(parse_json(line)) for line in lines[:whole]]

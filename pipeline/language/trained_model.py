@@ -4,7 +4,6 @@
 `concepts.safetensors` the points of words and training sentences and the training tags.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from safetensors.numpy import save as save_arrays
 from safetensors.torch import load_file, save
 from torch import nn
 
-from pipeline.files import appearing_whole, write_json
+from pipeline.files import appearing_whole, parse_json, write_json
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.base import History, settings_from
 from pipeline.heads.data.feature_spec import FeatureSpec
@@ -200,7 +199,7 @@ def load_language_model(folder: str | Path) -> TrainedLanguageModel:
             f"{described} not found: {folder} holds no language model; run `pipeline run`"
         )
     try:
-        values = json.loads(described.read_text(encoding="utf-8"))
+        values = parse_json(described.read_text(encoding="utf-8"))
         files = {**values.pop("files"), TENSORS_FILE: values["tensors_sha256"]}
         for name, expected in files.items():
             if sha256_of_file(folder / name) != expected:

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline.datasets.regions import read_phrases
 from pipeline.datasets.splits import split_for
-from pipeline.files import require_folder
+from pipeline.files import parse_json, require_folder
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.catalogue import Experiment, with_epochs_at_most
 from pipeline.heads.data.pairs import FeatureRows
@@ -176,7 +176,7 @@ def _fault(
 ) -> str:
     """Return why a head has to be trained; "" if it need not."""
     try:
-        values = json.loads((out / HEAD_FILE).read_text(encoding="utf-8"))
+        values = parse_json((out / HEAD_FILE).read_text(encoding="utf-8"))
     except OSError:
         return "missing"
     except ValueError:

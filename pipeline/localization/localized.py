@@ -4,7 +4,6 @@ It holds all that evaluation, the report and the search need, so that none of th
 or a head again. docs/regions.md has the layout.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files import appearing_whole
+from pipeline.files import appearing_whole, parse_json
 from pipeline.hashing import canonical_json
 from pipeline.localization import LocalizationError
 from pipeline.retrieval.similarity import SIMILARITIES
@@ -178,7 +177,7 @@ def read_localized(path: str | Path) -> Localized:
                 file["queries/first_truth"][()],
                 file["truth/box"][()],
                 str(file.attrs["similarity"]),
-                json.loads(file.attrs["provenance"]),
+                parse_json(file.attrs["provenance"]),
             )
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise LocalizationError(

@@ -1,6 +1,5 @@
 """One file of named arrays and their metadata: safetensors with one JSON text, no pickle."""
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import numpy.typing as npt
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from pipeline.files import appearing_whole
+from pipeline.files import appearing_whole, parse_json
 from pipeline.hashing import canonical_json
 
 
@@ -42,7 +41,7 @@ def read_metadata(path: Path, key: str) -> dict[str, Any]:
         It is no such file, or it is damaged: for the caller to say what it should be.
     """
     with safe_open(path, framework="numpy") as file:
-        metadata = json.loads(file.metadata()[key])
+        metadata = parse_json(file.metadata()[key])
     if not isinstance(metadata, dict):
         raise TypeError(f"its metadata are {metadata!r}")
     return metadata

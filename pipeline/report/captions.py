@@ -1,6 +1,5 @@
 """A page of generated captions: scores of all systems, images with their captions, regularities."""
 
-import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from pipeline.datasets.scenes.parse import parse
 from pipeline.datasets.scenes.truth import truth_of
 from pipeline.datasets.scenes.world import Scene
 from pipeline.errors import WrongUsage
-from pipeline.files import require_folder, write_text
+from pipeline.files import parse_json, require_folder, write_text
 from pipeline.hashing import sha256_of_file
 from pipeline.images.decode import read_image
 from pipeline.language.captions_file import read_captions
@@ -172,8 +171,8 @@ def _verdict(text: str | None, scene: Scene | None) -> str:
 def _row(file: Path, folder: Path) -> Mapping[str, Any] | None:
     """Return the scores of a file of captions, None if there are none of these captions."""
     try:
-        made = json.loads((folder / PROVENANCE_FILE).read_text(encoding="utf-8"))
-        row: Mapping[str, Any] = json.loads((folder / CAPTIONS_FILE).read_text(encoding="utf-8"))
+        made = parse_json((folder / PROVENANCE_FILE).read_text(encoding="utf-8"))
+        row: Mapping[str, Any] = parse_json((folder / CAPTIONS_FILE).read_text(encoding="utf-8"))
         return row if made["captions_sha256"] == sha256_of_file(file) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -5,7 +5,6 @@ The templates escape every text that comes from data.
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,7 @@ from pipeline import __version__
 from pipeline.clips.contact_sheet import shown_picture
 from pipeline.clips.sound import read_sound
 from pipeline.datasets.manifest import check_relative
-from pipeline.files import appearing_whole, write_json, write_text
+from pipeline.files import appearing_whole, parse_json, write_json, write_text
 from pipeline.hashing import canonical_json
 from pipeline.pages.rendering import environment, jpeg_of
 from pipeline.progress import QUIET, Monitor
@@ -288,7 +287,7 @@ def _remove_others(folder: Path, files: set[str]) -> None:
     """Remove what an earlier report listed as its own and this one lacks; list this one's."""
     listed = folder / FILES_FILE
     try:
-        earlier = json.loads(listed.read_text(encoding="utf-8"))["files"]
+        earlier = parse_json(listed.read_text(encoding="utf-8"))["files"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         earlier = []
     for name in earlier:

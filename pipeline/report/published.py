@@ -1,6 +1,5 @@
 """The papers' own retrieval numbers, as printed, row by row of their tables."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -10,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pipeline.errors import PipelineError
+from pipeline.files import parse_json
 from pipeline.retrieval.recall import CUTOFFS
 
 PUBLISHED_FILE = "published.json"
@@ -160,7 +160,7 @@ def parse_published(text: str, where: str) -> tuple[PublishedRow, ...]:
         about the same.
     """
     try:
-        tables = json.loads(text)["tables"]
+        tables = parse_json(text)["tables"]
         rows = tuple(row for table in tables for row in _rows_of(table, where))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise PublishedError(

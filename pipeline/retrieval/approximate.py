@@ -5,7 +5,6 @@ order of the exact search; the graph may miss a nearer row, which recall@10 meas
 """
 
 import importlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files import appearing_whole, write_json
+from pipeline.files import appearing_whole, parse_json, write_json
 from pipeline.hashing import sha256_of_file
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.search import (
@@ -189,7 +188,7 @@ def _read_metadata(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return dict(parse_json(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError):
         return {}
 

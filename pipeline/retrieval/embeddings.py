@@ -4,7 +4,6 @@ A row is one vector, or a set of vectors (the cells of an image, the words of a 
 the similarity is one of sets.
 """
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from pipeline import __version__
 from pipeline.errors import PipelineError
-from pipeline.files import appearing_whole
+from pipeline.files import appearing_whole, parse_json
 from pipeline.hashing import canonical_json
 from pipeline.retrieval.similarity import SIMILARITIES
 
@@ -195,7 +194,7 @@ def _similarity(file: h5py.File) -> str:
 
 def _provenance(file: h5py.File) -> dict[str, Any]:
     try:
-        value = json.loads(_text(file, "provenance") or "{}")
+        value = parse_json(_text(file, "provenance") or "{}")
         canonical_json(value)  # refuses NaN, which no later JSON file could hold
     except (ValueError, RecursionError):
         value = None

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import PipelineError
-from pipeline.files import write_json, write_text
+from pipeline.files import parse_json, write_json, write_text
 from pipeline.retrieval import bootstrap
 from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS, MEASURES
 
@@ -88,7 +87,7 @@ def read_recall(path: Path) -> dict[str, float | int]:
         The file is missing, is no JSON, or is not a recall table.
     """
     try:
-        value: Any = json.loads(path.read_text(encoding="utf-8"))
+        value: Any = parse_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise TableError(f"{path}: no such recall table; `pipeline evaluate` writes it") from error
     except ValueError as error:
@@ -108,7 +107,7 @@ def read_provenance(path: Path) -> dict[str, Any]:
         It is no JSON object with the embedding file's own provenance.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = parse_json(path.read_text(encoding="utf-8"))
         if not isinstance(value["provenance"], dict):
             raise TypeError("'provenance' is no object")
     except (ValueError, TypeError, KeyError) as error:

@@ -4,7 +4,6 @@ The paper shows queries as pictures. Here every image that has one word of a kin
 is asked for with each other word of that kind in its place, and what is found is counted.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import permutations
@@ -17,7 +16,7 @@ import numpy.typing as npt
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.scenes.dataset import scenes_of
 from pipeline.datasets.scenes.world import COLOURS, SHAPES, Scene
-from pipeline.files import write_json
+from pipeline.files import parse_json, write_json
 from pipeline.retrieval.composition import require_composable
 from pipeline.retrieval.geometry import common_plane
 from pipeline.retrieval.search import SearchError
@@ -337,7 +336,7 @@ def read_regularities(file: str | Path) -> Regularities:
         The file is missing or damaged.
     """
     try:
-        values = json.loads(Path(file).read_text(encoding="utf-8"))
+        values = parse_json(Path(file).read_text(encoding="utf-8"))
         planes = {kind: Plane(**plane) for kind, plane in values["planes"].items()}
         return Regularities(**{**values, "planes": planes})
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -3,7 +3,6 @@
 docs/format.md describes the same for readers who do not have this package.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 
 from pipeline.datasets.manifest import check_relative
 from pipeline.errors import PipelineError
+from pipeline.files import parse_json
 from pipeline.hashing import canonical_json, recipe_hash
 
 FORMAT = "pipeline-features"
@@ -127,7 +127,7 @@ def trained_on_of(attributes: Mapping[str, Any]) -> tuple[str, ...]:
     ValueError
         It is no JSON list of names.
     """
-    names = json.loads(attributes.get("trained_on", "[]"))
+    names = parse_json(attributes.get("trained_on", "[]"))
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"trained_on is {names!r}, not a list of names")
     return tuple(names)
@@ -136,7 +136,7 @@ def trained_on_of(attributes: Mapping[str, Any]) -> tuple[str, ...]:
 def _fields(found: Any, wanted: dict[str, Any]) -> str:
     """Return the fields in which a recipe, as JSON text, differs; the text itself if it is none."""
     try:
-        old = dict(json.loads(found))
+        old = dict(parse_json(found))
     except (ValueError, TypeError):
         return repr(found)
     return "; ".join(

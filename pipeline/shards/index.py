@@ -3,7 +3,6 @@
 It is read and checked here, written last of a feature set, and made again from the shards alone.
 """
 
-import json
 import re
 import reprlib
 from collections.abc import Callable, Iterable
@@ -11,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.files import write_json
+from pipeline.files import parse_json, write_json
 from pipeline.hashing import canonical_json, sha256_of_json
 from pipeline.progress import QUIET, Monitor
 from pipeline.shards.format import (
@@ -167,7 +166,7 @@ def index_from(data: bytes, where: str) -> FeatureIndex:
         It is damaged or of another format, or its numbers contradict each other.
     """
     try:
-        values: dict[str, Any] = json.loads(data.decode("utf-8"))
+        values: dict[str, Any] = parse_json(data.decode("utf-8"))
         if (values["format"], values["format_version"]) != (FORMAT, FORMAT_VERSION):
             raise ValueError(
                 f"format {values['format']!r} version {values['format_version']!r}; this software "
@@ -321,7 +320,7 @@ def rebuild_index(
 def _header(first: ShardFile) -> FeatureHeader:
     about = first.attributes
     try:
-        recipe = json.loads(about["recipe"])
+        recipe = parse_json(about["recipe"])
         trained_on = trained_on_of(about)
         names = ("weights", "weights_sha256", "axes", "dataset", "created_by")
         values = {name: str(about[name]) for name in names}

@@ -4,7 +4,6 @@ A folder with `side-by-side.json` names sets that lie beside it, with the SHA-25
 and how each is scaled. `FeatureSet` opens it as any other set.
 """
 
-import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pipeline.files import write_json
+from pipeline.files import parse_json, write_json
 from pipeline.hashing import sha256_of_file, sha256_of_json
 from pipeline.shards.format import (
     OK,
@@ -85,7 +84,7 @@ def read_view(folder: str | Path) -> View:
     folder = Path(folder)
     path = folder / VIEW_FILE
     try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        values: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
         if (values["format"], values["format_version"]) != (_FORMAT, _VERSION):
             raise ValueError(
                 f"format {values['format']!r} version {values['format_version']!r}; this software "
@@ -233,7 +232,7 @@ class SideBySideRows:
 
 def _says(path: Path, values: dict[str, Any]) -> bool:
     try:
-        return bool(json.loads(path.read_text(encoding="utf-8")) == values)
+        return bool(parse_json(path.read_text(encoding="utf-8")) == values)
     except (OSError, ValueError):
         return False
 

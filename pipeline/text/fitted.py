@@ -1,6 +1,5 @@
 """A fitted encoder as a folder: its plan, vocabularies, codebooks and principal components."""
 
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.files import parse_json
 from pipeline.text.catalogue import EncoderError, EncoderPlan, EncoderSpec
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
 from pipeline.text.encoders.concatenation import Concatenation
@@ -82,7 +82,7 @@ def read_description(folder: Path) -> dict[str, Any]:
     """
     path = folder / ENCODER_FILE
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise EncoderError(
             f"{path} cannot be read ({error.strerror}): {folder} holds no fitted encoder; make "

@@ -7,7 +7,6 @@ only when a model is named.
 
 import contextlib
 import difflib
-import json
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from torch import Tensor
 
 from pipeline.devices import one_core_each
 from pipeline.errors import PipelineError
+from pipeline.files import parse_json
 from pipeline.hashing import sha256_of_file, sha256_of_json
 from pipeline.text.families import families_of
 
@@ -245,7 +245,7 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
     """Return the entries of `modules.json`."""
     path = folder / _MODULES_FILE
     try:
-        modules = json.loads(path.read_text(encoding="utf-8"))
+        modules = parse_json(path.read_text(encoding="utf-8"))
         paths = [(folder / module["path"]).resolve() for module in modules]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SentenceModelError(

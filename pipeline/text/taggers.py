@@ -7,7 +7,6 @@ is first asked for a tag.
 import gzip
 import hashlib
 import importlib.metadata
-import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from pipeline.errors import PipelineError
+from pipeline.files import parse_json
 from pipeline.hashing import sha256_of_file
 from pipeline.text.import_alone import import_alone
 
@@ -130,7 +130,7 @@ def _textblob() -> Tagger:
 def _perceptron(path: Path) -> Tagger:
     try:
         data = path.read_bytes()
-        values = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+        values = parse_json(gzip.decompress(data) if path.suffix == ".gz" else data)
         weights, known = dict(values["weights"]), dict(values["tagdict"])
         classes = set(values["classes"])
     except OSError as error:

@@ -1,6 +1,5 @@
 """The vocabulary: the words of the training captions that an encoder knows, with their counts."""
 
-import json
 from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import PipelineError
-from pipeline.files import write_text
+from pipeline.files import parse_json, write_text
 from pipeline.hashing import canonical_json, sha256_of_json
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 
@@ -199,7 +198,7 @@ def load_vocabulary(path: Path) -> Vocabulary:
         The file cannot be read, is no vocabulary of this format version, or it was changed.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = parse_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise VocabularyError(
             f"{path} cannot be read ({error.strerror}); build the vocabulary first"

@@ -121,6 +121,13 @@ def test_photos_that_are_not_there(root: Path, tmp_path: Path) -> None:
         read_entities(tmp_path / "nowhere", tmp_path / "photos")
 
 
+def test_a_file_that_is_no_archive_is_refused_in_one_line(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "e.tar").write_bytes(b"no archive" * 100)
+    with pytest.raises(DatasetError, match=r"e.tar cannot be read .*expected") as refused:
+        read_entities(tmp_path / "e.tar", root.parent / "photos")
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared")
 def test_original_photos_agree_with_their_files(tmp_path: Path) -> None:
     photos = SHARED / "data" / "flickr8k" / "original_res_sample"

@@ -223,10 +223,11 @@ def test_saved_and_loaded_heads_embed_the_same(
     (tmp_path / "b" / "head.json").write_text(json.dumps(old))
     with pytest.raises(HeadError, match="is now called vse; run `pipeline train` again"):
         load_head(tmp_path / "b")
-    del values["seed"]
-    (tmp_path / "b" / "head.json").write_text(json.dumps(values))
-    with pytest.raises(HeadError, match="damaged"):
-        load_head(tmp_path / "b")
+    without_seed = {name: value for name, value in values.items() if name != "seed"}
+    for wrong in (without_seed, values | {"word_vectors": ["x"]}, values | {"history": [1]}):
+        (tmp_path / "b" / "head.json").write_text(json.dumps(wrong))
+        with pytest.raises(HeadError, match="damaged"):
+            load_head(tmp_path / "b")
     with pytest.raises(HeadError, match="pipeline train"):
         load_head(tmp_path / "c")
 

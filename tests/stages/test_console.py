@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
+from pipeline.errors import PipelineError
 from stages.console import FAILED, progress_of, run
 
 
@@ -17,6 +18,23 @@ def handlers() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+def test_an_error_that_quotes_a_long_text_is_cut(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def refuse() -> None:
+        raise PipelineError(f"the id {'x' * 10**6!r} is too long; shorten it")
+
+    monkeypatch.setattr("sys.argv", ["refuse"])
+    monkeypatch.setattr("sys.unraisablehook", sys.__unraisablehook__)
+    with pytest.raises(SystemExit):
+        run(refuse)
+    said = capsys.readouterr().err
+    assert "the id 'xxx" in said
+    assert said.endswith("is too long; shorten it\n")
+    assert 4000 < len(said) < 5000
 
 
 class Unlucky:

@@ -4,7 +4,6 @@ All tensors lie in the file by name; everything else is one JSON text in its met
 numbers that the network draws come from torch's global generator, so its state is kept too.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from pipeline.files import appearing_whole
+from pipeline.files import appearing_whole, parse_json
 from pipeline.hashing import canonical_json
 from pipeline.heads.base import History
 
@@ -101,7 +100,7 @@ class Checkpoints:
             return False
         try:
             with safe_open(path, "pt") as file:
-                record = json.loads(file.metadata()["state"])
+                record = parse_json(file.metadata()["state"])
                 if (record["format"], record["fingerprint"]) != (_FORMAT, self.fingerprint):
                     return False
                 if len(record["history"]) > epochs:

@@ -6,7 +6,6 @@ that neither a task nor what a worker reads for it grows with the job. The file'
 that the run goes on: workers stop soon after it has gone.
 """
 
-import json
 import socket
 import time
 from collections.abc import Callable, Iterable
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from pipeline.files import appearing_whole
+from pipeline.files import appearing_whole, parse_json
 from pipeline.hashing import canonical_json
 from pipeline.shards.format import ShardError
 from pipeline.shards.write import explained
@@ -118,7 +117,7 @@ class JobRef:
                 "this run has written; mount the same shared folder on all workers, or give "
                 "another --out"
             )
-        values: dict[str, Any] = json.loads(data)
+        values: dict[str, Any] = parse_json(data)
         return values
 
     def _ended(self) -> RunEnded:

@@ -17,6 +17,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from pipeline.files import parse_json
 from pipeline.hashing import sha256_of_file
 from pipeline.shards.exchange.remote import ExchangeError
 from pipeline.shards.index import INDEX_FILE, FeatureIndex
@@ -261,7 +262,7 @@ def contents_from(data: bytes, where: str) -> Contents:
         It is no such file, names files that could leave the folder, or places that cannot be.
     """
     try:
-        values = json.loads(data)
+        values = parse_json(data)
         if (values["format"], values["format_version"]) != (_FORMAT, _VERSION):
             raise ValueError(f"another format than {_FORMAT!r} version {_VERSION}")
         shards = tuple(_checked_shard(entry) for entry in values["shards"])

@@ -1,6 +1,5 @@
 """What a feature set or a single shard is, in lines for a person."""
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.files import parse_json
 from pipeline.hashing import canonical_json
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OK, STATUS_NAMES, ShardError, trained_on_of
@@ -112,7 +112,7 @@ def _of_folder(folder: Path) -> _Contents:
 def _of_file(path: Path) -> _Contents:
     shard = ShardFile(path)
     try:
-        recipe = json.loads(shard.attributes["recipe"])
+        recipe = parse_json(shard.attributes["recipe"])
     except ValueError:
         recipe = {"not JSON": shard.attributes["recipe"]}
     try:

@@ -1,6 +1,5 @@
 """Checking a folder of shards against its index, or a single shard: every fault is listed."""
 
-import json
 import zlib
 from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.files import parse_json
 from pipeline.hashing import canonical_json, recipe_hash, sha256_of_file
 from pipeline.progress import QUIET, Monitor, Progress
 from pipeline.shards.feature_set import FeatureSet
@@ -154,7 +154,7 @@ def _metadata_faults(shard: ShardFile) -> Iterator[Fault]:
     if about.get("format_version") != FORMAT_VERSION:
         yield Fault(name, f"format version {about.get('format_version')!r}, not {FORMAT_VERSION}")
     try:
-        recipe = json.loads(about["recipe"])
+        recipe = parse_json(about["recipe"])
         named = recipe_hash(recipe, about["weights_sha256"])
         if canonical_json(recipe) != about["recipe"]:
             yield Fault(name, "its recipe is not canonical JSON")

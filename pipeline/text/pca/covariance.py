@@ -1,6 +1,5 @@
 """Mean and covariance of more rows than memory holds, in one pass that can be interrupted."""
 
-import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import PipelineError
-from pipeline.files import appearing_whole
+from pipeline.files import appearing_whole, parse_json
 from pipeline.hashing import canonical_json
 
 _PANEL = 1024  # rows of the covariance that are multiplied and added at once
@@ -127,7 +126,7 @@ class Covariance:
         try:
             with path.open("rb") as stream:
                 head = stream.readline(4096)
-                self.rows = int(json.loads(head)["rows"])
+                self.rows = int(parse_json(head)["rows"])
                 if head != self._head(fingerprint, self.rows) or not self._read(stream):
                     raise ValueError("its contents do not agree with its checksum or its head")
         except (ValueError, KeyError, TypeError) as error:

@@ -6,7 +6,6 @@ source's name and SHA-256, what it was trained on if it says so, and metadata of
 were made.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 
+from pipeline.files import parse_json
 from pipeline.hashing import canonical_json, sha256_of_file
 from pipeline.networks.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.text.vectors.table import VectorsError, WordVectors
@@ -118,7 +118,7 @@ def describe_stored(path: Path) -> dict[str, Any]:
 
 
 def _words(path: Path) -> list[str]:
-    words = json.loads(read_tensors(path, ["words"])["words"].tobytes().decode())
+    words = parse_json(read_tensors(path, ["words"])["words"].tobytes().decode())
     if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
         raise TypeError("its words are no list of texts")
     return words
@@ -128,7 +128,7 @@ def _mapped(path: Path) -> npt.NDArray[np.float32]:
     # safetensors copies a tensor into memory; the offsets in its header allow a mapping.
     with path.open("rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
-        tensor = json.loads(stream.read(size))["matrix"]
+        tensor = parse_json(stream.read(size))["matrix"]
     if tensor["dtype"] != "F32" or len(tensor["shape"]) != 2 or not tensor["shape"][1]:
         raise TypeError(f"its matrix is {tensor['dtype']} of shape {tensor['shape']}")
     if not tensor["shape"][0]:

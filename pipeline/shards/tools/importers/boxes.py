@@ -1,7 +1,6 @@
 """Boxes by image from anybody's file: bottom-up TSV, NPZ, HDF5 groups, or COCO results in JSON."""
 
 import base64
-import json
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from pipeline.files import parse_json
 from pipeline.shards.tools.importers.source import LayoutError
 
 Boxes = dict[str, tuple[np.ndarray, np.ndarray]]
@@ -118,7 +118,7 @@ def _hdf5(path: Path) -> Iterator[_Table]:
 
 
 def _json(path: Path) -> Iterator[_Table]:
-    entries = json.loads(path.read_text(encoding="utf-8-sig"))
+    entries = parse_json(path.read_text(encoding="utf-8-sig"))
     if not isinstance(entries, list):
         raise LayoutError(f"{path}: a list of results was expected")
     by_image: dict[str, list[list[float]]] = {}
