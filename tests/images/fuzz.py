@@ -106,13 +106,18 @@ def damaged_files(count: int, seed: int) -> Iterator[tuple[str, bytes]]:
     names = list(files)
     for number in range(count):
         name = names[number % len(names)]
-        data = bytearray(files[name])
-        other = files[names[rng.integers(len(names))]]
-        for _ in range(rng.integers(1, 3)):
-            _MUTATIONS[rng.integers(len(_MUTATIONS))](rng, data, other)
+        data = damaged(rng, files[name], files[names[rng.integers(len(names))]])
         # Without this a PNG reader's checksums would turn every header away.
         resealed = name.endswith(".png") and rng.random() < 0.7
-        yield name, _resealed_png(data) if resealed else bytes(data)
+        yield name, _resealed_png(bytearray(data)) if resealed else data
+
+
+def damaged(rng: np.random.Generator, sound: bytes, other: bytes) -> bytes:
+    """Return the bytes of a file after one or two mutations; `other` is spliced in."""
+    data = bytearray(sound)
+    for _ in range(rng.integers(1, 3)):
+        _MUTATIONS[rng.integers(len(_MUTATIONS))](rng, data, other)
+    return bytes(data)
 
 
 def fuzz(count: int, seed: int, seconds_a_file: float = SECONDS_A_FILE) -> tuple[list[Ending], int]:

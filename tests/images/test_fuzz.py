@@ -1,6 +1,6 @@
 """Damaged files of every format end as an image or a stated failure: no crash, hang or surprise.
 
-`python -m bench.fuzz_decoding` does thousands.
+`python -m bench.endurance files` does thousands, of every format.
 """
 
 from pipeline.images.decode import decode

@@ -1,0 +1,5 @@
+"""A campaign against the promises: nothing lost, the same bytes after any end, no crash, no hang.
+
+`python -m bench.endurance kills|faults|files|all`. Read `kills` first; `commands` says which
+commands are tried, `running` how they are started, `evidence` what is counted and kept.
+"""

@@ -1,0 +1,56 @@
+"""Run a campaign: `python -m bench.endurance kills|faults|files|all [--seed N] [--count N] ...`.
+
+Ends with status 1 if anything broke. What is kept of a failure is said where it is found.
+"""
+
+import argparse
+import math
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.endurance.commands import make_project
+from bench.endurance.evidence import Evidence
+from bench.endurance.faults import faults
+from bench.endurance.files import files
+from bench.endurance.kills import kills
+from bench.endurance.running import preload
+
+_CAMPAIGNS = {"kills": (kills, 1000), "faults": (faults, 300), "files": (files, 10_000)}
+
+
+def main() -> None:
+    """Run the campaigns that are asked for, and print their table."""
+    parser = argparse.ArgumentParser(prog="bench.endurance", description=__doc__)
+    parser.add_argument("campaign", choices=[*_CAMPAIGNS, "all"])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="of all campaigns together")
+    parser.add_argument("--count", type=int, help="of a campaign: signals, faults or files")
+    parser.add_argument("--work", type=Path, help="folder, [default: a temporary one]")
+    given = parser.parse_args()
+    names = list(_CAMPAIGNS) if given.campaign == "all" else [given.campaign]
+    work = given.work or Path(tempfile.mkdtemp(prefix="endurance-"))
+    evidence = Evidence(work / "kept", given.seed)
+    preload()
+    project = work / "project"
+    if not project.is_dir():
+        make_project(project)
+    for name in names:
+        campaign, usual = _CAMPAIGNS[name]
+        left = given.minutes * 60 / len(names)
+        folder = work / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        started = time.monotonic()
+        campaign(evidence, project, folder, given.count or usual, given.seed, started + left)
+        print(f"{name}: {time.monotonic() - started:.0f} s")
+    print(evidence.table())
+    if not evidence.faults:
+        shutil.rmtree(work)
+    sys.exit(bool(evidence.faults))
+
+
+if __name__ == "__main__":
+    main()

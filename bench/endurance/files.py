@@ -1,0 +1,168 @@
+"""Hostile files: every reader must end with a value or with a named error, soon, in little memory.
+
+Each file is read in a fork of its own, under limits: seconds of the processor and of the clock, and
+memory beyond what the process has when it starts. Whatever else it ends with is a fault: another
+exception, a signal, no end, too much memory.
+"""
+
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+from bench.endurance.damage import damage
+from bench.endurance.evidence import Evidence
+from bench.endurance.inputs import make_inputs, make_more
+from bench.endurance.readers import READERS, Reader
+
+SECONDS, CLOCK_SECONDS = 20, 180.0
+LIMIT_BYTES, BOUND_BYTES = 4 * 2**30, 600 * 2**20
+
+
+def files(
+    evidence: Evidence, project: Path, work: Path, count: int, seed: int, until: float
+) -> None:
+    """Give `count` hostile files to the readers, or as many as there is time for."""
+    inputs = work / "inputs"
+    shutil.copytree(project, work / "project")
+    make_more(work / "project")
+    make_inputs(inputs, work / "project")
+    for reader in READERS:
+        ending, text = _read_apart(reader, inputs / reader.name, work)
+        if ending != "read":
+            raise RuntimeError(f"{reader.name} does not read what is sound: {ending}, {text}")
+    others = [path.read_bytes() for path in sorted(inputs.rglob("*")) if path.is_file()]
+    shares = [reader.share for reader in READERS]
+    seen: Counter[str] = Counter()
+    number = 0
+    while number < count and time.monotonic() < until:
+        rng = random.Random(f"{seed}-{number}")
+        reader = rng.choices(READERS, shares)[0]
+        folder = work / "trial"
+        shutil.rmtree(folder, ignore_errors=True)
+        path, how = _damaged(reader, inputs / reader.name, folder, rng, rng.choice(others))
+        kept = path.read_bytes()
+        started = time.monotonic()
+        ending, text = _read_apart(reader, folder, work)
+        evidence.tried[reader.name] += 1
+        evidence.endings[reader.name, ending] += 1
+        if ending not in ("read", "refused"):
+            what = f"{reader.name}: {ending}: {text[-160:]}"
+            seen[what] += 1
+            path.write_bytes(kept)
+            story = {
+                "fault": f"{how} of {path.relative_to(folder)}: {ending}: {text}",
+                "seconds": time.monotonic() - started,
+            }
+            evidence.fault(f"{reader.name}", number, story, folder if seen[what] <= 3 else None)
+        number += 1
+        if number % 500 == 0:
+            print(f"{number} files", flush=True)
+    print(f"{number} files")
+
+
+def _damaged(
+    reader: Reader, sound: Path, folder: Path, rng: random.Random, other: bytes
+) -> tuple[Path, str]:
+    """Copy the inputs of a reader and damage a file of them; return it and how."""
+    names = sorted(
+        {
+            path.relative_to(sound)
+            for pattern in reader.files
+            for path in sound.glob(pattern)
+            if path.is_file()
+        }
+    )
+    name = rng.choice(names)
+    if reader.files == ("*",) and reader.name == "pictures":
+        folder.mkdir()
+        shutil.copy(sound / name, folder / name)
+    else:
+        shutil.copytree(sound, folder)
+    how = damage(rng, folder / name, other)
+    if reader.seal is not None and rng.random() < 0.9:
+        reader.seal(folder)
+    return folder / name, how
+
+
+def _read_apart(reader: Reader, folder: Path, work: Path) -> tuple[str, str]:
+    """Read in a fork; return how it ended, in a word, and the text of what it said."""
+    said = work / "ended.json"
+    said.unlink(missing_ok=True)
+    pid = os.fork()
+    if not pid:
+        try:
+            os.setsid()
+            _limit()
+            said.write_text(json.dumps(_read(reader, folder)))
+        finally:
+            os._exit(0)
+    end = time.monotonic() + CLOCK_SECONDS
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            break
+        if time.monotonic() > end:
+            os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            return "hang", f"no end within {CLOCK_SECONDS:.0f} s"
+        time.sleep(0.001)
+    code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGXCPU:
+        return "hang", f"more than {SECONDS} s of the processor"
+    if code:
+        return "crash", f"signal {-code}"
+    ending, text = json.loads(said.read_text())
+    return ending, text
+
+
+def _limit() -> None:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmSize:"):
+            size = int(line.split()[1]) * 1024 + LIMIT_BYTES
+            resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+
+
+def _read(reader: Reader, folder: Path) -> tuple[str, str]:
+    """Return how a reader ended: "read", "refused", or the name of what it should not raise."""
+    import traceback
+
+    from pipeline.errors import PipelineError
+
+    before = _resident()
+    text = ""
+    try:
+        reader.read(folder)
+        ending = "read"
+    except PipelineError as error:
+        ending, text = "refused", str(error)
+        if "\n" in text.strip() or not text.strip() or len(text) > 5_000_000:
+            ending, text = "wordy", f"an error of {len(text)} characters: {text[:300]!r}"
+    except BaseException as error:
+        place = traceback.extract_tb(error.__traceback__)
+        ours = [
+            frame
+            for frame in place
+            if "/pipeline/" in frame.filename or "/stages/" in frame.filename
+        ]
+        where = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "?"
+        ending, text = type(error).__name__, f"{str(error)[:300]} at {where}"
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    if ending in ("read", "refused") and grown > BOUND_BYTES:
+        ending, text = "memory", f"{grown / 2**20:.0f} MiB more"
+    return ending, text
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()

@@ -1,0 +1,171 @@
+"""Commands in processes of their own: warm ones, forked from this process, and cold ones.
+
+To start Python and to import torch takes longer than the small jobs of the campaign. A warm command
+is therefore a fork of this process, which has imported everything and has no threads: it is at work
+within milliseconds, and a signal at a random moment hits the work and not the imports. It ends as
+Python ends: threads are joined, exit handlers run. A cold one is a process as users start it.
+"""
+
+import atexit
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+HUNG = -1000
+"""The status of a command that did not end within its time."""
+
+_COLD = "from stages.cli import main; main()"
+_PRELOADED = (
+    "torch", "torch.utils.data", "torchvision", "h5py", "scipy.linalg", "scipy.stats",
+    "sklearn.decomposition", "gensim.models", "fasttext", "safetensors.torch", "distributed",
+    "jinja2", "PIL.Image", "efficientnet_lite_pytorch", "stages.prepare", "stages.extract",
+    "stages.text", "stages.train", "stages.embed", "stages.evaluate", "stages.report",
+    "stages.shards", "stages.vectors", "stages.run", "pipeline.images.extract",
+    "pipeline.text.encode", "pipeline.heads.fit", "pipeline.heads.embed", "pipeline.report.write",
+    "pipeline.experiments.run",
+)  # fmt: skip
+
+Prepare = Callable[[], object]
+
+
+def preload() -> None:
+    """Import what the commands import; the modules only, so that no thread is started."""
+    for name in _PRELOADED:
+        importlib.import_module(name)
+    if threading.active_count() > 1:
+        raise RuntimeError(f"an import has started threads: {threading.enumerate()}")
+
+
+@dataclass
+class Running:
+    """A command at work, the leader of its own session.
+
+    Attributes
+    ----------
+    pid : of the command. said : the file that has its stdout and stderr.
+    status : how it ended: an exit status, minus a signal's number, or `HUNG`; None: not yet.
+    """
+
+    pid: int
+    said: Path
+    started: float
+    status: int | None = None
+
+    def wait(self, seconds: float) -> int | None:
+        """Return the status, or None if the command is still at work after `seconds`."""
+        end = time.monotonic() + seconds
+        while self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() >= end:
+                break
+            else:
+                time.sleep(0.004)
+        return self.status
+
+    def finish(self, seconds: float) -> int:
+        """Return the status; a command that takes longer than `seconds` is killed."""
+        if self.wait(seconds) is None:
+            self.signal_all(signal.SIGKILL)
+            self.wait(60)
+            self.status = HUNG
+        return HUNG if self.status is None else self.status
+
+    def signal(self, number: int) -> None:
+        """Signal the process alone."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def signal_all(self, number: int) -> None:
+        """Signal every process that the command has started and that is still alive."""
+        for pid in [self.pid, *self.others()]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def others(self) -> list[int]:
+        """Return the processes of the session but the command itself, zombies left out."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit() and folder.name != str(self.pid):
+                with suppress(OSError, IndexError):
+                    fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                    if int(fields[3]) == self.pid and fields[0] != "Z":
+                        found.append(int(folder.name))
+        return found
+
+    def text(self) -> str:
+        """Return what the command has said so far."""
+        return self.said.read_text(encoding="utf-8", errors="replace")
+
+
+def start(
+    arguments: Sequence[str], folder: Path, said: Path, cold: bool = False, prepare: Prepare = int
+) -> Running:
+    """Start `pipeline ARGUMENTS...` in a folder.
+
+    Parameters
+    ----------
+    cold : start a new Python.
+    prepare : called in the new process before the command: limits, clocks, users.
+    """
+    if cold:
+        with said.open("wb") as stream:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _COLD, *arguments],
+                cwd=folder, env=os.environ | {"PYTHONPATH": str(PROJECT)},
+                stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
+                start_new_session=True, preexec_fn=prepare,
+            )  # fmt: skip
+        process.returncode = 0  # waited for by `Running`
+        return Running(process.pid, said, time.monotonic())
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return Running(pid, said, time.monotonic())
+    status = 70
+    try:
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        _redirect(said)
+        os.chdir(folder)
+        sys.argv = ["pipeline", *arguments]
+        prepare()
+        status = _main()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _redirect(said: Path) -> None:
+    with said.open("wb") as stream, open(os.devnull, "rb") as nothing:  # noqa: PTH123
+        os.dup2(nothing.fileno(), 0)
+        os.dup2(stream.fileno(), 1)
+        os.dup2(stream.fileno(), 2)
+
+
+def _main() -> int:
+    from stages.cli import main
+
+    try:
+        main()
+        status = 0
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    return status
