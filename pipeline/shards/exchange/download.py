@@ -4,7 +4,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,7 +23,8 @@ from pipeline.shards.exchange.remote import (
 COPIES = 2
 # Bytes between two wanted runs that are moved with them: asking around them takes longer.
 _GAP = 1 << 14
-_PIECE = 1 << 20
+_PIECE, _PIECES_AT_ONCE = 1 << 20, 1 << 10
+_SECONDS_TO_SHOW = 0.5
 _BLOCK = 1 << 20
 
 
@@ -186,25 +187,22 @@ def fetch_spans(
     """
     pieces = _pieces(spans)
     stopped = threading.Event()
-    done = 0
-    with path.open("rb+") as stream:
-
-        def fetch(piece: Spans) -> int:
-            first, last = piece[0][0], piece[-1][1]
-            data = _fetch_piece(remote, name, first, last, meter, stopped)
-            for start, stop in piece:
-                os.pwrite(stream.fileno(), memoryview(data)[start - first : stop - first], start)
-            return len(data)
-
-        with ThreadPoolExecutor(CONNECTIONS) as pool:
-            waiting = [pool.submit(fetch, piece) for piece in pieces]
-            try:
-                for ended in as_completed(waiting):
-                    done += ended.result()
-                    show(done)
-            finally:
-                stopped.set()
-                pool.shutdown(cancel_futures=True)
+    before, total = meter.moved, bytes_moved_for(spans)
+    with path.open("rb+") as stream, ThreadPoolExecutor(CONNECTIONS) as pool:
+        try:
+            for first in range(0, len(pieces), _PIECES_AT_ONCE):
+                waiting = {
+                    pool.submit(_fetch_piece, remote, name, piece, stream.fileno(), meter, stopped)
+                    for piece in pieces[first : first + _PIECES_AT_ONCE]
+                }
+                while waiting:
+                    ended, waiting = wait(waiting, _SECONDS_TO_SHOW, FIRST_COMPLETED)
+                    for piece_ended in ended:
+                        piece_ended.result()
+                    show(min(meter.moved - before, total))
+        finally:
+            stopped.set()
+            pool.shutdown(cancel_futures=True)
         os.fsync(stream.fileno())
 
 
@@ -230,26 +228,34 @@ def _pieces(spans: Spans) -> list[Spans]:
 
 
 def _fetch_piece(
-    remote: Remote, name: str, start: int, stop: int, meter: Meter, stopped: threading.Event
-) -> bytes:
-    """Return the bytes `start` to `stop` - 1 of a remote file."""
+    remote: Remote,
+    name: str,
+    piece: Spans,
+    descriptor: int,
+    meter: Meter,
+    stopped: threading.Event,
+) -> None:
+    """Fetch a piece of a remote file and write its spans to their places as they come."""
     patience = Patience(meter.log, stopped.wait)
-    found = bytearray()
-    while len(found) < stop - start:
-        blocks = remote.read(name, start + len(found), stop)
+    place, end = piece[0][0], piece[-1][1]
+    while place < end:
+        blocks = remote.read(name, place, end)
         try:
             for block in blocks:
                 if stopped.is_set():
                     raise RemoteError(f"{remote.shown}/{name}: stopped, as another piece failed")
-                found += block
+                for start, stop in piece:
+                    first, last = max(start, place), min(stop, place + len(block))
+                    if first < last:
+                        os.pwrite(descriptor, block[first - place : last - place], first)
+                place += len(block)
                 meter.add(len(block))
                 patience.progressed()
-            if len(found) < stop - start:
-                raise PassingError(f"{remote.shown}/{name} ended at byte {start + len(found):,}")
+            if place < end:
+                raise PassingError(f"{remote.shown}/{name} ended at byte {place:,}")
         except PassingError as error:
             if stopped.is_set():
                 raise
             patience.failed(error)
         finally:
             blocks.close()
-    return bytes(found)

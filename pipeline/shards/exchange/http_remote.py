@@ -164,5 +164,6 @@ def _fault(answer: Any, start: int, shown: str) -> RemoteError | None:
 
 def _short(error: Exception) -> str:
     """Return what went wrong, of bounded length: part of it comes from the server."""
-    text = " ".join(str(error).split())
+    first = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
+    text = " ".join(first.split())
     return text if len(text) <= 200 else f"{text[:200]}..."
