@@ -38,13 +38,20 @@ class Meter:
     Attributes
     ----------
     moved : that came from the other side.
-    log : takes a line.
     """
 
     def __init__(self, log: Callable[[str], None]) -> None:
-        """Start at 0."""
-        self.moved, self.log = 0, log
+        """Take what gets a line; start at 0."""
+        self.moved = 0
+        self._log, self._last = log, ""
         self._lock = threading.Lock()
+
+    def log(self, line: str) -> None:
+        """Give a line on, but once where several threads have the same to say."""
+        with self._lock:
+            if line != self._last:
+                self._log(line)
+            self._last = line
 
     def add(self, size: int) -> None:
         """Count bytes; threads may."""

@@ -18,6 +18,7 @@ MAX_REDIRECTS = 5
 _BLOCK = 1 << 16
 _REDIRECTS = {301, 302, 303, 307, 308}
 _PASSING = {408, 425, 429, 500, 502, 503, 504}
+_CONNECTION = re.compile(r"^\w+\(host=[^)]*\): ")
 _RANGE = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
 _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "caption-feature-pipeline"}
 
@@ -165,5 +166,5 @@ def _fault(answer: Any, start: int, shown: str) -> RemoteError | None:
 def _short(error: Exception) -> str:
     """Return what went wrong, of bounded length: part of it comes from the server."""
     first = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
-    text = " ".join(first.split())
+    text = _CONNECTION.sub("", " ".join(first.split()))
     return text if len(text) <= 200 else f"{text[:200]}..."
