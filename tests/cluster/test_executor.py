@@ -133,9 +133,9 @@ def test_a_worker_stops_when_the_run_has_ended_and_keeps_its_rows(
         with pytest.raises(RunEnded, match="was cancelled"):
             make_shard(submitted.refs[0], 0, ended, ignore)
     assert building.rows_done == 8
-    left = [path.name for path in building.work.iterdir()]
+    left = [str(path.relative_to(building.work)) for path in building.work.glob("*/*")]
     assert len(left) == 1
-    assert left[0].startswith("piece-00000-000000000-000000008-")
+    assert left[0].startswith("00000/piece-000000000-000000008-")
     build_made(out, ROWS, serial)
     assert contents(out.parent) == whole
 
@@ -144,8 +144,9 @@ def test_leftovers_of_dead_runs_are_removed(tmp_path: Path, whole: dict[str, byt
     out = tmp_path / "again" / "out"
     with unfinished(out) as building:
         pass
-    building.work.mkdir()
-    (building.work / "shard-00000-of-00003.h5.0123456789ab.part").write_bytes(b"half")
+    folder = building.work / "00000"
+    folder.mkdir(parents=True)
+    (folder / "shard-00000-of-00003.h5.0123456789ab.part").write_bytes(b"half")
     dead = building.work / "job-0123456789ab.jsonl"
     dead.write_text("{}")
     with unfinished(out):
@@ -164,7 +165,7 @@ def test_a_worker_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
             with pytest.raises(NotShared, match="sees another file"):
                 make_made_shard(replace(ref, **{line: other}), 0, ignore)
         made = make_made_shard(submitted.refs[0], 0, ignore)
-        path = building.work / made.entry.file
+        path = building.work / "00000" / made.entry.file
         hidden = path.rename(tmp_path / "hidden.h5")
         with pytest.raises(NotShared, match=r"says that it made .*does not see"):
             building.accept(made)

@@ -98,7 +98,7 @@ def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(
         build_made(out, ROWS, workers, largest_file=size - 1, piece_seconds=0)
     with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
         assert work.rows_done >= ROWS_PER_SHARD, "what was done is kept"
-        assert not list(work.work.glob("*.part"))
+        assert not list(work.work.rglob("*.part"))
     build_made(out, ROWS, workers)
     assert contents(tmp_path) == whole
 

@@ -255,7 +255,7 @@ def test_killed_and_interrupted_runs_end_in_the_same_bytes(project: Path, pipeli
     for number, sign in ((1, signal.SIGKILL), (3, signal.SIGINT)):
         running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
         deadline = time.monotonic() + 60
-        while len(list(Path(".work").glob("killed-*/shard-*.h5"))) < number:
+        while len(list(Path(".work").glob("killed-*/*/shard-*.h5"))) < number:
             assert running.poll() is None, "the run ended before it could be stopped"
             assert time.monotonic() < deadline
             time.sleep(0.005)

@@ -170,10 +170,12 @@ def build_from_rows(
     with ShardBuild(out, header, ids, rows_per_shard, compress, inputs) as build:
         if compare:
             _require_same_values(build, header, rows, size, out)
+        done = build.rows_done
         for span in build.pending():
             for part in span.batches(size):
                 build.append(part.start, rows(part.start, part.stop))
-                progress(build.rows_done, len(ids), 0)
+                done += len(part)
+                progress(done, len(ids), 0)
         return build.publish()
 
 

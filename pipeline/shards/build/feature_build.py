@@ -29,7 +29,7 @@ from pipeline.shards.build.locking import (
     require_space,
     work_folders,
 )
-from pipeline.shards.build.partial_shard import PartialShard, piece_files
+from pipeline.shards.build.partial_shard import PartialShard, piece_files, shard_folder
 from pipeline.shards.build.publish import FinishedShard, find_shard, finished_shard, publish
 from pipeline.shards.format import FeatureHeader, RowBlock, ShardError, require_unique_ids
 from pipeline.shards.index import INDEX_FILE, FeatureIndex
@@ -130,7 +130,7 @@ class ShardBuild:
             self.work = self._parent / f"{self._out.name}-{fingerprint}"
             self.work.mkdir(exist_ok=True)
             undo.callback(remove_if_empty, self.work)
-            remove_leftovers(self.work, "*.part", JOB_FILES)
+            remove_leftovers(self.work, "*.part", "*/*.part", JOB_FILES)
             remove_leftovers(self._out, f"{INDEX_FILE}.*.part")
             for shard in range(self.plan.shards):
                 self._resume(shard)
@@ -188,11 +188,12 @@ class ShardBuild:
         for shard in sorted({self.plan.shard_of(int(row)) for row in asked}):
             span = self.plan.span(shard)
             self._mark_missing(shard, asked[(asked >= span.start) & (asked < span.stop)])
+        self._partial = dict(sorted(self._partial.items()))
         self._require_space()
 
     def pending(self) -> list[Span]:
         """Return the spans of rows still to be computed, in order, none across two shards."""
-        return [span for _, partial in sorted(self._partial.items()) for span in partial.missing]
+        return [span for partial in self._partial.values() for span in partial.missing]
 
     def append(self, first_row: int, block: RowBlock) -> None:
         """Add finished rows; they must be the next pending ones and lie in one pending span.
@@ -204,7 +205,7 @@ class ShardBuild:
         ShardError
             The rows are out of turn, hold values that cannot be stored, or the disk is full.
         """
-        waiting = next((p for _, p in sorted(self._partial.items()) if p.missing), None)
+        waiting = next((partial for partial in self._partial.values() if partial.missing), None)
         if waiting is None:
             raise ShardError(f"row {first_row} came out of turn: no row of {self._out} is pending")
         waiting.append(first_row, block)
@@ -212,7 +213,7 @@ class ShardBuild:
 
     def pending_shards(self) -> list[int]:
         """Return the numbers of the shards that are still to be made."""
-        return sorted(self._partial)
+        return list(self._partial)
 
     @contextmanager
     def submitted(
@@ -280,7 +281,7 @@ class ShardBuild:
         """
         if self._partial:
             raise ShardError(
-                f"{self._out}: shards {sorted(self._partial)[:5]} (from 0) are not done yet"
+                f"{self._out}: shards {[*self._partial][:5]} (from 0) are not done yet"
             )
         shards = [self._done[shard] for shard in range(self.plan.shards)]
         size = self.plan.rows_per_shard
@@ -301,7 +302,8 @@ class ShardBuild:
         """Take over a shard that is there and sound, or the pieces of it."""
         span = self.plan.span(shard)
         name, ids = self.plan.file_name(shard), self.ids[span.start : span.stop]
-        folders = (self.work, self._out)
+        folder = shard_folder(self.work, shard)
+        folders = (folder, self._out)
         done, damaged = find_shard(folders, name, self._header, ids, span.start, self._broken)
         self.damaged += damaged
         if done is None:
@@ -309,8 +311,8 @@ class ShardBuild:
             return
         self._done[shard] = done
         # Now useless: the pieces of a shard just finished, or a damaged later version of it.
-        at_work = done.path.parent == self.work
-        for useless in piece_files(self.work, shard) if at_work else [self.work / name]:
+        at_work = done.path.parent == folder
+        for useless in piece_files(folder) if at_work else [folder / name]:
             useless.unlink(missing_ok=True)
 
     def _mark_missing(self, shard: int, rows: np.ndarray) -> None:

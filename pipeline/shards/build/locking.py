@@ -88,9 +88,10 @@ def remove_leftovers(folder: Path, *patterns: str) -> None:
 
 
 def remove_if_empty(folder: Path) -> None:
-    """Remove a folder of unfinished work unless it holds any."""
-    with suppress(OSError):
-        folder.rmdir()
+    """Remove a folder of unfinished work, whose shards have folders, unless it holds any."""
+    for empty in [*folder.glob("*/"), folder]:
+        with suppress(OSError):
+            empty.rmdir()
 
 
 @contextmanager

@@ -7,6 +7,9 @@ Several processes may make one shard at once, as when a worker that was given up
 goes on. Therefore whoever makes a shard only adds files, under names that nobody else takes, and
 renames a whole shard into its place; files are removed by the holder of the output's lock alone.
 No lock on a shard is needed, nor a file system that has any.
+
+All files of a shard lie in a folder of its own in the work folder, so that nobody has to look
+through those of thousands of others.
 """
 
 import time
@@ -61,7 +64,7 @@ class PartialShard:
         ids : of the shard's rows.
         older : see above.
         """
-        self.path = work / plan.file_name(shard)
+        self.path = shard_folder(work, shard) / plan.file_name(shard)
         self.span = plan.span(shard)
         self.missing: tuple[Span, ...] = ()
         self.older = older
@@ -96,7 +99,7 @@ class PartialShard:
         """Look for pieces of other processes; return the damaged ones with their faults."""
         damaged = {}
         row = {row_id: number for number, row_id in enumerate(self.ids)}
-        for path in piece_files(self.path.parent, self._shard):
+        for path in piece_files(self.path.parent):
             if path in self._pieces:
                 continue
             try:
@@ -145,8 +148,8 @@ class PartialShard:
             return
         rows = self._positions(self._buffer)
         path = self.path.with_name(
-            f"piece-{self._shard:05d}-{self.span.start + rows[0]:09d}-"
-            f"{self.span.start + rows[-1] + 1:09d}-{uuid.uuid4().hex[:12]}.h5"
+            f"piece-{self.span.start + rows[0]:09d}-{self.span.start + rows[-1] + 1:09d}-"
+            f"{uuid.uuid4().hex[:12]}.h5"
         )
         ids = [self.ids[row] for row in rows]
         write_shard(path, self._header, ids, (block for _, block in self._buffer), 0, 1)
@@ -160,9 +163,8 @@ class PartialShard:
 
     def remove_pieces(self) -> None:
         """Remove the pieces of the shard, and what writers of it left half done."""
-        work = self.path.parent
-        for pattern in (f"piece-{self._shard:05d}-*", f"{self.path.name}.*.part"):
-            for path in work.glob(pattern):
+        for path in self.path.parent.iterdir():
+            if path != self.path:
                 path.unlink(missing_ok=True)
 
     def _blocks(self) -> Iterator[RowBlock]:
@@ -195,6 +197,11 @@ def _take(source: ShardFile | RowBlock, rows: np.ndarray) -> RowBlock:
     return RowBlock(features, source.status[rows], tuple(source.errors[r] for r in rows), crc32)
 
 
-def piece_files(work: Path, shard: int) -> list[Path]:
-    """Return the pieces of a shard that lie in a work folder."""
-    return sorted(work.glob(f"piece-{shard:05d}-*.h5"))
+def shard_folder(work: Path, shard: int) -> Path:
+    """Return the folder of a shard's files in a work folder."""
+    return work / f"{shard:05d}"
+
+
+def piece_files(folder: Path) -> list[Path]:
+    """Return the pieces of a shard that lie in its folder."""
+    return sorted(folder.glob("piece-*.h5"))
