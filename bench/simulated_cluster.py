@@ -1,0 +1,368 @@
+"""A day of a cluster in minutes: workers that sleep, a real scheduler, kills, and what it costs.
+
+    python -m bench.simulated_cluster --shards 10000 --workers 50
+
+Everything is what `pipeline extract --scheduler` uses: `ShardBuild`, the job, the tasks on Dask's
+scheduler, pieces, finished shards, the index. Only the features are no network's: a worker sleeps
+as long as a network would work, divided by `--factor`, and draws rows from their ids. Workers are
+killed with SIGKILL at random moments and come back, and so is the command, which is given again.
+In the end the folder must be that of one process, byte for byte, and no more rows may have been
+made twice than the kills explain.
+
+Workers are forked from one process that has imported all they need, so that fifty fit into a small
+machine and a new one starts at once. Dask's profiler and system monitor are off in them, and they
+tick once a second: fifty times those on two cores would be the load of another kind of machine.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+import dask
+import numpy as np
+from distributed import Worker
+
+from pipeline.cluster.connect import scheduler_workers
+from pipeline.progress import Stopwatch
+from pipeline.shards.build import partial_shard
+from pipeline.shards.build.arrays import build_from_rows
+from pipeline.shards.build.distributed import build_on_workers
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.build.job import ShardJob, ShardResult, make_shard
+from pipeline.shards.build.job_ref import JobRef, OnProgress
+from pipeline.shards.format import FeatureHeader, RowBlock
+from pipeline.shards.plan import Span
+
+ROWS_PER_SHARD, ROWS_AT_ONCE, DIM = 8, 4, 16
+ID = "{:09d}.jpg"
+HEADER = FeatureHeader(
+    {"name": "drawn"}, "none", "0" * 64, "row, dim", "bench", (DIM,), "float32", "bench"
+)
+# A worker that was killed is back after at most this long.
+ABSENCE_SECONDS = 2.0
+LIGHT = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "10s",
+}
+
+
+def main() -> None:
+    """Play one of the parts, or all of it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--shards", type=int, default=10_000)
+    parser.add_argument("--workers", type=int, default=50)
+    parser.add_argument("--hours", type=float, default=24.0, help="that the work would take")
+    parser.add_argument("--factor", type=float, default=288.0, help="simulated seconds a second")
+    parser.add_argument("--kills", type=int, default=200, help="of workers")
+    parser.add_argument("--command-kills", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--work", type=Path, help="folder for the shards; default: a temporary one")
+    parser.add_argument("--part", choices=[*PARTS], help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.part is None:
+        simulate(options)
+    else:
+        PARTS[options.part](options)
+
+
+def simulate(options: argparse.Namespace) -> None:
+    """Run a tenth of the shards, then all, and print what they cost."""
+    sizes = [max(options.workers, options.shards // 10), options.shards]
+    runs = []
+    with tempfile.TemporaryDirectory(dir=options.work) as scratch:
+        for shards in sizes:
+            folder = Path(scratch, str(shards))
+            folder.mkdir()
+            runs.append(Run.of(options, shards, folder))
+            print(runs[-1].text(), flush=True)
+    print(f"exponents from {sizes[0]} to {sizes[1]} shards:")
+    for name in ("command", "scheduler", "workers", "alone"):
+        ratio = getattr(runs[1], name) / getattr(runs[0], name)
+        print(f"  CPU seconds, {name}: {math.log(ratio) / math.log(sizes[1] / sizes[0]):.2f}")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run cost: CPU seconds of each part, without its start, and what the kills cost.
+
+    `alone` is one process that makes the same shards without sleeping, `memory` and
+    `memory_alone` are the most bytes that the command and that process held.
+    """
+
+    shards: int
+    workers_at_work: int
+    factor: float
+    stub: float
+    wall: float
+    command: float
+    scheduler: float
+    workers: float
+    alone: float
+    memory: int
+    memory_alone: int
+    kills: int
+    command_kills: int
+    made_again: int
+
+    @classmethod
+    def of(cls, options: argparse.Namespace, shards: int, folder: Path) -> "Run":
+        """Run the parts as processes, kill the command now and then, and compare the results."""
+        share = shards / options.shards
+        stub = options.hours * 3600 * options.workers / options.shards / options.factor
+        part = [sys.executable, "-m", "bench.simulated_cluster", "--work", str(folder)]
+        part += [f"--shards={shards}", f"--workers={options.workers}", f"--seed={options.seed}"]
+        part += [f"--factor={options.factor}", f"--hours={options.hours * share}"]
+        part += [f"--kills={round(options.kills * share)}", "--part"]
+        alone, memory_alone = ended(subprocess.Popen([*part, "alone"]))
+        alone -= starts(folder)
+        address = folder / "scheduler.json"
+        serve = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard"]
+        serve += ["--port=0", f"--scheduler-file={address}"]
+        scheduler = subprocess.Popen(serve, stderr=subprocess.DEVNULL)
+        pool = subprocess.Popen([*part, "workers"], stdout=subprocess.PIPE, text=True)
+        try:
+            while not address.exists():
+                time.sleep(0.1)
+            before = cpu_of(scheduler.pid)
+            started, spent, memory = time.monotonic(), 0.0, 0
+            share_done = partial(done, argparse.Namespace(work=folder, shards=shards))
+            moments = random.Random(options.seed)
+            at = sorted(moments.random() for _ in range(options.command_kills))
+            for moment in [*at, math.inf]:
+                running = subprocess.Popen([*part, "command"])
+                while not is_over(running.pid) and share_done() < moment:
+                    time.sleep(0.1)
+                if moment < math.inf:
+                    os.kill(running.pid, signal.SIGKILL)
+                cpu, held = ended(running, killed=moment < math.inf)
+                spent, memory = spent + cpu, max(memory, held)
+            spent -= starts(folder)
+            wall = time.monotonic() - started
+            scheduling = cpu_of(scheduler.pid) - before
+            pool.terminate()
+            found = json.loads(pool.communicate()[0])
+        finally:
+            pool.kill()
+            scheduler.kill()
+        made_again = compared(folder, shards)
+        most = ROWS_PER_SHARD * (found["kills"] + len(at) * options.workers)
+        if made_again > most:
+            sys.exit(f"{made_again} rows were made again; the kills explain {most}")
+        return cls(
+            shards, options.workers, options.factor, stub * shards, wall, spent, scheduling,
+            found["cpu"], alone, memory, memory_alone, found["kills"], len(at), made_again,
+        )  # fmt: skip
+
+    def text(self) -> str:
+        """Return the run in some lines."""
+        rows = self.shards * ROWS_PER_SHARD
+        simulated = self.stub * self.factor / 3600 / self.workers_at_work
+        each = {
+            name: 1000 * getattr(self, name) / self.shards
+            for name in ("command", "scheduler", "workers", "alone")
+        }
+        return (
+            f"{self.shards} shards, {self.workers_at_work} workers: {simulated:.1f} h of cluster "
+            f"in {self.wall:.0f} s ({self.factor:g} times as fast), workers slept "
+            f"{self.stub / self.wall / self.workers_at_work:.0%} of it\n"
+            f"  same bytes as one process; {self.kills} workers and {self.command_kills} commands "
+            f"killed; {self.made_again} of {rows} rows made again ({self.made_again / rows:.2%})\n"
+            f"  CPU a shard: command {each['command']:.1f} ms, scheduler {each['scheduler']:.1f} "
+            f"ms, worker {each['workers']:.1f} ms besides {1000 * self.stub / self.shards:.0f} ms "
+            f"of sleep; one process without Dask {each['alone']:.1f} ms\n"
+            f"  the command held {self.memory / 1e6:.0f} MB, one process "
+            f"{self.memory_alone / 1e6:.0f} MB"
+        )
+
+
+def ended(process: subprocess.Popen, killed: bool = False) -> tuple[float, int]:
+    """Wait for a process; return its CPU seconds and the most bytes that it held."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode and not (killed and process.returncode == -signal.SIGKILL):
+        sys.exit(f"{process.args!r} ended with {process.returncode}")
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+
+
+def is_over(pid: int) -> bool:
+    """Return whether a process has ended, and leave what it used to `ended`."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def cpu_of(pid: int) -> float:
+    """Return the CPU seconds of a running process, from Linux's `/proc`."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def starts(folder: Path) -> float:
+    """Return the CPU seconds that the parts since the last call took to import what they need."""
+    file = folder / "starts"
+    seconds = sum(map(float, file.read_text().split()))
+    file.unlink()
+    return seconds
+
+
+def note_start(options: argparse.Namespace) -> None:
+    """Note the CPU seconds up to here; see `starts`."""
+    with (options.work / "starts").open("a") as file:
+        file.write(f"{time.process_time()}\n")
+
+
+def compared(folder: Path, shards: int) -> int:
+    """Check the shards against those of one process; return how many rows were made again."""
+    expected = sorted(path.name for path in (folder / "alone").iterdir())
+    if sorted(path.name for path in (folder / "workers").iterdir()) != expected:
+        sys.exit(f"{folder / 'workers'} has not the files of {folder / 'alone'}")
+    for name in expected:
+        if (folder / "workers" / name).read_bytes() != (folder / "alone" / name).read_bytes():
+            sys.exit(f"{folder / 'workers' / name} has other bytes than that of one process")
+    made = Counter((folder / "made").read_text().split())
+    if len(made) != shards * ROWS_PER_SHARD:
+        sys.exit(f"{len(made)} rows were made, not {shards * ROWS_PER_SHARD}")
+    return made.total() - len(made)
+
+
+def ids_of(options: argparse.Namespace) -> list[str]:
+    """Return the ids of all rows."""
+    return [ID.format(row) for row in range(options.shards * ROWS_PER_SHARD)]
+
+
+def alone(options: argparse.Namespace) -> None:
+    """Make the shards in this process."""
+    note_start(options)
+    ids = ids_of(options)
+    out = options.work / "alone"
+    build_from_rows(
+        out, HEADER, ids, lambda a, b: drawn(ids[a:b]), rows_per_shard=ROWS_PER_SHARD
+    )  # fmt: skip
+
+
+def command(options: argparse.Namespace) -> None:
+    """Have the shards made by workers, as a command does."""
+    note_start(options)
+    address = json.loads((options.work / "scheduler.json").read_text())["address"]
+    seconds = options.hours * 3600 * options.workers / options.shards / options.factor
+    settings = {"seconds": seconds, "piece_seconds": partial_shard.PIECE_SECONDS / options.factor}
+    with (
+        ShardBuild(options.work / "workers", HEADER, ids_of(options), ROWS_PER_SHARD) as build,
+        scheduler_workers(address, {}, lambda line: None) as executor,
+    ):
+        build_on_workers(build, lambda rows: None, settings, make_stub_shard, executor)
+
+
+def make_stub_shard(ref: JobRef, shard: int, on_progress: OnProgress) -> ShardResult:
+    """Make one shard, slowly."""
+    return make_shard(ref, shard, compute, on_progress)
+
+
+def compute(
+    job: ShardJob, spans: Sequence[Span], watch: Stopwatch
+) -> Iterator[tuple[int, RowBlock]]:
+    """Sleep for each batch, note its rows as made, and yield them."""
+    partial_shard.PIECE_SECONDS = job.settings["piece_seconds"]
+    a_row = job.settings["seconds"] * random.Random(job.shard).uniform(0.5, 1.5) / len(job.ids)
+    for batch in (batch for span in spans for batch in span.batches(ROWS_AT_ONCE)):
+        ids = job.ids[batch.start : batch.stop]
+        time.sleep(a_row * len(batch))
+        with (job.work.parents[1] / "made").open("ab", buffering=0) as made:
+            made.write(b"".join(map(made_line, ids)))
+        yield batch.start, drawn(ids)
+
+
+def made_line(row_id: str) -> bytes:
+    """Return what notes that a row was made."""
+    return f"{row_id}\n".encode()
+
+
+def drawn(ids: Sequence[str]) -> RowBlock:
+    """Return the rows of some ids."""
+    numbers = np.array([int(row_id[:-4]) for row_id in ids])
+    features = np.sin(numbers[:, None] + np.arange(DIM)).astype(np.float32)
+    return RowBlock(features, np.zeros(len(ids), np.uint8), ("",) * len(ids))
+
+
+def workers(options: argparse.Namespace) -> None:
+    """Keep workers alive, but for one killed now and then; say at SIGTERM what they used."""
+    logging.disable(logging.WARNING)
+    over = False
+
+    def end(number: int, frame: FrameType | None) -> None:
+        nonlocal over
+        over = True
+
+    file = options.work / "scheduler.json"
+    while not file.exists():
+        time.sleep(0.1)
+    address = json.loads(file.read_text())["address"]
+    alive = [fork_worker(address, options.work) for _ in range(options.workers)]
+    signal.signal(signal.SIGTERM, end)
+    moments = random.Random(options.seed)
+    at = sorted(moments.random() for _ in range(options.kills))
+    back: list[float] = []
+    kills = 0
+    while not over:
+        time.sleep(0.05)
+        now = time.monotonic()
+        if kills < len(at) and done(options) > at[kills] and alive:
+            dead = alive.pop(moments.randrange(len(alive)))
+            os.kill(dead, signal.SIGKILL)
+            os.waitpid(dead, 0)
+            kills += 1
+            back.append(now + moments.uniform(0, ABSENCE_SECONDS))
+        for moment in [moment for moment in back if now > moment]:
+            back.remove(moment)
+            alive.append(fork_worker(address, options.work))
+    for pid in alive:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    used = os.times()
+    print(json.dumps({"kills": kills, "cpu": used.children_user + used.children_system}))
+
+
+def done(options: argparse.Namespace) -> float:
+    """Return the share of the rows that have been made, those made again included."""
+    made = options.work / "made"
+    size = made.stat().st_size if made.exists() else 0
+    return float(size / (len(made_line(ID.format(0))) * ROWS_PER_SHARD * options.shards))
+
+
+def fork_worker(address: str, work: Path) -> int:
+    """Start a worker as a copy of this process; return its number."""
+    if pid := os.fork():
+        return pid
+
+    async def run() -> None:
+        async with Worker(
+            address, nthreads=1, memory_limit=0, local_directory=str(work / "dask"), dashboard=False
+        ) as worker:
+            await worker.finished()
+
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with dask.config.set(LIGHT):
+            asyncio.run(run())
+    finally:
+        os._exit(0)
+
+
+PARTS = {"workers": workers, "command": command, "alone": alone}
+
+if __name__ == "__main__":
+    main()
