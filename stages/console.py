@@ -4,12 +4,13 @@ Logs go to stderr, results to stdout.
 """
 
 import errno
+import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -48,12 +49,18 @@ OUTPUT = OutputPath(path_type=Path)
 def log_settings(command: str, **settings: object) -> None:
     """Write the one line of effective settings that a command starts with."""
     text = " ".join(f"{key}={value}" for key, value in settings.items() if value is not None)
-    click.echo(f"pipeline {command}: {text}", err=True)
+    _write_line(f"pipeline {command}: {text}")
 
 
 def log_done(message: str) -> None:
     """Write a line of counts, shapes, seconds or rates."""
-    click.echo(printable(message), err=True)
+    _write_line(printable(message))
+
+
+def _write_line(text: str) -> None:
+    """Write a line to stderr; hours of work do not end because nobody can read it any more."""
+    with suppress(OSError):
+        click.echo(text, err=True)
 
 
 def printable(text: str) -> str:
@@ -74,23 +81,25 @@ def progress_of(what: str, unit: str) -> Iterator[Callable[[int, int, int], None
         def show(done: int, total: int, failed: int) -> None:
             nonlocal bar
             _stop_if_interrupted()
-            if bar is None:
-                bar = tqdm(
-                    desc=what,
-                    unit="B" if unit == "byte" else unit,
-                    unit_scale=unit == "byte",
-                    total=total,
-                    initial=done,
-                    dynamic_ncols=True,
-                )
-            bar.set_postfix_str(f"failed {failed}" if failed else "", refresh=False)
-            bar.update(done - bar.n)
+            with suppress(OSError):
+                if bar is None:
+                    bar = tqdm(
+                        desc=what,
+                        unit="B" if unit == "byte" else unit,
+                        unit_scale=unit == "byte",
+                        total=total,
+                        initial=done,
+                        dynamic_ncols=True,
+                    )
+                bar.set_postfix_str(f"failed {failed}" if failed else "", refresh=False)
+                bar.update(done - bar.n)
 
         try:
             yield show
         finally:
             if bar is not None:
-                bar.close()
+                with suppress(OSError):
+                    bar.close()
         return
 
     started = last = time.monotonic()
@@ -108,7 +117,7 @@ def progress_of(what: str, unit: str) -> Iterator[Callable[[int, int, int], None
             counts = f"{done} of {total} {unit}s, {rate:.3g}/s, {failed} failed"
             if unit == "byte":
                 counts = f"{done / 1e6:.1f} of {total / 1e6:.1f} MB, {rate / 1e6:.3g} MB/s"
-            click.echo(f"{what}: {counts}, {left}", err=True)
+            _write_line(f"{what}: {counts}, {left}")
 
     yield line
 
@@ -131,6 +140,7 @@ CONSOLE: Monitor = _Console()
 def run(command: click.Command) -> None:
     """Run a command line to its exit status, with no traceback for a mistake of the user's."""
     _INTERRUPTED.clear()
+    _open_closed_streams()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     sys.unraisablehook = _without_interrupts(sys.unraisablehook)
@@ -140,7 +150,7 @@ def run(command: click.Command) -> None:
         error.show()
         sys.exit(error.exit_code)
     except WrongUsage as error:
-        click.echo(f"pipeline: error: {printable(str(error))}", err=True)
+        _write_line(f"pipeline: error: {printable(str(error))}")
         sys.exit(WRONG_USAGE)
     except PipelineError as error:
         _end_with(str(error))
@@ -161,8 +171,18 @@ def _end_with(text: str) -> None:
     if (left_out := len(text) - _LONGEST_ERROR) > 0:
         half = _LONGEST_ERROR // 2
         text = f"{text[:half]} [{left_out} characters left out] {text[-half:]}"
-    click.echo(f"pipeline: error: {printable(text)}", err=True)
+    _write_line(f"pipeline: error: {printable(text)}")
     sys.exit(FAILED)
+
+
+def _open_closed_streams() -> None:
+    """Open /dev/null as stdin, stdout or stderr where the caller has closed it.
+
+    Otherwise the next file that is opened has its number, and libraries write their messages there.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

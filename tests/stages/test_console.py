@@ -1,5 +1,7 @@
 """Ctrl-C stops a command also when Python drops its exception."""
 
+import errno
+import io
 import signal
 import sys
 import threading
@@ -9,7 +11,7 @@ import click
 import pytest
 
 from pipeline.errors import PipelineError
-from stages.console import FAILED, progress_of, run
+from stages.console import DONE, FAILED, log_done, progress_of, run
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +37,35 @@ def test_an_error_that_quotes_a_long_text_is_cut(
     assert "the id 'xxx" in said
     assert said.endswith("is too long; shorten it\n")
     assert 4000 < len(said) < 5000
+
+
+class Full(io.StringIO):
+    """A terminal that has gone, or a log on a full disk."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("stream", [Full(), None], ids=["full", "closed"])
+def test_work_goes_on_when_nobody_can_read_its_log(
+    stream: Full | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = []
+
+    @click.command()
+    def work() -> None:
+        log_done("begins")
+        with progress_of("work", "step") as progress:
+            progress(0, 2, 0)
+        steps.append("done")
+
+    monkeypatch.setattr("sys.argv", ["work"])
+    monkeypatch.setattr("sys.unraisablehook", sys.__unraisablehook__)
+    monkeypatch.setattr("sys.stderr", stream)
+    with pytest.raises(SystemExit) as ended:
+        run(work)
+    sys.stderr.close()
+    assert (ended.value.code, steps) == (DONE, ["done"])
 
 
 class Unlucky:
