@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and which software made them."""
+"""Files that appear whole or not at all, which software made them, and what others may claim."""
 
 import fcntl
 import json
@@ -9,10 +9,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline import __version__
 from pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    import h5py
+
+# What deflate makes of one byte at most is 1,032 bytes.
+_UNPACKED = 2000
+# Parts of a dataset that were never written take no room in a file; so much of them may be read.
+_UNWRITTEN_BYTES = 1 << 24
 
 _PART = re.compile(r"(.+)\.[0-9a-f]{12}\.part", re.DOTALL)
 
@@ -89,6 +97,24 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError as error:
         raise ValueError("the values of this JSON are nested too deeply") from error
+
+
+def require_held(dataset: "h5py.Dataset") -> "h5py.Dataset":
+    """Return an HDF5 dataset if its file can hold as much as it claims.
+
+    Any other would be read as zeros, as many as it claims, until no memory is left.
+
+    Raises
+    ------
+    ValueError
+    """
+    claimed, held = (dataset.size or 0) * dataset.dtype.itemsize, dataset.id.get_storage_size()
+    if claimed > _UNPACKED * held + _UNWRITTEN_BYTES:
+        raise ValueError(
+            f"{dataset.name} claims {claimed:,} bytes, shape {dataset.shape}, and the file holds "
+            f"{held:,} of them"
+        )
+    return dataset
 
 
 @contextmanager

@@ -5,9 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 
-from pipeline.files import appearing_whole, parse_json, write_text
+from pipeline.files import appearing_whole, parse_json, require_held, write_text
 from tests.project import PROJECT
 
 WRITER = """
@@ -90,3 +92,15 @@ def test_parts_of_others_stay(tmp_path: Path) -> None:
 def test_what_is_no_json_is_a_value_error(text: str | bytes) -> None:
     with pytest.raises(ValueError, match=r"JSON|decode|line 1"):
         parse_json(text)
+
+
+def test_a_dataset_that_claims_more_than_its_file_can_hold_is_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        claimed = file.create_dataset("claimed", shape=(2**31,), dtype="f4", chunks=(2**16,))
+        packed = file.create_dataset("packed", data=np.zeros(2**23), compression="gzip")
+        small = file.create_dataset("never written", shape=(9,), dtype="f4")
+        file["empty"] = h5py.Empty("f4")
+        with pytest.raises(ValueError, match=r"/claimed claims 8,589,934,592 bytes.*holds 0"):
+            require_held(claimed)
+        for dataset in (packed, small, file["empty"]):
+            assert require_held(dataset) is dataset

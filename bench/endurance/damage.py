@@ -282,7 +282,7 @@ def _dataset(rng: Random, file: h5py.File, name: str, value: Any) -> None:
     elif kind == 2:
         file[name] = h5py.ExternalLink("/etc/passwd", "/x")
     elif kind == 3:  # no chunk of it is on the disk
-        sides = rng.choice(((2**40,), (2**20, 2**20), (2**33, 4)))
+        sides = rng.choice(((2**40,), (2**20, 2**20), (2**28,), (2**26, 4)))
         dtype = h5py.string_dtype() if array.dtype == object else array.dtype
         file.create_dataset(
             name, shape=sides, dtype=dtype, chunks=(min(sides[0], 2**16),) + (4,) * (len(sides) - 1)

@@ -337,7 +337,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "head", ("head.*",), _head, 3, _seal("head.json", {"tensors_sha256": "head.safetensors"})
     ),
-    Reader("encoder", ("*/*",), _encoder, 2),
+    Reader("encoder", ("*/*",), _encoder, 0.7),
     Reader("index.json", ("index.json",), _features, 2),
     Reader("shards, read", ("*.h5",), _features, 4),
     Reader("shards, verify", ("*",), _verify, 0.3),

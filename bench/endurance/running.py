@@ -32,7 +32,8 @@ _PRELOADED = (
     "stages.text", "stages.train", "stages.embed", "stages.evaluate", "stages.report",
     "stages.shards", "stages.vectors", "stages.run", "pipeline.images.extract",
     "pipeline.text.encode", "pipeline.heads.fit", "pipeline.heads.embed", "pipeline.report.write",
-    "pipeline.experiments.run",
+    "pipeline.experiments.run", "stages.params", "scipy.io", "nltk.tag.perceptron",
+    "pipeline.report.pages",
 )  # fmt: skip
 
 Prepare = Callable[[], object]

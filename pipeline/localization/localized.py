@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files import appearing_whole, parse_json
+from pipeline.files import appearing_whole, parse_json, require_held
 from pipeline.hashing import canonical_json
 from pipeline.localization import LocalizationError
 from pipeline.retrieval.similarity import SIMILARITIES
@@ -159,27 +159,34 @@ def read_localized(path: str | Path) -> Localized:
                 )
 
             def texts(name: str) -> tuple[str, ...]:
-                return tuple(file[name].asstr()[()])
+                return tuple(require_held(file[name]).asstr()[()])
+
+            def numbers(name: str) -> np.ndarray:
+                return np.asarray(require_held(file[name])[()])
 
             found = Localized(
                 texts("images/id"),
-                file["images/size"][()],
-                file["images/first_region"][()],
-                file["regions/box"][()],
-                file["regions/embedding"][()],
+                numbers("images/size"),
+                numbers("images/first_region"),
+                numbers("regions/box"),
+                numbers("regions/embedding"),
                 texts("phrases/text"),
-                file["phrases/embedding"][()],
-                file["phrases/known"][()],
+                numbers("phrases/embedding"),
+                numbers("phrases/known"),
                 texts("queries/id"),
-                file["queries/image"][()],
-                file["queries/phrase"][()],
+                numbers("queries/image"),
+                numbers("queries/phrase"),
                 texts("queries/types"),
-                file["queries/first_truth"][()],
-                file["truth/box"][()],
+                numbers("queries/first_truth"),
+                numbers("truth/box"),
                 str(file.attrs["similarity"]),
                 parse_json(file.attrs["provenance"]),
             )
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    # h5py raises the last four for groups and links in the place of datasets, and absurd shapes.
+    except (
+        OSError, KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError,
+        MemoryError,
+    ) as error:  # fmt: skip
         raise LocalizationError(
             f"{path} is damaged ({error!r}); run `pipeline localize` again"
         ) from error

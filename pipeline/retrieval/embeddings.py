@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pipeline import __version__
 from pipeline.errors import PipelineError
-from pipeline.files import appearing_whole, parse_json
+from pipeline.files import appearing_whole, parse_json, require_held
 from pipeline.hashing import canonical_json
 from pipeline.retrieval.similarity import SIMILARITIES
 
@@ -219,7 +219,7 @@ def _dataset(file: h5py.File, name: str, ndim: int) -> h5py.Dataset:
     # A part that lives elsewhere reads as zeros where its source is gone.
     if dataset.is_virtual or dataset.external or dataset.file.filename != file.filename:
         raise EmbeddingsError(f"dataset {name!r} refers to another file; copy its rows into this")
-    return dataset
+    return require_held(dataset)
 
 
 def _embedding(file: h5py.File, name: str, ndim: int) -> npt.NDArray[np.float32]:

@@ -10,6 +10,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from pipeline.files import require_held
 from pipeline.hashing import canonical_json, sha256_of_file
 from pipeline.shards.format import (
     FORMAT,
@@ -68,6 +69,7 @@ class ShardFile:
             with h5py.File(path, "r") as file:
                 for name in COLUMNS:
                     _require_own_bytes(file, name)
+                    require_held(file[name])
                 self.attributes: dict[str, Any] = {
                     k: v if isinstance(v, str) else int(v) for k, v in file.attrs.items()
                 }

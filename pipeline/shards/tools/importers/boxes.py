@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from pipeline.files import parse_json
+from pipeline.files import parse_json, require_held
 from pipeline.shards.tools.importers.source import LayoutError
 
 Boxes = dict[str, tuple[np.ndarray, np.ndarray]]
@@ -113,8 +113,8 @@ def _hdf5(path: Path) -> Iterator[_Table]:
         file.visititems(visit)
         for image in names:
             group = file[image]
-            scores = group["scores"][()] if "scores" in group else None
-            yield image, f"{path}: {image}", group["boxes"][()], scores
+            scores = require_held(group["scores"])[()] if "scores" in group else None
+            yield image, f"{path}: {image}", require_held(group["boxes"])[()], scores
 
 
 def _json(path: Path) -> Iterator[_Table]:

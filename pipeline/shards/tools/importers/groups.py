@@ -6,6 +6,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from pipeline.files import require_held
 from pipeline.hashing import sha256_of_file
 from pipeline.shards.tools.importers.source import LayoutError, require_floats
 
@@ -39,7 +40,7 @@ class GroupFeatures:
             if last == dataset and group and isinstance(item, h5py.Dataset):
                 if item.is_virtual or item.external:
                     raise LayoutError(f"{path}: {name!r} lies in other files; import those")
-                found[group] = (item.shape, item.dtype)
+                found[group] = (require_held(item).shape, item.dtype)
 
         try:
             with h5py.File(path, "r") as file:
