@@ -92,7 +92,7 @@ def main() -> None:
     ).tables
     recall = {key: signed(tables[experiment.name]) for key, experiment in experiments.items()}
     files = [manifest.image_root / entry.file for entry in manifest.select(split)[: options.rows]]
-    texts = list(manifest.captions(split).values())[: 32 * options.rows]
+    texts = manifest.captions(split).texts[: 32 * options.rows]
     print(f"rsum on {manifest.name}/{split}\n")
     print_row(
         "image encoder", "shape", "bytes a row", "images a CPU s", *map(", ".join, WITH_CAPTIONS)

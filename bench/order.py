@@ -10,6 +10,7 @@ twins; and R@1. Chance is 50 % of both.
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,7 @@ def _wins(own: np.ndarray, other: np.ndarray) -> float:
     return float(((own > other) + 0.5 * (own == other)).mean())
 
 
-def _interval(shares: np.ndarray, names: tuple[str, ...]) -> str:
+def _interval(shares: np.ndarray, names: Sequence[str]) -> str:
     """Return the mean in per cent with its interval, twins drawn together."""
     pairs: dict[str, list[int]] = {}
     for row, name in enumerate(names):

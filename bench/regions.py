@@ -26,7 +26,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.images.backbones import backbone_named
 from pipeline.images.weights import load_weights
 from pipeline.progress import Progress

@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--captions", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    texts = list(read_manifest(options.dataset).captions().values())[: options.captions]
+    texts = read_manifest(options.dataset).captions().texts[: options.captions]
     model = sentence_model.sentence_model(options.model)
     size = sentence_model._ROWS
     programs: dict[str, Callable[[], np.ndarray]] = {

@@ -18,7 +18,8 @@ import numpy as np
 
 from pipeline.clips.mfcc import Mfcc
 from pipeline.clips.sound_features import extract_sound
-from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.shards.feature_set import read_features
 
 RECIPES = ("mfcc-bow-1024", "mfcc-bow-1024-soft")

@@ -27,7 +27,8 @@ import numpy as np
 from pipeline.heads.base import FitOptions
 from pipeline.heads.catalogue import make_head
 from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
-from pipeline.heads.data.pairs import ArrayRows, Pairs
+from pipeline.heads.data.pairs import Pairs
+from pipeline.heads.data.rows import ArrayRows
 from pipeline.heads.experiments import Size, resolve_experiment
 from pipeline.heads.training import trainer
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline.datasets.manifest import ImageEntry
+from pipeline.datasets.entries import ImageEntry
 from pipeline.heads.data.batches import Batch, BatchLoader, PairDataset
 from pipeline.heads.data.feature_spec import HeadInputs
 from pipeline.heads.data.pairs import Pairs, join_pairs

@@ -31,7 +31,8 @@ from PIL import Image
 
 from bench.regions import Marks, rate
 from pipeline.clips.extract import extract_clips
-from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.images.backbones import backbone_named
 from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe

@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 _BLOCK = 1 << 20
+_TEXTS_AT_ONCE = 1 << 14
 
 
 def canonical_json(value: Any) -> str:
@@ -18,6 +21,18 @@ def canonical_json(value: Any) -> str:
 def sha256_of_json(value: Any) -> str:
     """Return the SHA-256 (64 hex digits) of the canonical JSON of `value`."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def sha256_of_texts(texts: Iterable[str]) -> str:
+    """Return `sha256_of_json` of the list of some texts, some thousands of which are held."""
+    digest = hashlib.sha256(b"[")
+    remaining = iter(texts)
+    between = ""
+    while chunk := list(islice(remaining, _TEXTS_AT_ONCE)):
+        digest.update((between + canonical_json(chunk)[1:-1]).encode())
+        between = ","
+    digest.update(b"]")
+    return digest.hexdigest()
 
 
 def recipe_hash(recipe: dict[str, Any], weights_sha256: str) -> str:

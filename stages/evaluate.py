@@ -39,6 +39,11 @@ OF_CLIPS = ("msvd", "trecvid-vtt")
     help="Protocol entities: overlap above which boxes are dropped before average precision.  "
     "[default: 0.3]",
 )
+@click.option(
+    "--max-pairs",
+    type=click.IntRange(1),
+    help="Refuse to compare more pairs of an image and a caption.  [default: 2e11]",
+)
 @click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
 def evaluate(
     embeddings: Path | None,
@@ -46,6 +51,7 @@ def evaluate(
     protocol: str | None,
     captions_per_image: int,
     nms: float | None,
+    max_pairs: int | None,
     device: str,
 ) -> None:
     """Rank anybody's embedding file in both directions and write recall.json and recall.csv.
@@ -65,6 +71,7 @@ def evaluate(
     if nms is not None:
         raise WrongUsage("--nms goes with --protocol entities")
     # Here, so that --help needs neither numpy nor h5py.
+    from pipeline.retrieval.evaluate import MAX_PAIRS
     from pipeline.retrieval.evaluate import evaluate as evaluate_file
     from pipeline.retrieval.tables import markdown_table
 
@@ -90,6 +97,7 @@ def evaluate(
             protocol=protocol,
             captions_per_image=captions_per_image or None,
             device=device,
+            max_pairs=max_pairs or MAX_PAIRS,
             monitor=CONSOLE,
         ).table
     click.echo(markdown_table(tables), nl=False)

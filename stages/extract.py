@@ -90,6 +90,12 @@ _REASONS_SHOWN = 5
     "--retry-failed", is_flag=True, help="In a finished output, compute the failed rows again."
 )
 @click.option(
+    "--trust-stamps",
+    is_flag=True,
+    help="Do not read pictures of a finished output again whose size and time are as when they "
+    "were last read with this option.",
+)
+@click.option(
     "--add",
     is_flag=True,
     help="Add images that the dataset, prepared again, has and a finished output lacks, in new "
@@ -123,6 +129,7 @@ def extract(
     frames: str | None,
     over_frames: str | None,
     codebook: Path | None,
+    trust_stamps: bool,
     **options: Any,
 ) -> None:
     """Turn the images or clips of a prepared dataset, or regions, into feature shards.
@@ -148,7 +155,7 @@ def extract(
     """
     # Here, since `--help` needs no torch.
     from pipeline.clips.extract import extract_clips
-    from pipeline.datasets.manifest import read_manifest
+    from pipeline.datasets.manifest import read_media
     from pipeline.images import extract as job
     from pipeline.regions.features import extract_regions
     from pipeline.shards.feature_set import FeatureSet
@@ -162,10 +169,12 @@ def extract(
     given = {option: value for option, value in options.items() if value}
     log_settings(
         "extract", recipe=name, dataset=dataset, regions=regions, out=out, frames=frames,
-        over_frames=over_frames, codebook=codebook, **given,
+        over_frames=over_frames, codebook=codebook, trust_stamps=trust_stamps or None, **given,
     )  # fmt: skip
     started = time.monotonic()
-    clips = regions is None and read_manifest(dataset).media == "clips"
+    clips = regions is None and read_media(dataset) == "clips"
+    if trust_stamps and (clips or regions is not None):
+        raise click.UsageError("--trust-stamps is of whole pictures")
     if clips or frames or over_frames or codebook:
         index = extract_clips(
             dataset,
@@ -178,7 +187,9 @@ def extract(
             **options,
         )
     elif regions is None:
-        index = job.extract(dataset, out, recipe=name, monitor=CONSOLE, **options)
+        index = job.extract(
+            dataset, out, recipe=name, trust_stamps=trust_stamps, monitor=CONSOLE, **options
+        )
     else:
         index = extract_regions(
             dataset,

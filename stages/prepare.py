@@ -6,7 +6,7 @@ from typing import Literal
 
 import click
 
-from pipeline.datasets.manifest import check_split
+from pipeline.datasets.checks import check_split
 from pipeline.experiments.layout import Layout
 from stages.console import log_settings, progress_of
 from stages.prepare_clips import clips, msrvtt, msvd, trecvid_vtt

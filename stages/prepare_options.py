@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pipeline.datasets.manifest import check_split
+from pipeline.datasets.checks import check_split
 from stages.console import log_done
 
 if TYPE_CHECKING:

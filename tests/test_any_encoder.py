@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.images.extract import extract
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.tools.merge import merge

@@ -16,10 +16,10 @@ from pipeline.clips.workers import ClipSettings, extract_clips_on_workers
 from pipeline.cluster.place import Place, place_of_work
 from pipeline.datasets.manifest import read_manifest
 from pipeline.errors import WrongUsage
-from pipeline.images.changes import file_stamps
 from pipeline.images.extract import find_rows, require_counts
 from pipeline.images.presence import common_folder, require_there
 from pipeline.images.side_by_side import split_name
+from pipeline.images.stamps import file_stamps, stamps_sha256
 from pipeline.images.weights import Weights
 from pipeline.progress import QUIET, WRITE, Monitor, Progress, Stopwatch
 from pipeline.shards.build.feature_build import ShardBuild
@@ -227,7 +227,7 @@ class _Job:
         """Lock a set's output, find out what is there, and have changed clips made again."""
         loaded = load_clip_weights(plan.recipe, self.how.weights)
         header = clip_header(plan.recipe, loaded, self.dataset, self.how.trained_on)
-        inputs = [self.how.engine, file_stamps(list(self.clips.values()))]
+        inputs = [self.how.engine, stamps_sha256(file_stamps(self.clips.values()))]
         build = entered.enter_context(
             ShardBuild(
                 plan.out, header, list(self.clips), plan.rows_per_shard, plan.compress, inputs,

@@ -16,7 +16,7 @@ from pipeline.clips.sound_words import (
 )
 from pipeline.datasets.manifest import Manifest
 from pipeline.hashing import sha256_of_json
-from pipeline.images.changes import file_stamps
+from pipeline.images.stamps import file_stamps
 from pipeline.progress import Monitor
 
 # Files that are read ahead of the one that is waited for.
@@ -111,5 +111,7 @@ def sounds_of(
 
 def _clips_sha256(manifest: Manifest, split: str) -> str:
     entries = manifest.select(split)
-    stamps = file_stamps([manifest.image_root / entry.file for entry in entries])
-    return sha256_of_json([[e.id, s[:1]] for e, s in zip(entries, stamps, strict=True)])
+    sizes = file_stamps(manifest.files(entries))[:, 0].tolist()
+    return sha256_of_json(
+        [[e.id, [n] if n >= 0 else []] for e, n in zip(entries, sizes, strict=True)]
+    )

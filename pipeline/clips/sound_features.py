@@ -14,8 +14,8 @@ from pipeline.clips.sound_workers import extract_sound_on_workers
 from pipeline.cluster.place import place_of_work
 from pipeline.datasets.manifest import read_manifest
 from pipeline.errors import WrongUsage
-from pipeline.images.changes import file_stamps
 from pipeline.images.extract import find_rows, require_counts
+from pipeline.images.stamps import file_stamps, stamps_sha256
 from pipeline.progress import FORWARD, QUIET, Monitor, Stopwatch
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
@@ -103,7 +103,7 @@ def extract_sound(
     maker = row_maker(wanted, given)
     header = sound_header(maker, manifest.name)
     file_of = {e.id: manifest.image_root / e.file for e in manifest.select(split)[:limit]}
-    inputs = file_stamps(list(file_of.values()))
+    inputs = stamps_sha256(file_stamps(file_of.values()))
     lengths: dict[str, tuple[float, float]] = {}
     with ShardBuild(out, header, [*file_of], rows_per_shard, compress, inputs, add) as build:
         paths = [file_of[row] for row in build.ids]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.datasets.manifest import DatasetError, check_counts, check_relative
+from pipeline.datasets.checks import DatasetError, check_counts, check_relative
 
 _NAMES_SHOWN = 5
 

@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline.datasets.checks import DatasetError, check_counts
 from pipeline.datasets.coco_boxes import read_instances
-from pipeline.datasets.manifest import DatasetError, ImageEntry, Manifest, check_counts
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.source import caption_line, media_file, member, read_json, source_notes
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.datasets.manifest import DatasetError
+from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.phrases import Box, RegionPhrase, check_box
 from pipeline.datasets.source import member, read_json
 

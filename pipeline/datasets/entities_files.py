@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
-from pipeline.datasets.manifest import DatasetError
+from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.phrases import Box, check_box
 from pipeline.datasets.source import caption_line
 

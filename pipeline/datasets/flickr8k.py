@@ -7,7 +7,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipeline.datasets.manifest import DatasetError, ImageEntry, Manifest, check_counts
+from pipeline.datasets.checks import DatasetError, check_counts
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.source import caption_line, media_file, read_lines, source_notes
 
 _FIRST = {"train": 0, "dev": 1, "val": 1, "test": 2}

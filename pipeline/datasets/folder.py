@@ -3,18 +3,18 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from pipeline.datasets.manifest import (
+from pipeline.datasets.checks import (
     DatasetError,
-    ImageEntry,
-    Manifest,
-    Media,
     check_counts,
+    check_entry,
     check_relative,
     check_split,
-    split_by_hash,
 )
+from pipeline.datasets.entries import ImageEntry, PackedEntries
+from pipeline.datasets.manifest import Manifest, Media
 from pipeline.datasets.source import (
     caption_line,
     media_file,
@@ -24,6 +24,7 @@ from pipeline.datasets.source import (
     read_lines,
     source_notes,
 )
+from pipeline.datasets.splits import split_by_hash
 
 SHARES = {"train": 0.8, "val": 0.1, "test": 0.1}
 """Splits of a source that names none."""
@@ -42,7 +43,7 @@ class _Row:
     where: str
 
 
-@dataclass
+@dataclass(slots=True)
 class _Image:
     """What the lines of one path have said so far, and where the first of them is."""
 
@@ -101,9 +102,12 @@ def read_folder(
     manifest = Manifest(
         name=name,
         image_root=root,
-        entries=tuple(
-            ImageEntry(i.id, path, i.split or by_hash[i.id], tuple(i.captions))
-            for path, i in images.items()
+        entries=PackedEntries.of(
+            (
+                ImageEntry(i.id, path, i.split or by_hash[i.id], tuple(i.captions))
+                for path, i in images.items()
+            ),
+            partial(check_entry, unit=media.removesuffix("s")),
         ),
         licence="not stated by the source",
         source=f"{media.removesuffix('s')} folder and {captions.name}",
@@ -132,7 +136,9 @@ def _join_rows(root: Path, rows: Iterator[_Row], unit: str) -> tuple[dict[str, _
             raise DatasetError(f"{row.where}: split {row.split!r} {fault}")
         if row.id is not None and (fault := check_relative(row.id)):
             raise DatasetError(f"{row.where}: id {row.id!r} {fault}; ids are used like paths")
-        path = media_file(root, row.path, row.where, unit)
+        path = row.path
+        if path not in images:
+            path = media_file(root, path, row.where, unit)
         image = images.setdefault(path, _Image(row.id or path, row.split, row.where))
         if path_of.setdefault(image.id, path) != path:
             raise DatasetError(

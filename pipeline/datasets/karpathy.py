@@ -10,13 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.datasets.manifest import (
-    DatasetError,
-    ImageEntry,
-    Manifest,
-    check_counts,
-    check_split,
-)
+from pipeline.datasets.checks import DatasetError, check_counts, check_split
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.source import caption_line, media_file, member, read_json, source_notes
 
 Restval = Literal["train", "keep", "leave-out"]

@@ -6,20 +6,20 @@ A dataset of clips has the same lines, a clip each, and `dataset.json` says so: 
 A dataset with phrases and boxes has `regions.jsonl` beside, read by `pipeline.datasets.regions`.
 """
 
-import hashlib
-import json
 import os
-import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from pipeline.datasets.checks import DatasetError, check_caption, check_entry
+from pipeline.datasets.entries import Captions, FilesBelow, ImageEntry, PackedEntries
 from pipeline.datasets.phrases import RegionPhrase, check_box, regions_text
-from pipeline.errors import PipelineError
-from pipeline.files import write_json, write_text
+from pipeline.files import appearing_whole, parse_json, write_json, write_text
 from pipeline.hashing import canonical_json, sha256_of_file
+from pipeline.packed import repeated_texts
 
 MANIFEST_FILE = "manifest.jsonl"
 REGIONS_FILE = "regions.jsonl"
@@ -32,39 +32,6 @@ NO_PICTURES = "prepare one with `pipeline prepare folder`, or another of its com
 """What to do where pictures are needed and a dataset has clips."""
 
 _UNITS: dict[str, str] = {"images": "image", "clips": "clip"}
-_SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-
-
-class DatasetError(PipelineError):
-    """A dataset, or a source file that one is made from, is not as its format says."""
-
-
-@dataclass(frozen=True, slots=True)
-class ImageEntry:
-    """One image, or one clip.
-
-    Attributes
-    ----------
-    id : the image's name in every later file, unique in its dataset.
-    file : path relative to the dataset's image root, with forward slashes.
-    split : "train", "val", "test" or another name of the source.
-    captions : the captions in the source's order, all of them.
-    """
-
-    id: str
-    file: str
-    split: str
-    captions: tuple[str, ...]
-
-    @property
-    def caption_ids(self) -> tuple[str, ...]:
-        """`<image id>#<k>` for each caption, k from 0."""
-        return tuple(f"{self.id}#{k}" for k in range(len(self.captions)))
-
-    @property
-    def first_caption(self) -> str:
-        """The first caption, or "" of an image without captions."""
-        return next(iter(self.captions), "")
 
 
 @dataclass(frozen=True)
@@ -75,7 +42,8 @@ class Manifest:
     ----------
     name : the dataset's name.
     image_root : the folder that every entry's `file` is relative to.
-    entries : the images; row order of every feature file made from this dataset.
+    entries : the images; row order of every feature file made from this dataset. Any sequence may
+        be given; it is kept in columns.
     licence, source : who may use the images and captions, and where they came from.
     notes : metadata of the preparation (JSON values), such as images left out.
     phrases : the phrases and boxes to be written with it; `read_manifest` leaves them where they
@@ -92,7 +60,7 @@ class Manifest:
 
     name: str
     image_root: Path
-    entries: tuple[ImageEntry, ...]
+    entries: Sequence[ImageEntry]
     licence: str
     source: str
     notes: dict[str, Any]
@@ -100,20 +68,23 @@ class Manifest:
     media: Media = "images"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "entries", self.packed)
         if not self.entries:
             raise DatasetError(
                 f"dataset {self.name!r} has no {self.unit}: at least one was expected"
             )
-        repeated = [i for i, n in Counter(e.id for e in self.entries).items() if n > 1]
-        if repeated:
+        if repeated := repeated_texts(self.packed.ids):
             raise DatasetError(
                 f"dataset {self.name!r}: {len(repeated)} ids occur more than once, first "
                 f"{repeated[:5]}; every {self.unit} needs an id of its own"
             )
-        for entry in self.entries:
-            _check_entry(entry, self.unit)
         if self.phrases is not None:
             _check_phrases(self.name, self.phrases, self.entries)
+
+    @property
+    def packed(self) -> PackedEntries:
+        """The entries as columns."""
+        return PackedEntries.of(self.entries, partial(check_entry, unit=self.unit))
 
     @property
     def unit(self) -> str:
@@ -143,9 +114,9 @@ class Manifest:
     @property
     def counts(self) -> dict[str, int]:
         """Number of images in each split, in order of first appearance."""
-        return dict(Counter(e.split for e in self.entries))
+        return self.packed.counts
 
-    def select(self, split: str | None = None) -> tuple[ImageEntry, ...]:
+    def select(self, split: str | None = None) -> PackedEntries:
         """Return the images of one split, or all of them, in manifest order.
 
         Raises
@@ -154,39 +125,39 @@ class Manifest:
             The dataset has no such split.
         """
         if split is None:
-            return self.entries
+            return self.packed
         if split not in self.counts:
             raise DatasetError(
                 f"dataset {self.name!r} has no split {split!r}; it has "
                 + ", ".join(f"{s} ({n} {self.media})" for s, n in self.counts.items())
             )
-        return tuple(e for e in self.entries if e.split == split)
+        return self.packed.of_split(split)
 
-    def captions(self, split: str | None = None) -> dict[str, str]:
-        """Return the captions of one split, or all of them, by caption id, in manifest order.
+    def files(self, entries: PackedEntries) -> FilesBelow:
+        """Return the path of each entry's file, made when it is asked for."""
+        return FilesBelow(self.image_root, entries.files)
+
+    def captions(self, split: str | None = None) -> Captions:
+        """Return the captions of one split, or all of them, in manifest order.
 
         Raises
         ------
         DatasetError
             The dataset has no such split.
         """
-        return {
-            caption_id: caption
-            for entry in self.select(split)
-            for caption_id, caption in zip(entry.caption_ids, entry.captions, strict=True)
-        }
+        return self.select(split).captions
 
     def write(self, folder: str | Path) -> None:
         """Write `manifest.jsonl`, `regions.jsonl` if there are phrases, then `dataset.json`."""
         folder = Path(folder)
-        lines = [
-            canonical_json(
-                {"id": e.id, "file": e.file, "split": e.split, "captions": list(e.captions)}
-            )
-            for e in self.entries
-        ]
         manifest = folder / MANIFEST_FILE
-        write_text(manifest, "\n".join(lines) + "\n")
+        with (
+            appearing_whole(manifest) as part,
+            part.open("w", encoding="utf-8", newline="\n") as stream,
+        ):
+            for e in self.entries:
+                line = {"id": e.id, "file": e.file, "split": e.split, "captions": list(e.captions)}
+                stream.write(canonical_json(line) + "\n")
         regions = folder / REGIONS_FILE
         described: dict[str, Any] = {} if self.media == "images" else {"media": self.media}
         if self.phrases is None:
@@ -203,7 +174,7 @@ class Manifest:
                 "image_root": PurePosixPath(Path(root)).as_posix(),
                 "counts": self.counts,
                 self.media: len(self.entries),
-                "captions": sum(len(e.captions) for e in self.entries),
+                "captions": int(self.packed.num_captions.sum()),
                 "manifest_sha256": sha256_of_file(manifest),
                 "licence": self.licence,
                 "source": self.source,
@@ -229,7 +200,7 @@ def read_manifest(folder: str | Path) -> Manifest:
                 f"{path} not found: {folder} is no prepared dataset; `pipeline prepare` makes one"
             )
     try:
-        metadata = json.loads(described.read_text(encoding="utf-8"))
+        metadata = parse_json(described.read_text(encoding="utf-8"))
         digest = metadata["manifest_sha256"]
         if sha256_of_file(manifest) != digest:
             raise DatasetError(
@@ -237,18 +208,12 @@ def read_manifest(folder: str | Path) -> Manifest:
                 f"{digest[:16]}...): it was changed, or its preparation was interrupted; "
                 "prepare it again"
             )
-        lines = manifest.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        rows = [json.loads(line) for line in lines]
-        if (media := metadata.get("media", "images")) not in _UNITS:
-            raise DatasetError(
-                f"{described}: its media is {media!r}; {' or '.join(_UNITS)} was expected: a newer "
-                "version of this package may have prepared it"
-            )
+        media = _media_in(described, metadata)
         return Manifest(
             name=metadata["name"],
             image_root=Path(os.path.normpath(folder.resolve() / metadata["image_root"])),
-            entries=tuple(
-                ImageEntry(r["id"], r["file"], r["split"], tuple(r["captions"])) for r in rows
+            entries=PackedEntries.of(
+                _stored_entries(manifest), partial(check_entry, unit=_UNITS[media])
             ),
             licence=metadata["licence"],
             source=metadata["source"],
@@ -261,92 +226,51 @@ def read_manifest(folder: str | Path) -> Manifest:
         ) from error
 
 
-def check_relative(path: str) -> str | None:
-    """Return the reason why `path` is no path below a root; None if it is.
-
-    The check is lexical, so it needs no file system: no absolute path, no `..`, no backslash,
-    no control character.
-    """
-    if not path or path != path.strip():
-        return "is empty or has blanks at an end"
-    if not path.isprintable():
-        return "has control characters"
-    if "\\" in path:
-        return "has a backslash (use forward slashes)"
-    parts = PurePosixPath(path)
-    if parts.is_absolute() or ".." in parts.parts or re.match(r"[A-Za-z]:", path):
-        return "leaves the image root"
-    return None
-
-
-def check_caption(text: str) -> str | None:
-    """Return the reason why `text` is no caption; None if it is."""
-    if not text.strip():
-        return "is empty"
-    if len(text.splitlines()) != 1:
-        return "has a line break"
-    if any(c == "\x00" or "\ud800" <= c <= "\udfff" for c in text):
-        return "has a NUL or half a surrogate pair, which is no text"
-    return None
-
-
-def check_split(name: str) -> str | None:
-    """Return the reason why `name` is no name of a split; None if it is."""
-    return None if _SPLIT.fullmatch(name) else "is no plain name (letters, digits, _ . -)"
-
-
-def check_counts(name: str, counts: dict[str, int], expected: dict[str, int]) -> None:
-    """Assert the number of images in each split named in `expected`.
+def read_media(folder: str | Path) -> Media:
+    """Return what the files of a dataset are; its manifest is not read.
 
     Raises
     ------
     DatasetError
-        A split has another number of images; all splits that differ are named.
+        The folder is no dataset.
     """
-    wrong = [
-        f"{split}: {counts.get(split, 0)} found, {number} expected"
-        for split, number in expected.items()
-        if counts.get(split, 0) != number
-    ]
-    if wrong:
+    described = Path(folder) / DATASET_FILE
+    if not described.is_file():
         raise DatasetError(
-            f"dataset {name!r} has other counts than expected ({'; '.join(wrong)}); check that the "
-            "download is whole, or state the counts that you mean"
+            f"{described} not found: {folder} is no prepared dataset; `pipeline prepare` makes one"
         )
+    try:
+        return _media_in(described, parse_json(described.read_text(encoding="utf-8")))
+    except (AttributeError, ValueError) as error:
+        raise DatasetError(f"{described} is damaged ({error!r}); prepare it again") from error
 
 
-def split_by_hash(ids: Iterable[str], fractions: dict[str, float]) -> dict[str, str]:
-    """Give each id a split by the SHA-256 of the id, so that adding images moves none.
+def _media_in(described: Path, metadata: dict[str, Any]) -> Media:
+    media: Media = metadata.get("media", "images")
+    if media not in _UNITS:
+        raise DatasetError(
+            f"{described}: its media is {media!r}; {' or '.join(_UNITS)} was expected: a newer "
+            "version of this package may have prepared it"
+        )
+    return media
 
-    Parameters
-    ----------
-    ids : image ids.
-    fractions : split name to its share; the shares sum to 1.
+
+def _stored_entries(manifest: Path) -> Iterator[ImageEntry]:
+    """Yield the entries of `manifest.jsonl`.
+
+    Raises
+    ------
+    ValueError, KeyError, TypeError
+        A line is no JSON, or lacks something.
     """
-    bounds: list[tuple[float, str]] = []
-    total = 0.0
-    for split, share in fractions.items():
-        total += share
-        bounds.append((total, split))
-    chosen = {}
-    for image_id in ids:
-        u = int.from_bytes(hashlib.sha256(image_id.encode()).digest()[:8], "big") / 2**64
-        chosen[image_id] = next((s for bound, s in bounds if u < bound), bounds[-1][1])
-    return chosen
-
-
-def _check_entry(entry: ImageEntry, unit: str) -> None:
-    for what, text in (("id", entry.id), ("file", entry.file)):
-        if fault := check_relative(text):
-            raise DatasetError(
-                f"{unit} {entry.id!r}: its {what} {text!r} {fault}; ids and files must stay below "
-                "the image root"
-            )
-    if fault := check_split(entry.split):
-        raise DatasetError(f"{unit} {entry.id!r}: split {entry.split!r} {fault}")
-    for k, caption in enumerate(entry.captions):
-        if fault := check_caption(caption):
-            raise DatasetError(f"{unit} {entry.id!r}: caption {k} {fault}")
+    with manifest.open(encoding="utf-8", newline="\n") as stream:
+        for number, line in enumerate(stream, start=1):
+            stored = parse_json(line)
+            captions = stored["captions"]
+            texts = [stored["id"], stored["file"], stored["split"], *captions]
+            if not isinstance(captions, list) or not all(isinstance(t, str) for t in texts):
+                raise TypeError(f"line {number}: id, file, split and captions must be texts")
+            yield ImageEntry(stored["id"], stored["file"], stored["split"], tuple(captions))
 
 
 def _check_phrases(

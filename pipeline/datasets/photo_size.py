@@ -4,7 +4,7 @@ from pathlib import Path
 
 from PIL import ExifTags, Image
 
-from pipeline.datasets.manifest import DatasetError
+from pipeline.datasets.checks import DatasetError
 
 # Orientations in which width and height change places when the photo is turned upright.
 _SIDEWAYS = (5, 6, 7, 8)

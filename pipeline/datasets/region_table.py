@@ -4,15 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.datasets.checks import DatasetError, check_counts, check_split
+from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.folder import SHARES
-from pipeline.datasets.manifest import (
-    DatasetError,
-    ImageEntry,
-    Manifest,
-    check_counts,
-    check_split,
-    split_by_hash,
-)
+from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.photo_size import photo_size
 from pipeline.datasets.phrases import Box, RegionPhrase, check_box
 from pipeline.datasets.source import (
@@ -24,6 +19,7 @@ from pipeline.datasets.source import (
     read_lines,
     source_notes,
 )
+from pipeline.datasets.splits import split_by_hash
 
 _SIDES = ("x0", "y0", "x1", "y1")
 _REQUIRED = ("image", "phrase", *_SIDES)

@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from pipeline.datasets.manifest import DATASET_FILE, REGIONS_FILE, DatasetError, read_manifest
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.manifest import DATASET_FILE, REGIONS_FILE, read_manifest
 from pipeline.datasets.phrases import RegionPhrase
 from pipeline.datasets.source import read_lines
 from pipeline.hashing import sha256_of_file

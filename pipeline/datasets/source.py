@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pipeline.datasets.manifest import DatasetError, check_caption, check_relative
+from pipeline.datasets.checks import DatasetError, check_caption, check_relative
 from pipeline.hashing import sha256_of_file
 
 _BOM = b"\xef\xbb\xbf"
@@ -29,8 +29,16 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     DatasetError
         The file is missing, or a line is not UTF-8.
     """
-    for number, line in enumerate(_read_bytes(path).splitlines(), start=1):
-        yield number, _decode(line, path, number)
+    number = 0
+    try:
+        with path.open("rb") as stream:
+            for read in stream:
+                # More than one where lines end in a carriage return alone.
+                for line in (read.removeprefix(_BOM) if number == 0 else read).splitlines():
+                    number += 1
+                    yield number, _decode(line, path, number)
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read ({error.strerror}); check the path") from error
 
 
 def read_json(path: Path) -> Any:

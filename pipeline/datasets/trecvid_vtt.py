@@ -8,8 +8,10 @@ the ground truth `vtt.gt`, a line `<clip> <number in A> <number in B>`.
 from collections.abc import Mapping
 from pathlib import Path
 
+from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.clip_files import ClipFiles
-from pipeline.datasets.manifest import DatasetError, ImageEntry, Manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.source import caption_line, read_lines, source_notes
 
 SETS = ("A", "B")

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from pipeline.finetuning.network import LearningNetwork
 from pipeline.heads.data.batches import Batch
-from pipeline.heads.data.pairs import Features
+from pipeline.heads.data.rows import Features
 from pipeline.heads.training.task import TrainingTask
 
 _NETWORK, _HEAD = "image.network.", "image.head."

@@ -10,21 +10,16 @@ from typing import Any
 import numpy as np
 
 from pipeline.cluster.place import place_of_work
-from pipeline.datasets.manifest import ImageEntry, read_manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.splits import split_for
 from pipeline.devices import one_core_each
 from pipeline.heads import HeadError
 from pipeline.heads.base import Head
 from pipeline.heads.chunks import CAPTIONS, IMAGES, embed_chunk, split_into_chunks
 from pipeline.heads.data.averaged import averaged
-from pipeline.heads.data.pairs import (
-    Features,
-    Pairs,
-    Rows,
-    join_pairs,
-    made_from,
-    with_features,
-)
+from pipeline.heads.data.pairs import Pairs, join_pairs, made_from, with_features
+from pipeline.heads.data.rows import Features, Rows
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.workers import EmbeddingJob, embed_on_workers
 from pipeline.progress import QUIET, Monitor, Progress, Stopwatch, no_progress
@@ -112,8 +107,8 @@ def embed(
                 head=head_folder,
                 images=image_set.folder,
                 captions=caption_set.folder,
-                image_ids=joined.image_ids,
-                caption_ids=joined.caption_ids,
+                image_ids=tuple(joined.image_ids),
+                caption_ids=tuple(joined.caption_ids),
                 image_of_caption=tuple(joined.image_of_caption.tolist()),
                 average_captions=trained.average_captions,
             )
@@ -240,11 +235,14 @@ def embed_here(
     sides = {IMAGES: images, CAPTIONS: captions}
     chunks = split_into_chunks(len(images), len(captions))
     total, done = len(images) + len(captions), 0
-    found: dict[str, list[Features]] = {IMAGES: [], CAPTIONS: []}
+    found: dict[str, Features] = {}
     with one_core_each(), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         embedded = pool.map(lambda c: embed_chunk(head, sides[c.side], c, watch), chunks)
         for chunk, rows in zip(chunks, embedded, strict=True):
-            found[chunk.side].append(rows)
+            if chunk.side not in found:
+                shape = (len(sides[chunk.side]), *rows.shape[1:])
+                found[chunk.side] = np.empty(shape, np.float32)
+            found[chunk.side][chunk.span.start : chunk.span.stop] = rows
             done += len(rows)
             progress(done, total, 0)
-    return np.concatenate(found[IMAGES]), np.concatenate(found[CAPTIONS])
+    return found[IMAGES], found[CAPTIONS]

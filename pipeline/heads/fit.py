@@ -14,16 +14,8 @@ from pipeline.heads.base import FitOptions, Head, History
 from pipeline.heads.catalogue import Experiment, make_head, with_epochs_at_most
 from pipeline.heads.data.averaged import averaged
 from pipeline.heads.data.feature_spec import HeadInputs, require_averageable
-from pipeline.heads.data.pairs import (
-    HeldOut,
-    Pairs,
-    Rows,
-    float32_bytes,
-    is_in_memory,
-    join_pairs,
-    made_from,
-    with_features,
-)
+from pipeline.heads.data.pairs import HeldOut, Pairs, join_pairs, made_from, with_features
+from pipeline.heads.data.rows import Rows, float32_bytes, is_in_memory
 from pipeline.heads.data.word_vectors import KnownWords, known_words
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.progress import QUIET, Monitor

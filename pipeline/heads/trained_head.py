@@ -17,7 +17,7 @@ from pipeline.heads import HeadError
 from pipeline.heads.base import Head, History
 from pipeline.heads.catalogue import make_head
 from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
-from pipeline.heads.data.pairs import ArrayRows, Features
+from pipeline.heads.data.rows import ArrayRows, Features
 
 TENSORS_FILE, HEAD_FILE, HISTORY_FILE = "head.safetensors", "head.json", "history.json"
 

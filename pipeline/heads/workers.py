@@ -25,7 +25,7 @@ from pipeline.heads import HeadError
 from pipeline.heads.base import Head
 from pipeline.heads.chunks import CAPTIONS, IMAGES, RowChunk, embed_chunk, split_into_chunks
 from pipeline.heads.data.averaged import AveragedRows
-from pipeline.heads.data.pairs import FeatureRows, Features, Rows
+from pipeline.heads.data.rows import FeatureRows, Features, Rows
 from pipeline.heads.trained_head import TENSORS_FILE, load_head
 from pipeline.progress import WRITE, Progress, Stopwatch, no_progress
 from pipeline.shards.build.distributed import Executor

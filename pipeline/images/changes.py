@@ -1,4 +1,4 @@
-"""What has changed since rows were made: their files, by time and size or by content."""
+"""What has changed since rows were made: the contents of their files."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,27 +13,13 @@ from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.format import OK
 
 
-def file_stamps(paths: Sequence[Path]) -> list[list[int]]:
-    """Return size in bytes and time of change of each file, [] where there is none.
-
-    Unfinished work on other pictures has other stamps; no file is read.
-    """
-    stamps = []
-    for path in paths:
-        try:
-            found = path.stat()
-            stamps.append([found.st_size, found.st_mtime_ns])
-        except (OSError, ValueError):
-            stamps.append([])
-    return stamps
-
-
 def changed_rows(
     build: ShardBuild,
     paths: Sequence[Source],
     readers: int,
     progress: Progress = no_progress,
     crc32_of: Callable[[Path], int] = source_crc32,
+    unchanged: np.ndarray | None = None,
 ) -> tuple[list[int], list[int]]:
     """Return the finished rows whose files have changed since, and those whose files have gone.
 
@@ -48,22 +34,24 @@ def changed_rows(
     readers : threads that read.
     progress : called now and then.
     crc32_of : returns the CRC-32 of a file's bytes, 0 where there is none.
+    unchanged : (rows,) bool, rows whose files need not be read; None: all are.
     """
     changed: list[int] = []
     gone: list[int] = []
     with ThreadPoolExecutor(readers, thread_name_prefix="read") as pool:
         for span, status, known in build.finished():
-            sources = paths[span.start : span.stop]
+            looked_at = np.arange(span.start, span.stop)
+            if unchanged is not None:
+                looked_at = looked_at[~unchanged[span.start : span.stop]]
+            sources = [paths[row] for row in looked_at.tolist()]
             files = list(dict.fromkeys(map(photo_of, sources)))
             crc32 = dict(zip(files, pool.map(crc32_of, files), strict=True))
-            found = [
-                s.source_crc32(crc32[s.photo]) if isinstance(s, Region) else crc32[s]
-                for s in sources
-            ]
-            for row, (code, old, new) in enumerate(
-                zip(status, known, found, strict=True), span.start
-            ):
-                if new and int(old) != new and (old or code != OK):
+            for row, source in zip(looked_at.tolist(), sources, strict=True):
+                new = crc32[photo_of(source)]
+                if isinstance(source, Region):
+                    new = source.source_crc32(new)
+                old, code = int(known[row - span.start]), status[row - span.start]
+                if new and old != new and (old or code != OK):
                     changed.append(row)
                 elif old and not new:
                     gone.append(row)

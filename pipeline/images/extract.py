@@ -6,16 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pipeline.cluster.place import place_of_work
 from pipeline.datasets.manifest import NO_PICTURES, read_manifest
 from pipeline.errors import WrongUsage
-from pipeline.images.changes import changed_rows, failed_rows, file_stamps
+from pipeline.images.changes import changed_rows, failed_rows
 from pipeline.images.decode import source_crc32
 from pipeline.images.memory import expected_memory, resident_memory
 from pipeline.images.network import RecipeNetwork, device_for
 from pipeline.images.region import Region, Source, photo_of
 from pipeline.images.rows import Parallelism, default_parallelism, extract_features, feature_header
 from pipeline.images.side_by_side import extract_side_by_side, split_name
+from pipeline.images.stamps import StampRecord, file_stamps, stamps_sha256
 from pipeline.images.weights import load_weights
 from pipeline.images.workers import ExtractionSettings, extract_on_workers
 from pipeline.progress import QUIET, Monitor, Stopwatch
@@ -47,6 +50,7 @@ def extract(
     threads: int | None = None,
     readers: int | None = None,
     retry_failed: bool = False,
+    trust_stamps: bool = False,
     add: bool = False,
     workers: int | None = None,
     scheduler: str | None = None,
@@ -84,6 +88,8 @@ def extract(
     threads : batches in the network at once; None: one for each core, or 2 on a GPU.
     readers : threads that read and decode ahead; None: one for each core, at most 8 (16).
     retry_failed : compute the failed rows of a finished output again.
+    trust_stamps : do not read pictures again whose size and time of change are those that they had
+        when they were last read by a call with this option; see `StampRecord`.
     add : add images that the dataset has and a finished output lacks, in new shards.
     workers, scheduler, resources : where the work is done; see `place_of_work`. `threads` and
         `readers` are then those of each worker.
@@ -119,15 +125,18 @@ def extract(
                 dataset, folder, recipe=name, split=split, limit=limit, weights=weights,
                 trained_on=trained_on, precision=precision, storage=storage, compress=compress,
                 rows_per_shard=rows_per_shard, batch_size=batch_size, device=device, engine=engine,
-                threads=threads, readers=readers, retry_failed=retry_failed, add=add,
-                workers=workers, scheduler=scheduler, resources=resources, monitor=monitor,
+                threads=threads, readers=readers, retry_failed=retry_failed,
+                trust_stamps=trust_stamps, add=add, workers=workers, scheduler=scheduler,
+                resources=resources, monitor=monitor,
             )  # fmt: skip
 
         return extract_side_by_side(names, out, extract_one, monitor)
     resolved = resolve_recipe(recipe, precision, storage)
     manifest = read_manifest(dataset).require("images", f"the recipe {recipe!r}", NO_PICTURES)
+    entries = manifest.select(split)[:limit]
     return extract_sources(
-        {entry.id: manifest.image_root / entry.file for entry in manifest.select(split)[:limit]},
+        entries.ids,
+        manifest.files(entries),
         out,
         resolved,
         manifest.name,
@@ -141,6 +150,7 @@ def extract(
         threads=threads,
         readers=readers,
         retry_failed=retry_failed,
+        trust_stamps=trust_stamps,
         add=add,
         workers=workers,
         scheduler=scheduler,
@@ -151,7 +161,8 @@ def extract(
 
 
 def extract_sources(
-    sources: Mapping[str, Source],
+    ids: Sequence[str],
+    sources: Sequence[Source],
     out: Path,
     resolved: Recipe,
     dataset: str,
@@ -167,6 +178,7 @@ def extract_sources(
     threads: int | None = None,
     readers: int | None = None,
     retry_failed: bool = False,
+    trust_stamps: bool = False,
     add: bool = False,
     workers: int | None = None,
     scheduler: str | None = None,
@@ -178,7 +190,8 @@ def extract_sources(
 
     Parameters
     ----------
-    sources : row id to what the row is made from; regions of a photo stand together.
+    ids : of the rows.
+    sources : what each row is made from; regions of a photo stand together.
     out : folder of the shards.
     resolved : the recipe.
     dataset : name of the dataset.
@@ -198,17 +211,24 @@ def extract_sources(
     )
     loaded = load_weights(resolved, weights)
     header = feature_header(resolved, loaded, dataset, trained_on)
-    files = list(dict.fromkeys(photo_of(source) for source in sources.values()))
-    inputs: list[Any] = [engine, file_stamps(files)]
+    stamps = file_stamps(map(photo_of, sources))
+    inputs: list[Any] = [engine, stamps_sha256(stamps)]
     if region is not None:
         header = replace(header, recipe={**header.recipe, "region": region})
-        inputs.append([s.box for s in sources.values() if isinstance(s, Region)])
-    build = ShardBuild(out, header, list(sources), rows_per_shard, compress, inputs, add)
+        inputs.append([s.box for s in sources if isinstance(s, Region)])
+    build = ShardBuild(out, header, ids, rows_per_shard, compress, inputs, add)
     started, watch = time.monotonic(), Stopwatch()
     try:
         with build:
-            paths = [sources[row_id] for row_id in build.ids]
-            find_rows(build, out, header, paths, parallelism.readers, retry_failed, monitor)
+            paths = build.in_order(sources)
+            record, unchanged = StampRecord(out), None
+            if trust_stamps:
+                stamps = stamps[np.asarray(build.in_order(range(len(ids))))]
+                unchanged = record.unchanged(build, stamps)
+            find_rows(
+                build, out, header, paths, parallelism.readers, retry_failed, monitor,
+                unchanged=unchanged,
+            )  # fmt: skip
             computed = len(paths) - build.rows_done
             if not build.pending():
                 index = build.publish()
@@ -233,6 +253,8 @@ def extract_sources(
                 _log_memory(network, parallelism, monitor)
                 with monitor.progress(resolved.name, unit) as progress:
                     index = extract_features(build, paths, network, parallelism, progress, watch)
+            if trust_stamps:
+                record.write(index, stamps)
     except KeyboardInterrupt:
         monitor.log(
             f"interrupted: {build.rows_done} of {len(sources)} rows are kept in {build.work}; "
@@ -273,6 +295,7 @@ def find_rows(
     monitor: Monitor,
     files: str = "pictures",
     crc32_of: Callable[[Path], int] = source_crc32,
+    unchanged: np.ndarray | None = None,
 ) -> None:
     """Log rows done and room needed; have the rows of changed files made again.
 
@@ -284,13 +307,14 @@ def find_rows(
     retry_failed : have failed rows made again too.
     monitor : gets log lines and progress.
     files, crc32_of : what the files are called, and the CRC-32 of one.
+    unchanged : (rows,) bool, rows whose files need not be read; None: all are.
     """
     for found in build.damaged:
         monitor.log(f"will be made again: {found}")
     for folder in build.other_work():
         monitor.log(f"unfinished work of {out}, other settings: {folder}; remove it if not wanted")
     with monitor.progress("checking", files.removesuffix("s")) as progress:
-        changed, gone = changed_rows(build, paths, readers, progress, crc32_of)
+        changed, gone = changed_rows(build, paths, readers, progress, crc32_of, unchanged)
     failed = sorted({*failed_rows(build)} - {*changed})
     if changed:
         monitor.log(f"{files} changed or newly found: {len(changed)}; their rows are made again")

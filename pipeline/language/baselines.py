@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.datasets.manifest import ImageEntry
-from pipeline.heads.data.pairs import ArrayRows, FeatureRows, Features
+from pipeline.datasets.entries import ImageEntry
+from pipeline.heads.data.rows import ArrayRows, FeatureRows, Features
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.language import LanguageError
 from pipeline.language.captions import Caption

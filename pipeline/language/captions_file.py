@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.datasets.manifest import check_caption
+from pipeline.datasets.checks import check_caption
 from pipeline.files import parse_json, require_folder, write_json, write_text
 from pipeline.hashing import canonical_json
 from pipeline.language import LanguageError

@@ -5,18 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.datasets.manifest import ImageEntry
+from pipeline.datasets.entries import ImageEntry, PackedEntries
 from pipeline.heads.data.feature_spec import FeatureSpec, caption_blocks, require_sequence
-from pipeline.heads.data.pairs import (
-    IN_MEMORY_BYTES,
-    ArrayRows,
-    FeatureRows,
-    Features,
-    Pairs,
-    Rows,
-    loaded,
-    require_same_texts,
-)
+from pipeline.heads.data.pairs import IN_MEMORY_BYTES, Pairs, require_same_texts
+from pipeline.heads.data.rows import ArrayRows, FeatureRows, Features, Rows, loaded
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.language import LanguageError
 from pipeline.language.task import Sizes
@@ -100,24 +92,23 @@ def sentence_pairs(
     HeadError
         No image has a caption, or features were made from another text.
     """
-    captioned = [entry for entry in entries if entry.captions]
+    packed = PackedEntries.of(entries)
+    captioned = packed.take(np.flatnonzero(packed.num_captions))
     if not captioned:
         raise LanguageError("none of the images has a caption, so there are no sentences")
-    image_ids = tuple(entry.id for entry in captioned)
-    caption_ids = tuple(caption_id for entry in captioned for caption_id in entry.caption_ids)
-    image_of_caption = np.repeat(
-        np.arange(len(captioned)), [len(entry.captions) for entry in captioned]
-    )
+    said = captioned.captions
+    image_ids, caption_ids = captioned.ids, said.ids
+    image_of_caption = np.repeat(np.arange(len(captioned)), captioned.num_captions)
     columns = []
     for features in (sets.sentences, sets.tags):
         if features is not None:
-            require_same_texts(captioned, caption_ids, features)
+            require_same_texts(said, features)
             rows = FeatureRows(features, caption_ids)
             columns.append(rows.take(np.arange(len(rows))))
     conditions: Rows = ArrayRows(np.zeros((len(captioned), 1), np.float32))
     if head is not None:
         assert captions is not None
-        require_same_texts(captioned, caption_ids, captions)
+        require_same_texts(said, captions)
         rows = FeatureRows(captions, caption_ids)
         conditions = ArrayRows(embed_captions(head, rows))
         image_ids, image_of_caption = caption_ids, np.arange(len(caption_ids))

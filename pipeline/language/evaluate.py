@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.datasets.manifest import ImageEntry, Manifest, read_manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.scenes.dataset import scenes_of
 from pipeline.datasets.scenes.parse import parse
 from pipeline.datasets.scenes.truth import FACETS, truth_of
@@ -18,7 +19,7 @@ from pipeline.datasets.scenes.world import Scene
 from pipeline.datasets.splits import USUAL_NAMES
 from pipeline.files import require_folder, write_json, write_text
 from pipeline.hashing import sha256_of_file
-from pipeline.heads.data.pairs import ArrayRows, FeatureRows
+from pipeline.heads.data.rows import ArrayRows, FeatureRows
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.language import LanguageError
 from pipeline.language.captions_file import read_captions, read_provenance

@@ -12,7 +12,8 @@ from pipeline.files import created_by, require_folder
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.base import FitOptions, settings_from
 from pipeline.heads.data.feature_spec import FeatureSpec, require_vectors
-from pipeline.heads.data.pairs import ArrayRows, Features, Pairs
+from pipeline.heads.data.pairs import Pairs
+from pipeline.heads.data.rows import ArrayRows, Features
 from pipeline.heads.fit import work_folder
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.training.trainer import train_network

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from pipeline.heads.data.batches import Batch, shuffled_captions
-from pipeline.heads.data.pairs import Features, Pairs
+from pipeline.heads.data.pairs import Pairs
+from pipeline.heads.data.rows import Features
 from pipeline.heads.layers.scaling import Standardised
 from pipeline.heads.training.task import TrainingTask, overall, plateau
 from pipeline.language.catalogue import LanguageSettings

@@ -22,7 +22,7 @@ from pipeline.files import appearing_whole, parse_json, write_json
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.base import History, settings_from
 from pipeline.heads.data.feature_spec import FeatureSpec
-from pipeline.heads.data.pairs import Features
+from pipeline.heads.data.rows import Features
 from pipeline.language import LanguageError
 from pipeline.language.catalogue import LanguageSettings
 from pipeline.language.ngram import NGramModel

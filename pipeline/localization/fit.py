@@ -13,7 +13,8 @@ from pipeline.heads.base import FitOptions
 from pipeline.heads.catalogue import Experiment, make_head, with_epochs_at_most
 from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.data.links import links_of
-from pipeline.heads.data.pairs import FeatureRows, Pairs, made_from
+from pipeline.heads.data.pairs import Pairs, made_from
+from pipeline.heads.data.rows import FeatureRows
 from pipeline.heads.fit import fit_with_progress, work_folder
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.localization import LocalizationError

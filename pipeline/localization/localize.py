@@ -14,7 +14,7 @@ from pipeline.datasets.splits import split_for
 from pipeline.files import parse_json, require_folder
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.catalogue import Experiment, with_epochs_at_most
-from pipeline.heads.data.pairs import FeatureRows
+from pipeline.heads.data.rows import FeatureRows
 from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE, TrainedHead, load_head
 from pipeline.localization import LocalizationError
 from pipeline.localization.fit import OpenSources, Sources, fit_to_phrases

@@ -8,19 +8,12 @@ from pathlib import Path
 import numpy as np
 from PIL import ExifTags, Image
 
-from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.phrases import RegionPhrase
 from pipeline.heads.data.links import RepeatedRows
-from pipeline.heads.data.pairs import (
-    IN_MEMORY_BYTES,
-    FeatureRows,
-    Features,
-    Links,
-    Lists,
-    Pairs,
-    Rows,
-    loaded,
-)
+from pipeline.heads.data.pairs import IN_MEMORY_BYTES, Links, Lists, Pairs
+from pipeline.heads.data.rows import FeatureRows, Features, Rows, loaded
 from pipeline.localization import LocalizationError
 from pipeline.localization.evaluate import CUTOFFS
 from pipeline.localization.localized import Localized

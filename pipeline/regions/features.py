@@ -117,6 +117,7 @@ def extract_regions(
         return extract_by_photo(sources, Path(out), features, monitor, **shape)
     region = {"cut": _CUT, "context": context}
     resolved = resolve_recipe(recipe, precision, storage)
+    ids, rows = list(sources), list(sources.values())
     return extract_sources(
-        sources, Path(out), resolved, manifest.name, region=region, monitor=monitor, **options
+        ids, rows, Path(out), resolved, manifest.name, region=region, monitor=monitor, **options
     )

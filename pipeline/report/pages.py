@@ -19,7 +19,7 @@ from PIL import Image, ImageOps
 from pipeline import __version__
 from pipeline.clips.contact_sheet import shown_picture
 from pipeline.clips.sound import read_sound
-from pipeline.datasets.manifest import check_relative
+from pipeline.datasets.checks import check_relative
 from pipeline.files import appearing_whole, parse_json, write_json, write_text
 from pipeline.hashing import canonical_json
 from pipeline.pages.rendering import environment, jpeg_of

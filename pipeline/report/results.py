@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.datasets.manifest import MANIFEST_FILE, DatasetError, Manifest, read_manifest
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
 from pipeline.hashing import sha256_of_file
 from pipeline.report.head_inspection import HeadInspection, WordPlane
 from pipeline.report.retrievals import Retrieval, protocol_of, retrieve

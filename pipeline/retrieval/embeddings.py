@@ -4,9 +4,9 @@ A row is one vector, or a set of vectors (the cells of an image, the words of a 
 the similarity is one of sets.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,13 @@ from pipeline import __version__
 from pipeline.errors import PipelineError
 from pipeline.files import appearing_whole, parse_json, require_held
 from pipeline.hashing import canonical_json
+from pipeline.packed import PackedTexts, TextIndex, repeated_texts
 from pipeline.retrieval.similarity import SIMILARITIES
 
 FORMAT = "pipeline-embeddings"
 FORMAT_VERSION = 1
+
+_IDS_AT_ONCE, _BLOCK_NUMBERS = 1 << 16, 1 << 22
 
 
 class EmbeddingsError(PipelineError):
@@ -50,10 +53,10 @@ class Embeddings:
         Any of the above does not hold. The first few ids concerned are named.
     """
 
-    image_ids: tuple[str, ...]
+    image_ids: Sequence[str]
     image_embeddings: npt.NDArray[np.float32]
-    caption_ids: tuple[str, ...]
-    caption_image_ids: tuple[str, ...]
+    caption_ids: Sequence[str]
+    caption_image_ids: Sequence[str]
     caption_embeddings: npt.NDArray[np.float32]
     similarity: str
     provenance: dict[str, Any]
@@ -73,17 +76,26 @@ class Embeddings:
                 f"captions: {len(self.caption_ids)} ids but {len(self.caption_image_ids)} image "
                 "ids found; expected one image id a caption"
             )
-        images, described = set(self.image_ids), set(self.caption_image_ids)
-        if unknown_ids := [i for i in dict.fromkeys(self.caption_image_ids) if i not in images]:
+        rows = self.image_of_caption
+        if (rows < 0).any():
+            named = (self.caption_image_ids[row] for row in np.flatnonzero(rows < 0).tolist())
+            unknown_ids = list(dict.fromkeys(named))
             raise EmbeddingsError(
                 f"captions: image_id names {len(unknown_ids)} images that are not among the "
                 f"images, first {unknown_ids[:5]}"
             )
-        if alone := [i for i in self.image_ids if i not in described]:
+        alone = np.flatnonzero(np.bincount(rows, minlength=len(self.image_ids)) == 0).tolist()
+        if alone:
             raise EmbeddingsError(
-                f"{len(alone)} images have no caption, first {alone[:5]}; leave them out or add "
-                "their captions"
+                f"{len(alone)} images have no caption, first "
+                f"{[self.image_ids[row] for row in alone[:5]]}; leave them out or add their "
+                "captions"
             )
+
+    @cached_property
+    def image_of_caption(self) -> npt.NDArray[np.int64]:
+        """The row of each caption's image, (captions,)."""
+        return TextIndex(self.image_ids).rows_of(self.caption_image_ids, len(self.caption_ids))
 
 
 def write_embeddings(path: Path, embeddings: Embeddings) -> None:
@@ -109,7 +121,9 @@ def write_embeddings(path: Path, embeddings: Embeddings) -> None:
             group = file.create_group(side)
             group.create_dataset("embedding", data=rows, dtype="<f4", track_times=False)
             for name, ids in columns.items():
-                group.create_dataset(name, data=list(ids), dtype=text, track_times=False)
+                column = group.create_dataset(name, (len(ids),), text, track_times=False)
+                for start in range(0, len(ids), _IDS_AT_ONCE):
+                    column[start : start + _IDS_AT_ONCE] = list(ids[start : start + _IDS_AT_ONCE])
 
 
 def read_embeddings(path: Path) -> Embeddings:
@@ -226,18 +240,24 @@ def _embedding(file: h5py.File, name: str, ndim: int) -> npt.NDArray[np.float32]
     dataset = _dataset(file, name, ndim)
     if dataset.dtype.kind != "f":
         raise EmbeddingsError(f"dataset {name!r} is {dataset.dtype}, expected a float type")
+    offset = dataset.id.get_offset()
+    if dataset.dtype == np.dtype("<f4") and offset is not None and dataset.size:
+        mapped = np.memmap(file.filename, "<f4", "r", offset, dataset.shape)
+        return mapped.view(np.ndarray)
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf, which is refused
         return np.asarray(dataset[...]).astype(np.float32, copy=False)
 
 
-def _ids(file: h5py.File, name: str) -> tuple[str, ...]:
+def _ids(file: h5py.File, name: str) -> PackedTexts:
     dataset = _dataset(file, name, ndim=1)
     if dataset.dtype.kind in "iu":
-        return tuple(str(i) for i in dataset[...])
+        return PackedTexts(str(i) for i in dataset[...])
     if h5py.check_string_dtype(dataset.dtype) is None:
         raise EmbeddingsError(f"dataset {name!r} is {dataset.dtype}, expected text or integers")
     try:
-        return tuple(dataset.asstr("utf-8")[...])
+        starts = range(0, len(dataset), _IDS_AT_ONCE)
+        parts = (dataset.asstr("utf-8")[start : start + _IDS_AT_ONCE] for start in starts)
+        return PackedTexts(text for part in parts for text in part)
     except UnicodeDecodeError as error:
         raise EmbeddingsError(f"dataset {name!r} is not UTF-8 ({error})") from error
 
@@ -264,14 +284,21 @@ def _check_side(
         raise EmbeddingsError(f"{side}: there are none, or they have no dimension ({rows.shape})")
     if len(ids) != len(rows):
         raise EmbeddingsError(f"{side}: {len(ids)} ids for {len(rows)} rows; expected one a row")
-    if repeated := [i for i, n in Counter(ids).items() if n > 1]:
+    if repeated := repeated_texts(ids):
         raise EmbeddingsError(
             f"{side}: {len(repeated)} ids occur more than once, first {repeated[:5]}"
         )
     if unusable := [i for i in ids if not i or "\x00" in i]:
         raise EmbeddingsError(f"{side}: empty ids or ids with a NUL, first {unusable[:5]}")
-    bad = np.flatnonzero(~np.isfinite(rows).all(axis=tuple(range(1, ndim))))
-    if len(bad):
+    step = max(1, _BLOCK_NUMBERS // max(1, int(np.prod(rows.shape[1:]))))
+    bad = [
+        start + row
+        for start in range(0, len(rows), step)
+        for row in np.flatnonzero(
+            ~np.isfinite(rows[start : start + step]).all(axis=tuple(range(1, ndim)))
+        ).tolist()
+    ]
+    if bad:
         raise EmbeddingsError(
             f"{side}: {len(bad)} rows have NaN or infinite numbers, first "
             f"{[ids[i] for i in bad[:5]]}; no rank is defined for them, so leave them out"

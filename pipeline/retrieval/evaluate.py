@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.errors import PipelineError
 from pipeline.files import require_folder, write_json
 from pipeline.hashing import sha256_of_file
 from pipeline.progress import QUIET, Monitor
@@ -25,6 +26,16 @@ from pipeline.retrieval.recall import (
     table_of_ranks,
 )
 from pipeline.retrieval.tables import PROVENANCE_FILE, write_recall
+
+MAX_PAIRS = 200_000_000_000
+"""Pairs of an image and a caption that are compared unless more are asked for."""
+
+_PAIRS_A_SECOND = 1e8
+"""Of one core, in a space of 32 dimensions; see bench/recall.py."""
+
+
+class TooManyPairs(PipelineError):
+    """An exact table would take hours."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,7 @@ def evaluate(
     protocol: str | None = None,
     captions_per_image: int | None = 5,
     device: str = "cpu",
+    max_pairs: int = MAX_PAIRS,
     monitor: Monitor = QUIET,
 ) -> Evaluation:
     """Rank an embedding file both ways and write `recall.json`, `recall.csv`, `provenance.json`.
@@ -65,6 +77,7 @@ def evaluate(
         everything in one gallery, without these.
     captions_per_image : captions of an image that count at most, the first ones; None counts all.
     device : a torch device, such as "cuda". "cpu" needs no torch.
+    max_pairs : refuse to compare more pairs of an image and a caption than these.
     monitor : gets one line with the counts and the seconds.
 
     Raises
@@ -73,6 +86,8 @@ def evaluate(
         The file is missing or damaged, or a similarity is not finite.
     ProtocolError
         There is no such protocol, or the file cannot meet it.
+    TooManyPairs
+        More pairs would be compared than `max_pairs`; the message says what it would take.
     DeviceError
         See `pipeline.retrieval.on_device.rank_on`.
     OutputError
@@ -84,6 +99,7 @@ def evaluate(
     rank = _ranker(device)
     started = time.monotonic()
     space = read_embeddings(file)
+    _require_affordable(file, space, asked, max_pairs)
     if asked is None:
         evaluation = Evaluation(recall_table(space, captions_per_image, rank))
     else:
@@ -152,6 +168,27 @@ def evaluate_protocol(
             },
         },
     )
+
+
+def _require_affordable(
+    file: Path, space: Embeddings, protocol: Protocol | None, max_pairs: int
+) -> None:
+    """Refuse a table that would compare too many pairs, with what it would cost."""
+    images, captions = len(space.image_ids), len(space.caption_ids)
+    share = 1.0
+    if protocol is not None and protocol.images is not None:
+        share = min(1.0, protocol.images / images)
+    folds = protocol.folds if protocol is not None else 1
+    pairs = int(images * share * captions * share * folds)
+    if pairs > max_pairs:
+        raise TooManyPairs(
+            f"{file}: exact ranks of {int(images * share):,} images and "
+            f"{int(captions * share):,} captions compare {pairs:.1e} pairs, about "
+            f"{pairs / _PAIRS_A_SECOND / 3600:.0f} hours of one core; take a part, as with "
+            "--protocol first-5000, or look what a query finds with `pipeline search "
+            "--approximate`, which says how many of the exact hits it finds; --max-pairs "
+            f"{pairs + 1} compares them all the same, and --device cuda is faster"
+        )
 
 
 def _mean(tables: list[Table]) -> Table:

@@ -1,14 +1,16 @@
 """Which images and captions of an embedding file count, and in which galleries."""
 
-from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
 
+from pipeline.packed import PackedTexts
 from pipeline.retrieval.blocks import Ranks
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.protocols import Protocol, ProtocolError
 from pipeline.retrieval.ranks import image_rows
+
+_MOST_DIGITS = 18
 
 
 def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
@@ -33,7 +35,8 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
     image_of_caption = image_rows(counted)
     if number is not None and protocol.images is not None:
         of_image = np.bincount(image_of_caption, minlength=there)[:asked]
-        short = [embeddings.image_ids[row] for row in np.flatnonzero(of_image < number)]
+        few = np.flatnonzero(of_image < number).tolist()
+        short = [embeddings.image_ids[row] for row in few]
         if short:
             raise ProtocolError(
                 f"the protocol {protocol.name} is of {number} captions an image, and {len(short)} "
@@ -61,43 +64,48 @@ def first_captions(embeddings: Embeddings, number: int) -> Embeddings:
     """
     if number < 1:
         raise ValueError(f"captions per image must be at least 1, {number} given")
-    kept = [row for rows in _rows_of_images(embeddings).values() for row in rows[:number]]
-    if len(kept) == len(embeddings.caption_ids):
+    place = _places_in_images(embeddings)
+    if (place < number).all():
         return embeddings
-    return _subset(embeddings, slice(None), np.array(sorted(kept), np.int64))
+    return _subset(embeddings, slice(None), np.flatnonzero(place < number))
 
 
 def _sets(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
     """Return a gallery for each caption number: all images with their captions of that number."""
-    of_image = _rows_of_images(embeddings)
-    more = [image for image, rows in of_image.items() if len(rows) != protocol.sets]
-    if more:
+    number = np.bincount(image_rows(embeddings))
+    if (more := np.flatnonzero(number != protocol.sets)).size:
         raise ProtocolError(
             f"the protocol {protocol.name} is of {protocol.sets} captions an image, one for each "
-            f"set, and {len(more)} images have more, first {more[:5]}"
+            f"set, and {more.size} images have more, first "
+            f"{[embeddings.image_ids[row] for row in more[:5].tolist()]}"
         )
+    place = _places_in_images(embeddings)
     everything = slice(None)
     return [
-        _subset(embeddings, everything, np.array(sorted(rows), np.int64))
-        for rows in zip(*of_image.values(), strict=True)
+        _subset(embeddings, everything, np.flatnonzero(place == at)) for at in range(protocol.sets)
     ]
 
 
-def _rows_of_images(embeddings: Embeddings) -> dict[str, list[int]]:
-    """Return the rows of each image's captions, in the order of `first_captions`."""
-    of_image: dict[str, list[int]] = defaultdict(list)
-    for row, image_id in enumerate(embeddings.caption_image_ids):
-        of_image[image_id].append(row)
-    for image_id, rows in of_image.items():
-        numbers = [_number(embeddings.caption_ids[row], image_id) for row in rows]
-        if None not in numbers:
-            of_image[image_id] = [row for _, row in sorted(zip(numbers, rows, strict=True))]
-    return of_image
+def _places_in_images(embeddings: Embeddings) -> Ranks:
+    """Return the place of each caption among those of its image, from 0; see `first_captions`."""
+    image = image_rows(embeddings)
+    named = zip(embeddings.caption_ids, embeddings.caption_image_ids, strict=True)
+    number = np.fromiter((_number(*ids) for ids in named), np.int64, len(image))
+    unnumbered = np.zeros(len(embeddings.image_ids), bool)
+    unnumbered[image[number < 0]] = True
+    number[unnumbered[image]] = 0
+    order = np.lexsort((np.arange(len(image)), number, image))
+    starts = np.searchsorted(image[order], image[order], side="left")
+    place = np.empty(len(image), np.int64)
+    place[order] = np.arange(len(image)) - starts
+    return place
 
 
-def _number(caption_id: str, image_id: str) -> int | None:
+def _number(caption_id: str, image_id: str) -> int:
+    """Return the number in a caption's id, -1 where it has none, or one beyond all reason."""
     start, _, number = caption_id.rpartition("#")
-    return int(number) if start == image_id and number.isdecimal() else None
+    named = start == image_id and number.isdecimal() and len(number) < _MOST_DIGITS
+    return int(number) if named else -1
 
 
 def _images(e: Embeddings, image_of_caption: Ranks, rows: slice) -> Embeddings:
@@ -111,7 +119,7 @@ def _subset(e: Embeddings, images: slice, captions: Ranks) -> Embeddings:
         e,
         image_ids=e.image_ids[images],
         image_embeddings=e.image_embeddings[images],
-        caption_ids=tuple(e.caption_ids[row] for row in captions),
-        caption_image_ids=tuple(e.caption_image_ids[row] for row in captions),
+        caption_ids=PackedTexts(e.caption_ids[row] for row in captions.tolist()),
+        caption_image_ids=PackedTexts(e.caption_image_ids[row] for row in captions.tolist()),
         caption_embeddings=e.caption_embeddings[captions],
     )

@@ -7,12 +7,13 @@ that one. Rows may therefore stand in any order, and constant embeddings score a
 `pipeline.retrieval.blocks` says when two items are equal.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isqrt
 
 import numpy as np
 
+from pipeline.packed import sorted_order
 from pipeline.retrieval.blocks import Axis, Block, BlockOf, HostBlock, Ranks, Scores
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 
@@ -77,8 +78,7 @@ def rank_both_ways(
 
 def image_rows(e: Embeddings) -> Ranks:
     """Return the row of each caption's image, (captions,) int64."""
-    rows = {image_id: row for row, image_id in enumerate(e.image_ids)}
-    return np.array([rows[image_id] for image_id in e.caption_image_ids], dtype=np.int64)
+    return e.image_of_caption
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,8 @@ def _blocks(
     return blocks
 
 
-def _places(ids: tuple[str, ...]) -> Ranks:
+def _places(ids: Sequence[str]) -> Ranks:
     """Return the place of each id in the sorted order of all, (ids,) int64."""
     places = np.empty(len(ids), np.int64)
-    places[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
+    places[sorted_order(ids)] = np.arange(len(ids))
     return places

@@ -1,5 +1,6 @@
 """The nearest images or captions of some queries: exact, in chunks of bounded memory."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -8,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import PipelineError
+from pipeline.packed import sorted_order
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.similarity import SIMILARITIES, Rows, Similarity
 
@@ -40,7 +42,7 @@ class Gallery:
     """
 
     side: SideName
-    ids: tuple[str, ...]
+    ids: Sequence[str]
     rows: Vectors
     similarity: str
 
@@ -58,7 +60,7 @@ class Gallery:
     @cached_property
     def in_order(self) -> npt.NDArray[np.int64]:
         """Row numbers (rows,) in the sorted order of the ids, which settles ties."""
-        return np.array(sorted(range(len(self.ids)), key=self.ids.__getitem__), np.int64)
+        return sorted_order(self.ids)
 
 
 @dataclass(frozen=True, eq=False)

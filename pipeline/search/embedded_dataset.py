@@ -1,12 +1,15 @@
 """An embedding file with the dataset that it was made from: what is searched, and the hits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
 from pipeline.hashing import sha256_of_file
+from pipeline.packed import TextIndex
 from pipeline.retrieval.approximate import ApproximateIndex, open_index
 from pipeline.retrieval.composition import ids_and_scores, require_composable
 from pipeline.retrieval.embeddings import read_embeddings
@@ -58,6 +61,7 @@ class EmbeddedDataset:
         self.file, self.folder, self._log = file, folder, log
         self.space = read_embeddings(file)
         self._galleries: dict[SideName, Gallery] = {}
+        self._of_dataset: dict[SideName, _Known] = {}
         self._indexes: dict[SideName, ApproximateIndex] = {}
 
     @cached_property
@@ -86,7 +90,7 @@ class EmbeddedDataset:
         """
         if side not in self._galleries:
             gallery = Gallery.of(self.space, side)
-            if unknown_ids := [name for name in gallery.ids if name not in self._known[side]]:
+            if unknown_ids := self._known(side).without(gallery.ids):
                 raise SearchError(
                     f"{len(unknown_ids)} of the {len(gallery.ids)} {side} of the embedding file "
                     f"are not in {self.folder / MANIFEST_FILE}, first {unknown_ids[:5]}; give the "
@@ -152,27 +156,49 @@ class EmbeddedDataset:
             hits = self._index(of).nearest(queries, asking, number)
         else:
             hits = nearest(gallery, queries, asking, number)
-        known = self._known[of]
+        known = self._known(of)
         return [
-            [Hit(rank, score, id, *known[id]) for rank, (id, score) in enumerate(best[:top], 1)]
+            [
+                Hit(rank, score, id, *known.about(id))
+                for rank, (id, score) in enumerate(best[:top], 1)
+            ]
             for best in ids_and_scores(hits, gallery, leave_out, around_mean)
         ]
 
-    @cached_property
-    def _known(self) -> dict[SideName, dict[str, tuple[str, Path, str]]]:
-        """Image id, file and text of every image and caption of the dataset, by its id."""
-        manifest = self.manifest
-        files = {e.id: manifest.image_root / e.file for e in manifest.entries}
-        return {
-            "images": {e.id: (e.id, files[e.id], e.first_caption) for e in manifest.entries},
-            "captions": {
-                caption_id: (e.id, files[e.id], text)
-                for e in manifest.entries
-                for caption_id, text in zip(e.caption_ids, e.captions, strict=True)
-            },
-        }
+    def _known(self, side: SideName) -> "_Known":
+        """Return the images or captions of the dataset by their ids."""
+        if side not in self._of_dataset:
+            self._of_dataset[side] = _Known(self.manifest, side)
+        return self._of_dataset[side]
 
     def _index(self, side: SideName) -> ApproximateIndex:
         if side not in self._indexes:
             self._indexes[side] = open_index(self.file, self.space, side, self._log)
         return self._indexes[side]
+
+
+class _Known:
+    """What a dataset says of its images, or of its captions, by id."""
+
+    def __init__(self, manifest: Manifest, side: SideName) -> None:
+        self._manifest, self._entries = manifest, manifest.select()
+        self._texts: Sequence[str] | None = None
+        self._image_of_row = np.arange(len(self._entries))
+        ids = self._entries.ids
+        if side == "captions":
+            said = self._entries.captions
+            ids, self._texts = said.ids, said.texts
+            self._image_of_row = np.repeat(self._image_of_row, self._entries.num_captions)
+        self._index = TextIndex(ids)
+
+    def without(self, ids: Sequence[str]) -> list[str]:
+        """Return the ids that the dataset does not have."""
+        rows = self._index.rows_of(ids, len(ids))
+        return [ids[at] for at in np.flatnonzero(rows < 0).tolist()]
+
+    def about(self, row_id: str) -> tuple[str, Path, str]:
+        """Return image id, file and text of an id that the dataset has."""
+        row = int(self._index.rows_of([row_id], 1)[0])
+        entry = self._entries[int(self._image_of_row[row])]
+        text = entry.first_caption if self._texts is None else self._texts[row]
+        return entry.id, self._manifest.image_root / entry.file, text

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipeline.datasets.manifest import ImageEntry, Manifest, read_manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.errors import WrongUsage
 from pipeline.localization.localized import read_localized
 from pipeline.progress import QUIET, Monitor

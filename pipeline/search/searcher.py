@@ -76,7 +76,7 @@ class Searcher:
         """The name of the similarity that scores are measured in."""
         return self.embedded.space.similarity
 
-    def ids(self, of: str) -> tuple[str, ...]:
+    def ids(self, of: str) -> Sequence[str]:
         """Return the ids of the "images" or "sentences" that are searched."""
         return self.embedded.gallery(SIDES[of]).ids
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.datasets.manifest import check_caption
+from pipeline.datasets.checks import check_caption
 from pipeline.retrieval.search import SearchError
 
 

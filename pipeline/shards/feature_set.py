@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pipeline.packed import PackedTexts, TextIndex, repeated_texts
 from pipeline.shards.format import OK, STATUS_NAMES, OtherShard, RowBlock, ShardEntry, ShardError
 from pipeline.shards.index import FeatureIndex, read_index
 from pipeline.shards.shard_file import ShardFile
@@ -85,13 +86,15 @@ class FeatureSet:
         else:
             self.index = read_index(folder)
             self._shards = [_open(self.folder, entry, self.index) for entry in self.index.shards]
-        self.ids = [row_id for shard in self._shards for row_id in shard.ids]
+        first, *others = self._shards
+        every = (row_id for shard in self._shards for row_id in shard.ids)
+        self.ids: Sequence[str] = PackedTexts(every) if others else first.ids
         self.status = np.concatenate([shard.status for shard in self._shards])
         self.crc32 = np.concatenate([shard.crc32 for shard in self._shards])
         self.source_crc32 = np.concatenate([shard.source_crc32 for shard in self._shards])
-        self._row = {row_id: row for row, row_id in enumerate(self.ids)}
+        self._index: TextIndex | None = None
         self._first = np.cumsum([0, *(shard.rows for shard in self._shards)])
-        if len(self._row) != len(self.ids):
+        if repeated_texts(self.ids):
             raise ShardError(f"{folder}: some ids have more than one row")
 
     def __reduce__(self) -> tuple[type["FeatureSet"], tuple[Path]]:
@@ -118,14 +121,17 @@ class FeatureSet:
         MissingRows
             Ids without a row; the first five are named.
         """
-        absent = [row_id for row_id in ids if row_id not in self._row]
-        if absent:
+        if self._index is None:
+            self._index = TextIndex(self.ids)
+        rows = self._index.rows_of(ids, len(ids))
+        if (rows < 0).any():
+            absent = [ids[at] for at in np.flatnonzero(rows < 0).tolist()]
             raise MissingRows(
                 f"{self.folder} has no rows for {len(absent)} of {len(ids)} ids, first "
                 f"{absent[:5]}; it holds dataset {self.index.header.dataset!r}, "
                 f"{len(self)} rows: extract the missing ones, or name the right folder"
             )
-        return np.array([self._row[row_id] for row_id in ids], np.int64)
+        return rows
 
     def error(self, row: int) -> str:
         """Return why a row failed, or an empty text."""
@@ -135,8 +141,8 @@ class FeatureSet:
     def failures(self) -> list[tuple[str, str, str]]:
         """Return (id, status name, reason) of every failed row, in file order."""
         return [
-            (self.ids[row], STATUS_NAMES.get(int(self.status[row]), "?"), self.error(int(row)))
-            for row in np.flatnonzero(self.status != OK)
+            (self.ids[row], STATUS_NAMES.get(int(self.status[row]), "?"), self.error(row))
+            for row in np.flatnonzero(self.status != OK).tolist()
         ]
 
     def read(self, ids: Sequence[str], allow_failed: bool = False) -> np.ndarray:
@@ -151,13 +157,21 @@ class FeatureSet:
         ------
         MissingRows, FailedRows, DamagedShard
         """
-        rows = self._rows_to_read(ids, allow_failed)
+        return self.read_rows(self._rows_to_read(ids, allow_failed))
+
+    def read_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Return stored rows by their numbers (n,), (n, *row_shape); failed ones are NaN.
+
+        Raises
+        ------
+        DamagedShard
+        """
         if not rows.size:
             return np.empty((0, *self.row_shape), self.index.header.dtype)
         shard_of = np.searchsorted(self._first, rows, side="right") - 1
         if (shard_of == shard_of[0]).all():
             return self._shards[shard_of[0]].read_rows(rows - self._first[shard_of[0]])
-        result = np.empty((len(ids), *self.row_shape), self.index.header.dtype)
+        result = np.empty((len(rows), *self.row_shape), self.index.header.dtype)
         for number in np.unique(shard_of):
             here = np.flatnonzero(shard_of == number)
             result[here] = self._shards[number].read_rows(rows[here] - self._first[number])
@@ -181,14 +195,15 @@ class FeatureSet:
         ------
         MissingRows, FailedRows, DamagedShard
         """
-        return self._blocks(ids, self._rows_to_read(ids, allow_failed))
+        return self.row_blocks(self._rows_to_read(ids, allow_failed))
 
-    def _blocks(self, ids: Sequence[str], rows: np.ndarray) -> Iterator[RowBlock]:
+    def row_blocks(self, rows: np.ndarray) -> Iterator[RowBlock]:
+        """Yield rows by their numbers (n,), failed ones too, about 16 MiB at a time."""
         step = max(1, _BLOCK_BYTES // self.index.header.row_bytes)
-        for start in range(0, len(ids), step):
+        for start in range(0, len(rows), step):
             here = rows[start : start + step]
             yield RowBlock(
-                self.read(ids[start : start + step], allow_failed=True),
+                self.read_rows(here),
                 self.status[here],
                 tuple(self.error(int(row)) for row in here),
                 self.source_crc32[here],
@@ -198,6 +213,7 @@ class FeatureSet:
         return int(np.searchsorted(self._first, row, side="right")) - 1
 
     def _rows_to_read(self, ids: Sequence[str], allow_failed: bool) -> np.ndarray:
+        """Return the rows of ids, refusing failed ones unless they are allowed."""
         rows = self.rows_of(ids)
         failed = np.flatnonzero(self.status[rows] != OK)
         if failed.size and not allow_failed:

@@ -3,17 +3,17 @@
 docs/format.md describes the same for readers who do not have this package.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pipeline.datasets.manifest import check_relative
+from pipeline.datasets.checks import check_relative
 from pipeline.errors import PipelineError
 from pipeline.files import parse_json
 from pipeline.hashing import canonical_json, recipe_hash
+from pipeline.packed import repeated_texts
 
 FORMAT = "pipeline-features"
 FORMAT_VERSION = 1
@@ -181,12 +181,7 @@ class ShardEntry:
     created_by: str | None = None
 
 
-def repeated(ids: Iterable[str]) -> list[str]:
-    """Return the ids that occur more than once, in the order of their first occurrence."""
-    return [row_id for row_id, count in Counter(ids).items() if count > 1]
-
-
-def require_unique_ids(ids: Iterable[str], where: str) -> None:
+def require_unique_ids(ids: Sequence[str], where: str) -> None:
     """Check that no id occurs twice.
 
     Raises
@@ -194,7 +189,7 @@ def require_unique_ids(ids: Iterable[str], where: str) -> None:
     ShardError
         How many do, and the first five.
     """
-    if twice := repeated(ids):
+    if twice := repeated_texts(ids):
         raise ShardError(
             f"{where}: {len(twice)} of the ids occur more than once, first {twice[:5]}; every row "
             "needs an id of its own"

@@ -12,6 +12,7 @@ from typing import Any
 
 from pipeline.files import parse_json, write_json
 from pipeline.hashing import canonical_json, sha256_of_json
+from pipeline.packed import PackedTexts, repeated_texts
 from pipeline.progress import QUIET, Monitor
 from pipeline.shards.format import (
     FORMAT,
@@ -364,9 +365,13 @@ def _plan(
 
 
 def _require_unique_ids(shards: list[ShardFile]) -> None:
+    every = PackedTexts(row_id for shard in shards for row_id in shard.ids)
+    repeated = {*repeated_texts(every)}
     seen: dict[str, ShardFile] = {}
-    for shard in shards:
+    for shard in shards if repeated else ():
         for row, row_id in enumerate(shard.ids):
+            if row_id not in repeated:
+                continue
             if row_id in seen:
                 raise ShardError(
                     f"{shard.path}, row {row}: id {row_id!r} has a row before, in "

@@ -12,6 +12,7 @@ import numpy as np
 
 from pipeline.files import require_held
 from pipeline.hashing import canonical_json, sha256_of_file
+from pipeline.packed import PackedTexts
 from pipeline.shards.format import (
     FORMAT,
     OK,
@@ -73,7 +74,7 @@ class ShardFile:
                 self.attributes: dict[str, Any] = {
                     k: v if isinstance(v, str) else int(v) for k, v in file.attrs.items()
                 }
-                self.ids: list[str] = list(file["ids"].asstr()[()])
+                self.ids: Sequence[str] = PackedTexts(file["ids"].asstr()[()])
                 self.errors: list[str] = list(file["error"].asstr()[()])
                 self.status: np.ndarray = file["status"][()]
                 self.crc32: np.ndarray = file["crc32"][()]
@@ -181,7 +182,7 @@ class ShardFile:
     def content_hash(self) -> "hashlib._Hash":
         """Return the SHA-256 of the content so far: the features are still to be added to it."""
         content = hashlib.sha256()
-        content.update(canonical_json(self.ids).encode())
+        content.update(canonical_json(list(self.ids)).encode())
         content.update(self.status.tobytes())
         content.update(canonical_json(self.errors).encode())
         return content
@@ -228,7 +229,7 @@ class ShardFile:
         """
         if unlike := header.difference(self.metadata()):
             raise OtherShard(f"{self.path} {unlike}")
-        if list(ids) != self.ids:
+        if self.ids != ids:
             raise OtherShard(
                 f"{self.path} holds {self.rows} rows from id {self.ids[:1]}, not the {len(ids)} "
                 f"asked for from id {list(ids[:1])}"

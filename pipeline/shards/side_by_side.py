@@ -38,14 +38,14 @@ class Part(Protocol):
 
     folder: Path
     index: FeatureIndex
-    ids: list[str]
+    ids: Sequence[str]
     status: np.ndarray
     crc32: np.ndarray
     source_crc32: np.ndarray
 
     def rows_of(self, ids: Sequence[str]) -> np.ndarray: ...
     def error(self, row: int) -> str: ...
-    def read(self, ids: Sequence[str], allow_failed: bool = False) -> np.ndarray: ...
+    def read_rows(self, rows: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -189,8 +189,8 @@ class SideBySideRows:
         self.ids, self.rows = first.ids, len(first.ids)
         for part in self._parts[1:]:
             _require_same_ids(first, part)
-        order = [part.rows_of(self.ids) for part in self._parts]
-        pairs = list(zip(self._parts, order, strict=True))
+        self._order = [part.rows_of(self.ids) for part in self._parts]
+        pairs = list(zip(self._parts, self._order, strict=True))
         self.status = np.full(self.rows, OK, np.uint8)
         self.errors = [""] * self.rows
         for part, rows in reversed(pairs):
@@ -210,8 +210,10 @@ class SideBySideRows:
         DamagedShard
             A row of a set is not what was written.
         """
-        ids = [self.ids[int(row)] for row in rows]
-        parts = [scaled(part.read(ids, allow_failed=True), self._scaling) for part in self._parts]
+        parts = [
+            scaled(part.read_rows(order[rows]), self._scaling)
+            for part, order in zip(self._parts, self._order, strict=True)
+        ]
         joined = np.concatenate(parts, axis=1)
         joined[self.status[rows] != OK] = np.nan
         return joined
@@ -306,7 +308,7 @@ def _require_fit(folder: Path, parts: Sequence[Part]) -> None:
 
 
 def _require_same_ids(first: Part, other: Part) -> None:
-    if different := {*first.ids} ^ {*other.ids}:
+    if first.ids != other.ids and (different := {*first.ids} ^ {*other.ids}):
         raise ShardError(
             f"{first.folder} and {other.folder} do not have the same rows: {len(different)} ids "
             f"are in one of them only, first {min(different)!r}; extract the missing ones"

@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeline.cluster.place import place_of_work
 from pipeline.datasets.manifest import read_manifest
+from pipeline.hashing import sha256_of_texts
 from pipeline.progress import QUIET, Monitor, Stopwatch
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.index import FeatureIndex
@@ -90,21 +91,21 @@ def encode(
     place = place_of_work(workers, scheduler, resources)
     manifest = read_manifest(Path(dataset))
     texts_of = partial(unique_phrases, dataset) if phrases else manifest.captions
-    caption_of = texts_of(split)
-    captions = list(caption_of.values())
+    captions = texts_of(split)
     fitting = Fitting(
-        list(texts_of(fit_split).values()),
+        texts_of(fit_split).texts,
         manifest.name,
         fit_split,
         None if codebooks is None else Path(codebooks),
         device,
         monitor,
     )
-    made = fit_encoder(plan, folder, fitting, captions)
+    made = fit_encoder(plan, folder, fitting, captions.texts)
     header = caption_header(made, manifest.name, trained_on)
     watch = Stopwatch()
-    with ShardBuild(out, header, list(caption_of), rows_per_shard, inputs=captions) as build:
-        texts = [caption_of[caption_id] for caption_id in build.ids]
+    inputs = sha256_of_texts(captions.texts)
+    with ShardBuild(out, header, captions.ids, rows_per_shard, inputs=inputs) as build:
+        texts = build.in_order(captions.texts)
         _find_rows(build, out, made, texts, monitor)
         computed = len(texts) - build.rows_done
         if place.elsewhere and build.pending():

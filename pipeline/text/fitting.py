@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.files import write_json
-from pipeline.hashing import sha256_of_json
+from pipeline.hashing import sha256_of_texts
 from pipeline.progress import QUIET, Monitor
 from pipeline.shards.build.locking import WORK_FOLDER
 from pipeline.text.catalogue import (
@@ -209,7 +209,7 @@ def _claim(folder: Path, plan: EncoderPlan, fitting: Fitting) -> None:
     }  # fmt: skip
     if _is_fitted_to_captions(plan):
         about["captions"] = len(fitting.training)
-        about["captions_sha256"] = sha256_of_json(list(fitting.training))
+        about["captions_sha256"] = sha256_of_texts(fitting.training)
         about |= {"dataset": fitting.dataset, "split": fitting.split}
     if not (folder / ENCODER_FILE).exists():
         write_json(folder / ENCODER_FILE, about)

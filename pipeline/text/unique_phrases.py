@@ -3,6 +3,7 @@
 import hashlib
 from pathlib import Path
 
+from pipeline.datasets.entries import Captions
 from pipeline.datasets.regions import read_phrases
 
 
@@ -16,8 +17,8 @@ def phrase_key(phrase: str) -> str:
     return hashlib.sha256(plain_phrase(phrase).encode()).hexdigest()[:16]
 
 
-def unique_phrases(dataset: str | Path, split: str | None = None) -> dict[str, str]:
-    """Return the distinct phrases of a dataset, or of one split, by row id, first ones first.
+def unique_phrases(dataset: str | Path, split: str | None = None) -> Captions:
+    """Return the distinct phrases of a dataset, or of one split, first ones first, by row id.
 
     Raises
     ------
@@ -27,4 +28,4 @@ def unique_phrases(dataset: str | Path, split: str | None = None) -> dict[str, s
     found: dict[str, str] = {}
     for phrase in read_phrases(dataset, split):
         found.setdefault(phrase_key(phrase.phrase), plain_phrase(phrase.phrase))
-    return found
+    return Captions([*found], [*found.values()])

@@ -20,7 +20,9 @@ from pipeline.clips.sampling import Sampling
 from pipeline.clips.views import Computation
 from pipeline.clips.volumes import VOLUME_BACKBONES, VolumeNetwork, load_volume_weights
 from pipeline.cluster.place import Place
-from pipeline.datasets.manifest import DatasetError, ImageEntry, Manifest
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.images.feature_extractor import FeatureExtractor
 from pipeline.networks.state_dicts import WeightsError
 from pipeline.progress import Monitor

@@ -14,8 +14,9 @@ from pipeline.clips.extract import extract_clips
 from pipeline.clips.sound_features import extract_sound, silent_rows
 from pipeline.clips.sound_words import SoundWordsError, load_sound_words
 from pipeline.cluster.place import Place
+from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.folder import read_folder
-from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.datasets.manifest import Manifest
 from pipeline.errors import WrongUsage
 from pipeline.progress import Monitor, no_progress
 from pipeline.shards.feature_set import FeatureSet

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.datasets.manifest import DatasetError, Manifest
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.msrvtt import read_msrvtt
 from pipeline.datasets.msvd import read_msvd
 from pipeline.datasets.trecvid_vtt import read_trecvid_vtt
@@ -84,7 +85,7 @@ def test_real_clips_of_msvd() -> None:
         pytest.skip(f"{clips} is not here")
     found = read_msvd(clips / "msvd", clips / "msvd_captions.tsv", subset=True)
     assert found.counts == {"train": 7, "test": 4}
-    assert (len(found.captions()), found.notes["clips_missing"]) == (406, 0)
+    assert (len(found.captions().texts), found.notes["clips_missing"]) == (406, 0)
 
 
 def test_msrvtt(root: Path, tmp_path: Path) -> None:

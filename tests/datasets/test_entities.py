@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entities import read_entities
-from pipeline.datasets.manifest import DatasetError, Manifest
+from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.regions import read_phrases
 from tests.project import SHARED
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.flickr8k import read_flickr8k
-from pipeline.datasets.manifest import DatasetError
 from tests.project import SHARED
 
 _DATA = SHARED / "data" / "flickr8k"

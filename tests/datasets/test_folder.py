@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.folder import SHARES, read_folder
-from pipeline.datasets.manifest import DatasetError, Manifest, split_by_hash
+from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.splits import split_by_hash
 
 
 @pytest.fixture

@@ -6,17 +6,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.datasets.manifest import (
-    DATASET_FILE,
-    MANIFEST_FILE,
-    DatasetError,
-    ImageEntry,
-    Manifest,
-    check_counts,
-    check_relative,
-    read_manifest,
-    split_by_hash,
-)
+from pipeline.datasets.checks import DatasetError, check_counts, check_relative
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import DATASET_FILE, MANIFEST_FILE, Manifest, read_manifest
+from pipeline.datasets.splits import split_by_hash
 
 
 def manifest(root: Path, **changes: Any) -> Manifest:
@@ -59,7 +52,7 @@ def test_a_dataset_of_clips(tmp_path: Path) -> None:
     clips = read_manifest(tmp_path / "out")
     assert clips == before
     assert clips.require("clips", "a sound recipe", "prepare clips") is clips
-    assert len(clips.captions()) == 41
+    assert len(clips.captions().ids) == 41
     with pytest.raises(DatasetError, match=r"propose needs a dataset of images, and 'mine' is one"):
         clips.require("images", "pipeline propose", "prepare images")
     with pytest.raises(DatasetError, match="clip 'a': split"):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.datasets.manifest import DatasetError, Manifest, read_manifest
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.moving_scenes.captions import captions_of
 from pipeline.datasets.moving_scenes.dataset import draw_moving_scenes, twin_of
 from pipeline.datasets.moving_scenes.events import KINDS, SIZE, Actor, Event, sample_moving_scene

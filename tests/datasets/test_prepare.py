@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pipeline.datasets.manifest import DatasetError, read_manifest
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.manifest import read_manifest
 from stages.prepare import prepare
 
 

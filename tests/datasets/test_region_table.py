@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pipeline.datasets.manifest import DatasetError
+from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.region_table import read_regions
 
 ROWS = [

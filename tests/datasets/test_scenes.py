@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.datasets.manifest import DATASET_FILE, MANIFEST_FILE, DatasetError, read_manifest
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.manifest import DATASET_FILE, MANIFEST_FILE, read_manifest
 from pipeline.datasets.scenes.dataset import draw_scenes
 from pipeline.datasets.scenes.painter import paint
 from pipeline.datasets.scenes.sample import sample_scene

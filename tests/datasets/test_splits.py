@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.datasets.manifest import DatasetError, ImageEntry, Manifest
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.splits import Role, split_for
 
 

@@ -16,11 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pipeline.datasets.manifest import ImageEntry
+from pipeline.datasets.entries import ImageEntry
 from pipeline.heads.base import FitOptions, Head
 from pipeline.heads.data.batches import Batch, shuffled_captions
 from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
-from pipeline.heads.data.pairs import ArrayRows, Features, Pairs, Rows
+from pipeline.heads.data.pairs import Pairs
+from pipeline.heads.data.rows import ArrayRows, Features, Rows
 from pipeline.heads.layers.scaling import mean_and_scale
 from pipeline.heads.training.task import TrainingTask, overall, plateau
 from pipeline.heads.training.trainer import NetworkHead

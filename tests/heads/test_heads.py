@@ -15,7 +15,7 @@ from pipeline.heads.base import FitOptions, Head, History
 from pipeline.heads.catalogue import HEADS, head_kind, make_head
 from pipeline.heads.data.averaged import AveragedRows
 from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
-from pipeline.heads.data.pairs import ArrayRows
+from pipeline.heads.data.rows import ArrayRows
 from pipeline.heads.embed import embed_split, pretraining_of
 from pipeline.heads.models.two_branch import TwoBranchSettings, task
 from pipeline.heads.trained_head import TrainedHead, load_head

@@ -240,5 +240,5 @@ def test_fitting_one_head_needs_no_module_of_another() -> None:
     command = [sys.executable, "-c", program]
     found = subprocess.run(command, cwd=PROJECT, check=True, capture_output=True, text=True)
     needed = found.stdout.split()
-    assert len(needed) <= 14, needed
+    assert len(needed) <= 15, needed
     assert len(HEADS) == 8

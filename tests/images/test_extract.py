@@ -1,7 +1,9 @@
 """The job and its command: the same defaults, the same bytes, the same refusals."""
 
 import inspect
+import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from pipeline.clips.extract import extract_clips
-from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.errors import WrongUsage
 from pipeline.images import network
+from pipeline.images.changes import changed_rows
+from pipeline.images.decode import source_crc32
 from pipeline.images.extract import extract
 from pipeline.images.side_by_side import SideBySide, split_name
 from pipeline.recipes import RecipeError
@@ -71,6 +76,50 @@ def test_import_and_command_have_the_same_defaults() -> None:
     for name in {*parameters} - {"dataset", "out", "recipe", "resources", "monitor"}:
         given = command.extract.make_context("extract", ["--dataset", "x", "--out", "y"])
         assert given.params[name] == parameters[name].default, name
+
+
+def test_trusted_stamps_spare_reading_and_see_what_changed(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pictures with the size and time of their last reading are not opened again; others are."""
+    read: list[str] = []
+
+    def note(path: Path) -> int:
+        read.append(path.name)
+        return source_crc32(path)
+
+    counting = partial(changed_rows, crc32_of=note)
+    monkeypatch.setattr(
+        "pipeline.images.extract.changed_rows",
+        lambda build, paths, readers, progress, crc32_of, unchanged: counting(
+            build, paths, readers, progress, unchanged=unchanged
+        ),
+    )
+
+    def run(trust: bool) -> list[str]:
+        read.clear()
+        extract(dataset, tmp_path / "out", recipe=LITE, trust_stamps=trust, readers=1)
+        return sorted(read)
+
+    every = [f"{number}.png" for number in range(9)]
+    assert run(True) == []  # nothing was finished before
+    assert run(True) == []
+    assert run(False) == every
+    changed = tmp_path / "pictures" / "3.png"
+    before = changed.stat()
+    photo(77, 160, 90).save(changed)
+    crc = FeatureSet(tmp_path / "out").source_crc32.copy()
+    assert run(True) == ["3.png"]
+    assert np.flatnonzero(FeatureSet(tmp_path / "out").source_crc32 != crc).tolist() == [3]
+    assert run(True) == []
+    # Another time, another set of shards, and a damaged record: all is read.
+    os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    assert run(True) == ["3.png"]
+    (record,) = (tmp_path / ".work").glob("out.stamps")
+    record.write_bytes(b"damaged")
+    assert run(True) == every
+    (tmp_path / "pictures" / "5.png").unlink()
+    assert run(True) == ["5.png"]
 
 
 @pytest.mark.parametrize("name", ["limit", "rows_per_shard", "batch_size", "threads", "readers"])

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from pipeline import write_features
-from pipeline.datasets.manifest import ImageEntry, Manifest, read_manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.scenes.dataset import scene_of
 from pipeline.datasets.scenes.grammar import describe
-from pipeline.heads.data.pairs import Features
+from pipeline.heads.data.rows import Features
 from pipeline.language import LanguageError
 from pipeline.language.baselines import MostFrequentCaption
 from pipeline.language.captions import Caption

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from pipeline import write_features
-from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.experiments.captioners import is_language_model, open_language_model
 from pipeline.experiments.layout import Layout
 from pipeline.heads.catalogue import CaptionFeatures, Experiment

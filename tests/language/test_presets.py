@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.experiments.run import run
 from pipeline.heads import HeadError
 from pipeline.heads.presets import PRESETS

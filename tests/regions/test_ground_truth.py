@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.datasets.manifest import DatasetError, read_manifest
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.regions import has_phrases, read_phrases
 from pipeline.datasets.scenes.dataset import draw_scenes
 from pipeline.regions.ground_truth import true_boxes, true_regions
@@ -23,7 +24,7 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_phrases_of_scenes_are_in_their_captions_and_their_boxes_around_paint(scenes: Path) -> None:
     manifest, phrases = read_manifest(scenes), read_phrases(scenes)
-    captions = manifest.captions()
+    captions = dict(zip(manifest.captions().ids, manifest.captions().texts, strict=True))
     assert has_phrases(scenes)
     assert {p.image for p in phrases} == {e.id for e in manifest.entries}
     for phrase in phrases:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.datasets.manifest import ImageEntry, Manifest, read_manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.regions import read_phrases
 from pipeline.datasets.scenes.dataset import draw_scenes
 from pipeline.errors import PipelineError, WrongUsage

@@ -19,7 +19,8 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.files import OutputError, write_json
 from pipeline.hashing import sha256_of_file
 from pipeline.pages.rendering import shown

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.files import OutputError
 from pipeline.retrieval.embeddings import write_embeddings
-from pipeline.retrieval.evaluate import evaluate
+from pipeline.retrieval.evaluate import TooManyPairs, evaluate
 from pipeline.retrieval.protocols import ProtocolError
 from pipeline.retrieval.recall import recall_table
 from pipeline.retrieval.tables import PROVENANCE_FILE, read_provenance, read_recall
@@ -30,6 +30,16 @@ def test_it_writes_what_it_returns_and_says_what_counted(tmp_path: Path) -> None
     )
     everything = evaluate(str(tmp_path / "e.h5"), str(tmp_path / "all"), captions_per_image=None)
     assert everything.table["num_captions"] == 12
+
+
+def test_too_many_pairs_are_refused_with_what_they_would_cost(tmp_path: Path) -> None:
+    write_embeddings(tmp_path / "e.h5", made([5] * 40, "cosine"))
+    with pytest.raises(TooManyPairs, match=r"40 images and 200 captions compare 8\.0e\+03 pairs"):
+        evaluate(tmp_path / "e.h5", tmp_path / "out", max_pairs=7999)
+    assert not (tmp_path / "out").exists()
+    evaluate(tmp_path / "e.h5", tmp_path / "out", max_pairs=8000)
+    few = evaluate(tmp_path / "e.h5", tmp_path / "few", protocol="first-10", max_pairs=500)
+    assert few.table["num_images"] == 10
 
 
 def test_a_protocol_adds_its_folds_to_the_provenance(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Protocols against galleries cut by hand, refusals, and intervals against plain resampling."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def made(counts: list[int], seed: int = 0) -> Embeddings:
     )
 
 
-def of_images(e: Embeddings, images: tuple[str, ...]) -> Embeddings:
+def of_images(e: Embeddings, images: Sequence[str]) -> Embeddings:
     """Cut a gallery by plain lists."""
     rows = [e.image_ids.index(i) for i in images]
     captions = [k for k, i in enumerate(e.caption_image_ids) if i in images]

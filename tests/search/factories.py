@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pipeline.datasets.manifest import ImageEntry
+from pipeline.datasets.entries import ImageEntry
 from pipeline.heads.base import FitOptions
 from pipeline.heads.catalogue import make_head
 from pipeline.heads.data.feature_spec import HeadInputs

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.search import SearchError
 from pipeline.search.regularities import (

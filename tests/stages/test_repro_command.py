@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from stages import repro
 from tests.project import Call
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.hashing import sha256_of_file
 from pipeline.text.tokenizers.tokenizer import TokenizerError
 from pipeline.text.vectors import load_vectors

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.errors import WrongUsage
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.text.encode import encode, encoder_folder

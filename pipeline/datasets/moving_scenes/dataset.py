@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.datasets.manifest import DATASET_FILE, DatasetError, ImageEntry, Manifest
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import DATASET_FILE, Manifest
 from pipeline.datasets.moving_scenes.captions import captions_of
 from pipeline.datasets.moving_scenes.encode import ClipFormat, require_encoder, write_clip
 from pipeline.datasets.moving_scenes.events import SIZE, sample_moving_scene

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pipeline.datasets.manifest import DatasetError
+from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.moving_scenes.film import FPS, RATE
 from pipeline.files import appearing_whole
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.datasets.manifest import DATASET_FILE, DatasetError, ImageEntry, Manifest
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import DATASET_FILE, Manifest
 from pipeline.datasets.phrases import RegionPhrase
 from pipeline.datasets.scenes.grammar import captions_of
 from pipeline.datasets.scenes.painter import paint_with_boxes

@@ -4,7 +4,8 @@ import hashlib
 
 import numpy as np
 
-from pipeline.heads.data.pairs import Features, Pairs, RowNumbers, Rows, first_captions_of
+from pipeline.heads.data.pairs import Pairs, first_captions_of
+from pipeline.heads.data.rows import Features, RowNumbers, Rows
 
 
 class AveragedRows:

@@ -19,7 +19,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from pipeline.errors import PipelineError
 from pipeline.heads import HeadError
-from pipeline.heads.data.pairs import EpochRows, Pairs, RowNumbers, Rows, first_captions_of
+from pipeline.heads.data.pairs import Pairs, first_captions_of
+from pipeline.heads.data.rows import EpochRows, RowNumbers, Rows
 
 Batches = Callable[[RowNumbers, np.random.Generator], Iterator[RowNumbers]]
 """One epoch of caption rows (n,) from `Pairs.image_of_caption`, in training order."""

@@ -16,7 +16,8 @@ from torch.utils.data import Dataset
 from pipeline.errors import PipelineError
 from pipeline.heads import HeadError
 from pipeline.heads.data.batches import in_batches, one_more_of_each
-from pipeline.heads.data.pairs import Features, Links, Lists, Pairs, RowNumbers, Rows
+from pipeline.heads.data.pairs import Links, Lists, Pairs
+from pipeline.heads.data.rows import Features, RowNumbers, Rows
 
 
 class RepeatedRows:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.heads import HeadError
 from pipeline.heads.data.feature_spec import FeatureSpec, caption_blocks
-from pipeline.heads.data.pairs import Features
+from pipeline.heads.data.rows import Features
 from pipeline.text.encoders.token_ids import FIRST_WORD
 from pipeline.text.fitted import load_plan, vocabulary_of
 from pipeline.text.vectors import WordVectors, load_vectors

@@ -37,7 +37,8 @@ from pipeline.heads.canonical_correlation import (
     moments_of,
 )
 from pipeline.heads.data.feature_spec import HeadInputs, require_vectors
-from pipeline.heads.data.pairs import Features, HeldOut, Pairs, Rows
+from pipeline.heads.data.pairs import HeldOut, Pairs
+from pipeline.heads.data.rows import Features, Rows
 from pipeline.heads.layers.scaling import UnitRows, signed_roots
 
 CANDIDATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)

@@ -18,7 +18,7 @@ from pipeline.heads import HeadError
 from pipeline.heads.base import choice, setting
 from pipeline.heads.data.batches import Batch, require_two_images, shuffled_captions
 from pipeline.heads.data.feature_spec import HeadInputs, require_grid, require_sequence
-from pipeline.heads.data.pairs import Features
+from pipeline.heads.data.rows import Features
 from pipeline.heads.layers.rnn import word_table
 from pipeline.heads.layers.transformer import GridEncoder, Stack, WordEncoder, pooled
 from pipeline.heads.losses.nodes import cross_attention_loss, pooling_loss

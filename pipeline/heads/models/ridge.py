@@ -18,7 +18,8 @@ import torch
 
 from pipeline.heads.base import FitOptions, HeadKind, History, choice, setting
 from pipeline.heads.data.feature_spec import HeadInputs, require_vectors
-from pipeline.heads.data.pairs import Doubles, Features, HeldOut, Pairs, Rows, in_blocks
+from pipeline.heads.data.pairs import HeldOut, Pairs
+from pipeline.heads.data.rows import Doubles, Features, Rows, in_blocks
 from pipeline.heads.layers.scaling import UnitRows, mean_and_scale
 
 # Pairs whose float64 copies are in memory together.

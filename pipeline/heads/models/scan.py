@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_packed_sequence
 from pipeline.heads.base import choice, setting
 from pipeline.heads.data.batches import Batch, require_two_images, shuffled_captions
 from pipeline.heads.data.feature_spec import HeadInputs, require_grid, require_sequence
-from pipeline.heads.data.pairs import Features
+from pipeline.heads.data.rows import Features
 from pipeline.heads.layers.recurrence import run_recurrent
 from pipeline.heads.layers.rnn import packed, word_table
 from pipeline.heads.losses.ranking import max_of_hinges, mean_of_hinges

@@ -18,7 +18,8 @@ from pipeline.heads.base import choice, setting
 from pipeline.heads.data.batches import Batch, batches_with_siblings, require_two_images
 from pipeline.heads.data.feature_spec import HeadInputs, require_vectors
 from pipeline.heads.data.links import LinkedBatch, linked_batches, require_two_phrases
-from pipeline.heads.data.pairs import Features, Pairs
+from pipeline.heads.data.pairs import Pairs
+from pipeline.heads.data.rows import Features
 from pipeline.heads.layers.scaling import Standardised, UnitLength
 from pipeline.heads.losses.structure import structure_preserving_loss
 from pipeline.heads.training.task import TrainingTask, steps

@@ -29,7 +29,8 @@ from pipeline.heads.data.feature_spec import (
     require_sequence,
     require_vectors,
 )
-from pipeline.heads.data.pairs import Features, Pairs
+from pipeline.heads.data.pairs import Pairs
+from pipeline.heads.data.rows import Features
 from pipeline.heads.layers.rnn import SentenceTower, WordSum, word_table
 from pipeline.heads.layers.scaling import Standardised, UnitLength
 from pipeline.heads.losses.ranking import (

@@ -32,7 +32,8 @@ from pipeline.heads.data.feature_spec import (
     caption_blocks,
     require_vectors,
 )
-from pipeline.heads.data.pairs import Features, Pairs, in_blocks
+from pipeline.heads.data.pairs import Pairs
+from pipeline.heads.data.rows import Features, in_blocks
 from pipeline.heads.layers.recurrence import run_recurrent
 from pipeline.heads.layers.rnn import RANDOM_WORD, packed, word_table
 from pipeline.heads.training.task import TrainingTask, per_tensor, plateau

@@ -13,7 +13,8 @@ from torch import nn
 from pipeline.heads import HeadError
 from pipeline.heads.base import FitOptions, HeadKind, History, retrieval_figures
 from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs, require_vectors
-from pipeline.heads.data.pairs import Features, HeldOut, Pairs, Rows, in_blocks
+from pipeline.heads.data.pairs import HeldOut, Pairs
+from pipeline.heads.data.rows import Features, Rows, in_blocks
 
 
 @dataclass(frozen=True)

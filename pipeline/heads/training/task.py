@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from pipeline.heads.data.batches import Batches
 from pipeline.heads.data.links import LinkedRows
-from pipeline.heads.data.pairs import Features, Pairs
+from pipeline.heads.data.pairs import Pairs
+from pipeline.heads.data.rows import Features
 
 Loss = Callable[[nn.ModuleDict, Any, int, torch.Generator], Tensor]
 """See `TrainingTask.loss`."""

@@ -27,7 +27,8 @@ from pipeline.heads.base import (
 from pipeline.heads.data.batches import BatchLoader, PairDataset
 from pipeline.heads.data.feature_spec import HeadInputs
 from pipeline.heads.data.links import LinkedDataset
-from pipeline.heads.data.pairs import Features, HeldOut, Pairs, RowNumbers, Rows
+from pipeline.heads.data.pairs import HeldOut, Pairs
+from pipeline.heads.data.rows import Features, RowNumbers, Rows
 from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.heads.training.task import TrainingTask
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pipeline.files import created_by
 from pipeline.hashing import canonical_json
+from pipeline.packed import PackedTexts
 from pipeline.progress import Progress, no_progress
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.format import (
@@ -92,7 +93,7 @@ def write_features(
     >>> write_features("out", ["a.jpg", "b.jpg"], rows, recipe={"name": "mine"})
     """
     source = _sliceable(array)
-    ids = list(ids)
+    ids = PackedTexts(ids)
     if len(ids) != len(source) or not ids:
         raise ShardError(
             f"{len(ids)} ids were given for {len(source)} rows; give one id for each row, and at "

@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.hashing import sha256_of_file, sha256_of_json
-from pipeline.shards.format import DamagedShard, FeatureHeader, OtherShard, ShardError, repeated
+import numpy as np
+
+from pipeline.hashing import sha256_of_file, sha256_of_json, sha256_of_texts
+from pipeline.packed import PackedTexts, TextIndex, repeated_texts
+from pipeline.shards.format import DamagedShard, FeatureHeader, OtherShard, ShardError
 from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
 from pipeline.shards.plan import PlanError, ShardPlan
 from pipeline.shards.sandbox import find_crashing_files
@@ -29,7 +32,7 @@ class Layout:
     """
 
     plan: ShardPlan
-    ids: list[str]
+    ids: Sequence[str]
     compress: bool
     index: FeatureIndex | None
     damaged: list[str]
@@ -38,7 +41,7 @@ class Layout:
     def fingerprint(self, header: FeatureHeader, inputs: object) -> str:
         """Return 16 hex digits that name the work: these rows, so laid out, of these inputs."""
         files = [self.plan.file_name(shard) for shard in range(self.plan.shards)]
-        features = [header.attributes(), header.dtype, self.ids, inputs]
+        features = [header.attributes(), header.dtype, sha256_of_texts(self.ids), inputs]
         return sha256_of_json([features, files, self.plan.rows_per_shard, self.compress])[:16]
 
 
@@ -76,7 +79,7 @@ def fit_to_existing(
     layouts = [found[1] for found in shards.values() if found]
     compress = layouts[0] if layouts else compress
     if index is None:
-        plan, order = fresh, list(ids)
+        plan, order = fresh, ids
     else:
         if unlike := header.difference(index.header.metadata()):
             raise OtherShard(f"{out} {unlike}{_remedy(out)}")
@@ -99,7 +102,7 @@ def _vouched(path: Path, index: FeatureIndex | None) -> bool:
     return bool(known) and os.access(path, os.R_OK) and sha256_of_file(path) in known
 
 
-def _ids_of(path: Path) -> tuple[list[str], bool] | None:
+def _ids_of(path: Path) -> tuple[Sequence[str], bool] | None:
     """Return a shard's ids and whether it is compressed; None if it is damaged."""
     try:
         shard = ShardFile(path)
@@ -126,31 +129,35 @@ def _remedy(out: Path) -> str:
 def _fit(
     out: Path,
     index: FeatureIndex,
-    shards: dict[str, tuple[list[str], bool] | None],
+    shards: dict[str, tuple[Sequence[str], bool] | None],
     ids: Sequence[str],
     rows_per_shard: int | None,
     add: bool | None,
-) -> tuple[ShardPlan, list[str]]:
+) -> tuple[ShardPlan, Sequence[str]]:
     """Return the plan and the order of a finished set's rows, with those to be added last."""
     plan = index.plan()
     found = [shards.get(entry.file) for entry in index.shards]
-    held = {row_id for shard in found if shard for row_id in shard[0]}
     holds = f"{out} holds {index.rows} rows"
-    asked = set(ids)
-    if unknown := [
-        row_id for shard in found if shard for row_id in shard[0] if row_id not in asked
-    ]:
-        raise OtherShard(
-            f"{holds}; {len(unknown)} of them are not among the {len(ids)} asked for, first "
-            f"{unknown[:5]}{_remedy(out)}"
-        )
-    rest = [row_id for row_id in ids if row_id not in held]
-    order: list[str] = []
-    for entry, shard in zip(index.shards, found, strict=True):
-        # The ids of a shard that cannot be read are those that no other shard has.
-        order += shard[0] if shard else rest[: entry.rows]
-        rest = rest if shard else rest[entry.rows :]
-    if len(order) != index.rows or repeated(order):
+    held = PackedTexts(row_id for shard in found if shard for row_id in shard[0])
+    rest: list[str] = []
+    order: Sequence[str] = held
+    if held != ids:
+        place = TextIndex(ids).rows_of(held, len(held))
+        if unknown := [held[row] for row in np.flatnonzero(place < 0).tolist()]:
+            raise OtherShard(
+                f"{holds}; {len(unknown)} of them are not among the {len(ids)} asked for, first "
+                f"{unknown[:5]}{_remedy(out)}"
+            )
+        there = np.zeros(len(ids), bool)
+        there[place] = True
+        rest = [ids[row] for row in np.flatnonzero(~there).tolist()]
+        placed: list[str] = []
+        for entry, shard in zip(index.shards, found, strict=True):
+            # The ids of a shard that cannot be read are those that no other shard has.
+            placed += shard[0] if shard else rest[: entry.rows]
+            rest = rest if shard else rest[entry.rows :]
+        order = PackedTexts(placed)
+    if len(order) != index.rows or repeated_texts(order):
         raise OtherShard(f"{holds}, and not the {len(ids)} asked for{_remedy(out)}")
     if rest and not add:
         adding = "" if add is None else "have them added, or "
@@ -165,12 +172,12 @@ def _fit(
         )
     if rest:
         size = index.rows_per_shard if rows_per_shard is None else rows_per_shard
-        return ShardPlan(len(ids), size, plan), order + rest
+        return ShardPlan(len(ids), size, plan), PackedTexts([*order, *rest])
     if not add and not plan.older:
         if rows_per_shard not in (None, index.rows_per_shard):
             raise OtherShard(
                 f"{holds} in shards of {index.rows_per_shard}, not {rows_per_shard}{_remedy(out)}"
             )
-        if order != list(ids):
+        if order != ids:
             raise OtherShard(f"{holds} in another order than that asked for{_remedy(out)}")
     return plan, order

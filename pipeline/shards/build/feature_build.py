@@ -13,10 +13,11 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from pipeline.packed import PackedTexts, TextIndex
 from pipeline.shards.build.existing import fit_to_existing
 from pipeline.shards.build.job import ShardResult, SubmittedJob, submit_shards
 from pipeline.shards.build.job_ref import JOB_FILES
@@ -35,6 +36,8 @@ from pipeline.shards.format import FeatureHeader, RowBlock, ShardError, require_
 from pipeline.shards.index import INDEX_FILE, FeatureIndex
 from pipeline.shards.plan import ShardPlan, Span, default_rows_per_shard
 from pipeline.shards.shard_file import ShardFile
+
+T = TypeVar("T")
 
 
 class ShardBuild:
@@ -92,8 +95,9 @@ class ShardBuild:
             default_rows_per_shard(header.row_bytes) if rows_per_shard is None else rows_per_shard
         )
         self.plan = ShardPlan(len(ids), size)
-        self.ids = list(ids)
-        require_unique_ids(ids, str(out))
+        self.ids: Sequence[str] = ids if isinstance(ids, PackedTexts) else PackedTexts(ids)
+        self._asked = self.ids
+        require_unique_ids(self.ids, str(out))
         # Once: `..`, `.` and links would put the work folder elsewhere later on.
         self._out = out.resolve()
         self._parent = self._out.parent / WORK_FOLDER
@@ -144,9 +148,26 @@ class ShardBuild:
             self._flush()
 
     @property
+    def published(self) -> FeatureIndex | None:
+        """The index that the output had when the context was entered, if it had a sound one."""
+        return self._published
+
+    @property
     def rows_done(self) -> int:
         """Rows that need no more work."""
         return self.plan.rows - sum(len(span) for span in self.pending())
+
+    def in_order(self, sources: Sequence[T]) -> Sequence[T]:
+        """Return what each row is made from, in the order of the rows.
+
+        Parameters
+        ----------
+        sources : in the order in which the ids were asked for. A set that grew has another.
+        """
+        if self.ids == self._asked:
+            return sources
+        rows = TextIndex(self._asked).rows_of(self.ids, len(self.ids))
+        return [sources[row] for row in rows.tolist()]
 
     def other_work(self) -> list[Path]:
         """Return work folders of unfinished runs on this output with other settings."""

@@ -151,7 +151,7 @@ def _pull_whole(offer: Offer, out: Path, meter: Meter, monitor: Monitor) -> Tran
 def _pull_rows(
     offer: Offer,
     out: Path,
-    choose: Callable[[list[str]], list[str]],
+    choose: Callable[[Sequence[str]], list[str]],
     meter: Meter,
     monitor: Monitor,
 ) -> Transfer:

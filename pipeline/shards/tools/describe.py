@@ -121,7 +121,7 @@ def _of_file(path: Path) -> _Contents:
         trained_on = (str(error),)
     failures = [
         (shard.ids[row], STATUS_NAMES.get(int(shard.status[row]), "?"), shard.errors[row])
-        for row in np.flatnonzero(shard.status != OK)
+        for row in np.flatnonzero(shard.status != OK).tolist()
     ]
     return _Contents(
         shard.attributes | {"recipe": recipe},

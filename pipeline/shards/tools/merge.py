@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pipeline.packed import PackedTexts, repeated_texts
 from pipeline.progress import QUIET, Monitor
 from pipeline.shards.build.arrays import build_from_rows
 from pipeline.shards.feature_set import FeatureSet
@@ -54,22 +55,19 @@ def merge(
                 f"{other.folder} {unlike} as {first.folder} has; only features of one kind can be "
                 "merged"
             )
-    taken: dict[str, int] = {}
-    for number, features in enumerate(opened):
-        for row_id in features.ids:
-            if row_id not in taken:
-                taken[row_id] = number
-            else:
-                _require_same_row(opened[taken[row_id]], features, row_id)
-    ids = list(taken)
+    ids, origin = _join(opened)
     if repeated := sum(map(len, opened)) - len(ids):
         monitor.log(f"{repeated} rows were the same in several folders and are kept once")
+    first_row = np.cumsum([0, *map(len, opened)])
 
     def rows(start: int, stop: int) -> RowBlock:
+        numbers = np.searchsorted(first_row, origin[start:stop], side="right") - 1
         blocks = [
             block
-            for number, group in groupby(ids[start:stop], key=lambda row_id: taken[row_id])
-            for block in opened[number].blocks(list(group), allow_failed=True)
+            for number, group in groupby(range(stop - start), key=lambda at: int(numbers[at]))
+            for block in opened[number].row_blocks(
+                origin[start:stop][list(group)] - first_row[number]
+            )
         ]
         return RowBlock(
             np.concatenate([block.features for block in blocks]),
@@ -94,6 +92,31 @@ def merge(
             inputs=contents,
             progress=progress,
         )
+
+
+def _join(sets: Sequence[FeatureSet]) -> tuple[PackedTexts, np.ndarray]:
+    """Return each id once, and the number of its first row, counted through all sets.
+
+    Raises
+    ------
+    RepeatedRows
+        Rows of one id differ.
+    """
+    every = PackedTexts(row_id for features in sets for row_id in features.ids)
+    kept = np.ones(len(every), bool)
+    if repeated := {*repeated_texts(every)}:
+        holder: dict[str, FeatureSet] = {}
+        row = 0
+        for features in sets:
+            for row_id in features.ids:
+                if row_id in repeated and (first := holder.setdefault(row_id, features)) is not (
+                    features
+                ):
+                    _require_same_row(first, features, row_id)
+                    kept[row] = False
+                row += 1
+        return PackedTexts(every[at] for at in np.flatnonzero(kept).tolist()), np.flatnonzero(kept)
+    return every, np.arange(len(every))
 
 
 def _require_same_row(first: FeatureSet, other: FeatureSet, row_id: str) -> None:

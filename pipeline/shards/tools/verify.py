@@ -1,7 +1,7 @@
 """Checking a folder of shards against its index, or a single shard: every fault is listed."""
 
 import zlib
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ import numpy as np
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.files import parse_json
 from pipeline.hashing import canonical_json, recipe_hash, sha256_of_file
+from pipeline.packed import PackedTexts, TextIndex, repeated_texts
 from pipeline.progress import QUIET, Monitor, Progress
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import (
@@ -99,7 +100,7 @@ def _verified(
         files, found.faults = [path], []
     total = index.rows if index and path.is_dir() else 0
     found.indexed = all(file.name in named for file in files)
-    places: dict[str, Fault] = {}
+    ids: list[tuple[str, Sequence[str]]] = []
 
     def count(rows: int) -> None:
         found.rows += rows
@@ -126,7 +127,7 @@ def _verified(
             found.faults.append(Fault(file.name, _without_path(error, file)))
             continue
         found.faults += _metadata_faults(shard)
-        found.faults += _repeated_ids(shard, places)
+        ids.append((file.name, shard.ids))
         if index and number is not None:
             found.faults += _index_faults(shard, index, number)
         if source_crc:
@@ -140,6 +141,7 @@ def _verified(
         found.faults += faults
         if entry and content != entry.content_sha256:
             found.faults.append(Fault(file.name, "SHA-256 of the content differs"))
+    found.faults += _repeated_ids(ids)
     return found
 
 
@@ -262,17 +264,15 @@ def _source_crc_of(dataset: Manifest) -> SourceCrc:
 
     It gives None for ids that the dataset does not have and for images that are gone.
     """
-    files = {entry.id: dataset.image_root / entry.file for entry in dataset.entries}
-    captions = {
-        caption_id: text
-        for entry in dataset.entries
-        for caption_id, text in zip(entry.caption_ids, entry.captions, strict=True)
-    }
+    captions, files = dataset.captions(), dataset.select().files
+    image_of, caption_of = TextIndex(dataset.select().ids), TextIndex(captions.ids)
 
     def crc(row_id: str) -> int | None:
-        if row_id in files:
-            return zlib.crc32(files[row_id].read_bytes()) if files[row_id].is_file() else None
-        return zlib.crc32(captions[row_id].encode()) if row_id in captions else None
+        if (image := int(image_of.rows_of([row_id], 1)[0])) >= 0:
+            path = dataset.image_root / files[image]
+            return zlib.crc32(path.read_bytes()) if path.is_file() else None
+        caption = int(caption_of.rows_of([row_id], 1)[0])
+        return zlib.crc32(captions.texts[caption].encode()) if caption >= 0 else None
 
     return crc
 
@@ -307,16 +307,18 @@ def _folder_faults(folder: Path, named: Container[str]) -> Iterator[Fault]:
         yield Fault(folder.name, "no shard in this folder")
 
 
-def _repeated_ids(shard: ShardFile, places: dict[str, Fault]) -> Iterator[Fault]:
-    """Find ids that have a row before; `places` remembers all ids seen."""
-    for row, row_id in enumerate(shard.ids):
-        here = _row_fault(shard, row, "")
-        if row_id in places:
-            first = places[row_id]
-            yield _row_fault(
-                shard, row, f"this id has a row before, in {first.file}, row {first.row}"
-            )
-        places.setdefault(row_id, here)
+def _repeated_ids(shards: Sequence[tuple[str, Sequence[str]]]) -> Iterator[Fault]:
+    """Find ids that have a row before, in shards given by file name and ids."""
+    repeated = {*repeated_texts(PackedTexts(row_id for _, ids in shards for row_id in ids))}
+    first: dict[str, tuple[str, int]] = {}
+    for file, ids in shards if repeated else ():
+        for row, row_id in enumerate(ids):
+            if row_id not in repeated:
+                continue
+            if row_id in first:
+                text = "this id has a row before, in {}, row {}".format(*first[row_id])
+                yield Fault(file, text, row, row_id)
+            first.setdefault(row_id, (file, row))
 
 
 def _without_path(error: ShardError, path: Path) -> str:

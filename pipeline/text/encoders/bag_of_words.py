@@ -13,8 +13,7 @@ from pipeline.text.encoders.base import (
     CaptionEncoder,
     Parts,
     VocabularyReport,
-    report_on,
-    split_captions,
+    report_on_texts,
 )
 from pipeline.text.tokenizers.lemmas import Lemmatizer
 from pipeline.text.tokenizers.tokenizer import Tokenizer
@@ -150,8 +149,7 @@ class BagOfWords:
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
         """Count which words are not in the vocabulary."""
-        captions, cut = split_captions(texts, self.tokenizer)
-        return {self.name: report_on(captions, self.vocabulary.index, cut=cut)}
+        return {self.name: report_on_texts(texts, self.tokenizer, self.vocabulary.index)}
 
     @property
     def _kind(self) -> str:

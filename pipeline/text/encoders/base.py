@@ -1,7 +1,7 @@
 """The protocol of sentence encoders, and the report of words that they do not know."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -118,7 +118,7 @@ class VocabularyReport:
 
 
 def report_on(
-    captions: Sequence[Sequence[str]],
+    captions: Iterable[Sequence[str]],
     known: Container[str],
     *,
     unknown_row: str = "a zero vector",
@@ -128,19 +128,20 @@ def report_on(
 
     Parameters
     ----------
-    captions : the tokens of each, without those that were cut off.
+    captions : the tokens of each, without those that were cut off; gone through once.
     known : the words of the vocabulary.
-    unknown_row, cut : as in `VocabularyReport`.
+    unknown_row, cut : as in `VocabularyReport`; `cut` is read when the captions are at their end.
     """
     counts: Counter[str] = Counter()
     unknown = []
+    position = -1
     for position, tokens in enumerate(captions):
         counts.update(tokens)
         if not any(token in known for token in tokens):
             unknown.append(position)
     oov = [(word, count) for word, count in counts.items() if word not in known]
     return VocabularyReport(
-        captions=len(captions),
+        captions=position + 1,
         tokens=counts.total(),
         words=len(counts),
         oov_tokens=sum(count for _, count in oov),
@@ -161,17 +162,35 @@ def unknown_to_all(reports: Iterable[VocabularyReport]) -> set[int]:
     return set.intersection(*(set(report.unknown_captions) for report in reports))
 
 
-def split_captions(
-    texts: Sequence[str], tokenizer: Tokenizer
-) -> tuple[list[list[str]], tuple[int, ...]]:
-    """Return the tokens of captions, and the positions of those that the tokenizer cuts."""
-    whole = replace(tokenizer, max_length=None)
-    captions = [whole.tokenize(text) for text in texts]
-    most = tokenizer.max_length
-    if most is None:
-        return captions, ()
-    cut = tuple(at for at, tokens in enumerate(captions) if len(tokens) > most)
-    return [tokens[:most] for tokens in captions], cut
+def report_on_texts(
+    texts: Iterable[str],
+    tokenizer: Tokenizer,
+    known: Container[str],
+    *,
+    held: Callable[[list[str]], list[str]] = list,
+    unknown_row: str = "a zero vector",
+) -> VocabularyReport:
+    """Count which words of some captions are not known, holding one caption at a time.
+
+    Parameters
+    ----------
+    texts : the captions.
+    tokenizer : splits them, and may cut them.
+    known, unknown_row : see `report_on`.
+    held : returns those of a caption's tokens that a row has room for.
+    """
+    whole, most = replace(tokenizer, max_length=None), tokenizer.max_length
+    cut: list[int] = []
+
+    def captions() -> Iterator[list[str]]:
+        for position, text in enumerate(texts):
+            tokens = whole.tokenize(text)
+            kept = held(tokens[:most])
+            if len(kept) < len(tokens):
+                cut.append(position)
+            yield kept
+
+    return report_on(captions(), known, unknown_row=unknown_row, cut=cut)
 
 
 def _first(positions: Sequence[int]) -> str:

@@ -13,8 +13,7 @@ from pipeline.text.encoders.base import (
     CaptionEncoder,
     Parts,
     VocabularyReport,
-    report_on,
-    split_captions,
+    report_on_texts,
 )
 from pipeline.text.fisher.codebook import Codebook, CodebookError
 from pipeline.text.fisher.gradients import WordGradients, power_and_l2, word_gradients
@@ -115,8 +114,7 @@ class FisherVector:
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
         """Count which words have no vector."""
-        captions, cut = split_captions(texts, self.tokenizer)
-        return {self.name: report_on(captions, self.vectors.index, cut=cut)}
+        return {self.name: report_on_texts(texts, self.tokenizer, self.vectors.index)}
 
     def _encode_into(self, rows: npt.NDArray[np.float32], texts: Sequence[str]) -> None:
         index, tokenize = self.vectors.index, self.tokenizer.tokenize

@@ -13,8 +13,7 @@ from pipeline.text.encoders.base import (
     CaptionEncoder,
     Parts,
     VocabularyReport,
-    report_on,
-    split_captions,
+    report_on_texts,
 )
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS, Tokenizer
 from pipeline.text.vectors import WordVectors
@@ -143,8 +142,7 @@ class Mean:
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
         """Count which words have no vector; with "unit" none that is not zero."""
-        captions, cut = split_captions(texts, self.tokenizer)
-        return {self.name: report_on(captions, self._index, cut=cut)}
+        return {self.name: report_on_texts(texts, self.tokenizer, self._index)}
 
     def _encode_into(self, rows: npt.NDArray[np.float32], texts: Sequence[str]) -> None:
         index, averaging = self._index, AVERAGINGS[self.averaging]

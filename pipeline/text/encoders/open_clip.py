@@ -122,13 +122,17 @@ class OpenClip:
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
         """Count tokens, marks among them, and captions longer than the context."""
-        whole = [_pieces(self._tokenizer, text) for text in texts]
-        held = [pieces[: self.context_length] for pieces in whole]
-        cut = [at for at, pieces in enumerate(whole) if len(pieces) > self.context_length]
+        tokens, distinct, cut = 0, set(), []
+        for at, text in enumerate(texts):
+            pieces = _pieces(self._tokenizer, text)
+            if len(pieces) > self.context_length:
+                cut.append(at)
+            tokens += len(pieces[: self.context_length])
+            distinct.update(pieces[: self.context_length])
         report = VocabularyReport(
             captions=len(texts),
-            tokens=sum(map(len, held)),
-            words=len({piece for pieces in held for piece in pieces}),
+            tokens=tokens,
+            words=len(distinct),
             oov_tokens=0,
             oov_words=(),
             unknown_captions=(),

@@ -12,8 +12,7 @@ from pipeline.text.encoders.base import (
     CaptionEncoder,
     Parts,
     VocabularyReport,
-    report_on,
-    split_captions,
+    report_on_texts,
 )
 from pipeline.text.encoders.token_ids import (
     END,
@@ -101,14 +100,12 @@ class TagIds:
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
         """Count which tags are not in the set, and which captions are cut."""
-        captions, cut = split_captions(texts, self.tokenizer)
-        held = [self._tags(tokens)[: self.max_length - 1] for tokens in captions]
-        longer = {at for at, tokens in enumerate(captions) if len(tokens) > len(held[at])}
-        report = report_on(
-            held,
+        report = report_on_texts(
+            texts,
+            self.tokenizer,
             self._index,
+            held=lambda tokens: self._tags(tokens)[: self.max_length - 1],
             unknown_row="only the end mark and padding",
-            cut=sorted(longer.union(cut)),
         )
         return {self.name: report}
 

@@ -12,8 +12,7 @@ from pipeline.text.encoders.base import (
     CaptionEncoder,
     Parts,
     VocabularyReport,
-    report_on,
-    split_captions,
+    report_on_texts,
 )
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 from pipeline.text.vocabulary import Vocabulary
@@ -183,14 +182,12 @@ class TokenIds:
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
         """Count which words are not in the vocabulary, and which captions are cut."""
-        captions, cut = split_captions(texts, self.tokenizer)
-        held = [self._held(tokens) for tokens in captions]
-        longer = {at for at, tokens in enumerate(captions) if len(tokens) > len(held[at])}
-        report = report_on(
-            held,
+        report = report_on_texts(
+            texts,
+            self.tokenizer,
             self.vocabulary.index,
+            held=self._held,
             unknown_row=self.layout.unknown_row,
-            cut=sorted(longer.union(cut)),
         )
         return {self.name: report}
 

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 
 from pipeline.errors import PipelineError
 from pipeline.files import created_by, require_folder
-from pipeline.hashing import recipe_hash, sha256_of_json
+from pipeline.hashing import recipe_hash, sha256_of_json, sha256_of_texts
 from pipeline.networks.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.progress import Progress, no_progress
 from pipeline.shards.build.locking import only_writer
@@ -233,7 +233,7 @@ def fit_pca(
     _require_room(work, encoder.dim)
     inputs = {
         "encoder_hash": _hash_of(encoder),
-        "captions_sha256": sha256_of_json(list(texts)),
+        "captions_sha256": sha256_of_texts(texts),
         "device": device,
         "created_by": created_by("numpy", "scipy", "safetensors"),
     }

@@ -92,14 +92,14 @@ def store_vectors(
         raise WrongUsage(f"--out {out}: the file's name must end in {SUFFIX}")
     manifest = read_manifest(Path(dataset))
     splitter = tokenizer_called(tokenizer)
-    tokens = [splitter.tokenize(caption) for caption in manifest.captions().values()]
-    words = {word for caption in tokens for word in caption}
+    captions = manifest.captions().texts
+    words = {word for caption in captions for word in splitter.tokenize(caption)}
     metadata: dict[str, Any] = {
         "dataset": manifest.name,
         "policy": splitter.to_json(),
         "vocabulary": "words of all splits",
     }
-    monitor.log(f"{len(tokens)} captions of all splits have {len(words)} distinct words")
+    monitor.log(f"{len(captions)} captions of all splits have {len(words)} distinct words")
     if source is not None:
         found = _read(source, words, monitor)
     else:
@@ -113,7 +113,7 @@ def store_vectors(
         f"{found.matrix.nbytes / _MB:.1f} MB, in {out}"
     )
     stored = save_vectors(out, found, metadata)
-    report = report_on(tokens, stored.index)
+    report = report_on(map(splitter.tokenize, captions), stored.index)
     monitor.log(report.text())
     return StoredVectors(stored, report)
 
@@ -142,9 +142,9 @@ def _sentences(
     LeakError
         It contains captions of other splits, and may not.
     """
-    own = manifest.captions(split)
-    held_out = {key: text for key, text in manifest.captions().items() if key not in own}
-    lines = list(own.values()) if corpus is None else read_lines(corpus)
+    lines = manifest.captions(split).texts if corpus is None else read_lines(corpus)
+    others = [manifest.captions(name) for name in manifest.counts if name != split]
+    held_out = {key: text for c in others for key, text in zip(c.ids, c.texts, strict=True)}
     found = leaks(lines, held_out)
     if corpus is not None and not allow_leaks:
         refuse_leaks(corpus, found)

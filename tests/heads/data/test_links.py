@@ -12,7 +12,8 @@ from pipeline.heads.data.links import (
     links_of,
     require_two_phrases,
 )
-from pipeline.heads.data.pairs import ArrayRows, Links, Lists, Pairs
+from pipeline.heads.data.pairs import Links, Lists, Pairs
+from pipeline.heads.data.rows import ArrayRows
 
 
 def linked_pairs(

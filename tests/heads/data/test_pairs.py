@@ -8,18 +8,11 @@ import h5py
 import numpy as np
 import pytest
 
-from pipeline.datasets.manifest import ImageEntry
+from pipeline.datasets.entries import ImageEntry, PackedEntries
 from pipeline.heads import HeadError
 from pipeline.heads.data.averaged import AveragedRows
-from pipeline.heads.data.pairs import (
-    ArrayRows,
-    FeatureRows,
-    float32_bytes,
-    in_blocks,
-    is_in_memory,
-    join_pairs,
-    with_features,
-)
+from pipeline.heads.data.pairs import join_pairs, with_features
+from pipeline.heads.data.rows import ArrayRows, FeatureRows, float32_bytes, in_blocks, is_in_memory
 from pipeline.shards.feature_set import FailedRows, FeatureSet, MissingRows
 from tests.heads.factories import all_of, entries_of, pairs, write_features
 from tests.shards.factories import build, ids
@@ -94,7 +87,9 @@ def test_blocks_are_all_rows_in_order() -> None:
 def test_images_without_features_or_captions_take_no_part(tmp_path: Path) -> None:
     build(tmp_path / "s", 20, failed=(3, 17))
     features = FeatureSet(tmp_path / "s")
-    entries = [ImageEntry(image_id, "x.jpg", "train", ("a",)) for image_id in ids(20)]
+    entries = PackedEntries.of(
+        ImageEntry(image_id, "x.jpg", "train", ("a",)) for image_id in ids(20)
+    )
     kept = with_features(entries, features)
     assert [e.id for e in kept] == [
         image_id for n, image_id in enumerate(ids(20)) if n not in (3, 17)

@@ -14,7 +14,8 @@ from pipeline.heads import HeadError
 from pipeline.heads.base import FitOptions, History, settings_from
 from pipeline.heads.canonical_correlation import CanonicalCorrelation, Moments, moments_of
 from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
-from pipeline.heads.data.pairs import ArrayRows, Pairs
+from pipeline.heads.data.pairs import Pairs
+from pipeline.heads.data.rows import ArrayRows
 from pipeline.heads.models.cca import CANDIDATES, FINER, CcaHead, CcaSettings
 from tests.heads.factories import rsum
 

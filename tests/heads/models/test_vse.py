@@ -13,7 +13,8 @@ from pipeline.heads.base import FitOptions, settings_from
 from pipeline.heads.catalogue import make_head
 from pipeline.heads.data.batches import Batch
 from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
-from pipeline.heads.data.pairs import ArrayRows, Features, Pairs
+from pipeline.heads.data.pairs import Pairs
+from pipeline.heads.data.rows import ArrayRows, Features
 from pipeline.heads.losses.ranking import max_of_hinges, mean_of_hinges
 from pipeline.heads.models.vse import VseSettings, task
 from pipeline.retrieval.torch_scores import cosine

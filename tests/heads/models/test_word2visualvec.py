@@ -12,7 +12,8 @@ from pipeline.heads.base import FitOptions
 from pipeline.heads.catalogue import make_head
 from pipeline.heads.data.batches import Batch
 from pipeline.heads.data.feature_spec import caption_blocks
-from pipeline.heads.data.pairs import ArrayRows, Pairs
+from pipeline.heads.data.pairs import Pairs
+from pipeline.heads.data.rows import ArrayRows
 from pipeline.heads.models.word2visualvec import (
     LastState,
     SentenceVector,
@@ -149,7 +150,7 @@ def test_negative_targets_are_refused_by_the_first_image_that_has_one() -> None:
 
 
 def test_a_chunk_later_on_is_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.heads.data.pairs._BLOCK_BYTES", 4 * CHANNELS * 4)
+    monkeypatch.setattr("pipeline.heads.data.rows._BLOCK_BYTES", 4 * CHANNELS * 4)
     pairs = vector_pairs(9, COUNTS)
     features = pairs.images.take(np.arange(9))
     features[8] = -1.0

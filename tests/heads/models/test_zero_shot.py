@@ -10,7 +10,8 @@ from pipeline.heads import HeadError
 from pipeline.heads.base import FitOptions
 from pipeline.heads.catalogue import make_head
 from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
-from pipeline.heads.data.pairs import ArrayRows, Pairs
+from pipeline.heads.data.pairs import Pairs
+from pipeline.heads.data.rows import ArrayRows
 
 IMAGES = FeatureSpec((6,), {"name": "m.tag", "backbone": "m"}, "0" * 16, "random:0", "a" * 64)
 CAPTIONS = FeatureSpec(

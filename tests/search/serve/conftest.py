@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.heads.base import FitOptions
 from pipeline.heads.catalogue import make_head
 from pipeline.heads.data.feature_spec import HeadInputs

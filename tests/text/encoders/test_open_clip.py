@@ -8,7 +8,8 @@ import open_clip
 import pytest
 import torch
 
-from pipeline.datasets.manifest import ImageEntry, Manifest
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
 from pipeline.networks.open_clip import ModelError, find_clip_model
 from pipeline.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.networks.state_dicts import WeightsError

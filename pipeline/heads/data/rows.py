@@ -1,0 +1,181 @@
+"""Features of one side by row number: held in memory, or read from shards as they are needed."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.heads import HeadError
+from pipeline.shards.feature_set import FeatureSet
+
+Features = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
+RowNumbers = npt.NDArray[np.int64]
+
+_BLOCK_BYTES = 1 << 24
+
+
+class Rows(Protocol):
+    """Features of one side by row number; it may be sent to other processes.
+
+    Attributes
+    ----------
+    row_shape : shape of one row.
+    """
+
+    row_shape: tuple[int, ...]
+
+    def __len__(self) -> int: ...
+
+    def take(self, rows: RowNumbers) -> Features:
+        """Return (n, *row_shape) float32 of row numbers (n,), in their order, an array of its own.
+
+        Raises
+        ------
+        HeadError
+            A row is not finite.
+        """
+
+    def digest(self) -> str:
+        """Return a text that differs where the features do."""
+
+
+@runtime_checkable
+class EpochRows(Rows, Protocol):
+    """Rows that are others in each epoch of a training, such as randomly cropped pictures."""
+
+    def in_epoch(self, epoch: int) -> Rows:
+        """Return the rows of an epoch, from 0."""
+
+
+class ArrayRows:
+    """Rows that are held in memory."""
+
+    def __init__(self, array: Features) -> None:
+        """Take (rows, *row_shape) float32, all finite.
+
+        Raises
+        ------
+        HeadError
+            A row is not finite.
+        """
+        _require_finite(array, range(len(array)), "the array of features")
+        self._array = array
+        self.row_shape: tuple[int, ...] = array.shape[1:]
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def take(self, rows: RowNumbers) -> Features:
+        """Return (n, *row_shape) float32 of row numbers (n,)."""
+        return self._array[rows]
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the rows."""
+        return hashlib.sha256(np.ascontiguousarray(self._array).data).hexdigest()
+
+
+class FeatureRows:
+    """Rows that are read from shards when they are asked for, in whatever process."""
+
+    def __init__(self, features: FeatureSet, ids: Sequence[str]) -> None:
+        """Take the rows of `ids`, in that order.
+
+        Raises
+        ------
+        MissingRows, FailedRows
+            An id has no features.
+        """
+        features.blocks(ids)  # refuses such ids; nothing is read yet
+        self._features = features
+        self._rows = features.rows_of(ids)
+        self.row_shape = features.row_shape
+        # A row is looked through once in a process, like its CRC-32.
+        self._known_finite = np.zeros(len(ids), bool)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def take(self, rows: RowNumbers) -> Features:
+        """Return (n, *row_shape) float32 of row numbers (n,).
+
+        Raises
+        ------
+        HeadError
+            A row that is marked as sound has NaN or infinite numbers.
+        DamagedShard
+            A row is not what was written.
+        """
+        here = self._rows[rows]
+        taken = self._features.read_rows(here).astype(np.float32, copy=False)
+        fresh = np.flatnonzero(~self._known_finite[rows])
+        if fresh.size:
+            _require_finite(
+                taken[fresh], self._features.ids, str(self._features.folder), here[fresh]
+            )
+            self._known_finite[rows] = True
+        return taken
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the features' recipe hash and of the rows' checksums."""
+        crc32 = self._features.crc32[self._rows]
+        return hashlib.sha256(self._features.recipe_hash.encode() + crc32.tobytes()).hexdigest()
+
+
+def float32_bytes(rows: Rows) -> int:
+    """Return the bytes that all rows take as float32."""
+    return 4 * len(rows) * int(np.prod(rows.row_shape, dtype=np.int64))
+
+
+def is_in_memory(rows: Rows) -> bool:
+    """Say whether rows are in memory, and not read when they are asked for."""
+    return isinstance(rows, ArrayRows)
+
+
+def in_blocks(rows: Rows, most: int | None = None) -> Iterator[Features]:
+    """Yield all rows in order, (n, *row_shape) float32, about 16 MiB at a time.
+
+    Parameters
+    ----------
+    rows : what is read.
+    most : never more rows than this at a time.
+    """
+    row_bytes = max(1, float32_bytes(rows) // max(1, len(rows)))
+    step = max(1, _BLOCK_BYTES // row_bytes)
+    step = step if most is None else min(step, most)
+    for start in range(0, len(rows), step):
+        yield rows.take(np.arange(start, min(start + step, len(rows))))
+
+
+def loaded(rows: FeatureRows, in_memory: int) -> Rows:
+    """Return rows in memory if they are fewer bytes than `in_memory` in float32, or else as given.
+
+    Raises
+    ------
+    HeadError
+        Rows that are read at once are not finite.
+    """
+    if float32_bytes(rows) >= in_memory:
+        return rows
+    array = np.empty((len(rows), *rows.row_shape), np.float32)
+    start = 0
+    for block in in_blocks(rows):
+        array[start : start + len(block)] = block
+        start += len(block)
+    return ArrayRows(array)
+
+
+def _require_finite(
+    features: Features, names: Sequence[object], where: str, rows: RowNumbers | None = None
+) -> None:
+    """Refuse rows that are not finite; `rows` are their places in `names`, None: as they stand."""
+    bad = np.flatnonzero(~np.isfinite(features.reshape(len(features), -1)).all(axis=1))
+    if bad.size:
+        first = (bad if rows is None else rows[bad])[:5].tolist()
+        raise HeadError(
+            f"{where}: {bad.size} rows have NaN or infinite numbers, first "
+            f"{[names[at] for at in first]}; make these features again with `pipeline extract` "
+            "or `pipeline text`"
+        )

@@ -1,0 +1,83 @@
+"""Sizes and times of files: what tells, without reading them, that they have not changed."""
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+
+from pipeline.networks.tensor_file import read_metadata, read_tensors, write_tensors
+from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.build.locking import WORK_FOLDER
+from pipeline.shards.index import FeatureIndex
+
+Stamps = npt.NDArray[np.int64]
+
+_KEY = "made_from"
+
+
+def file_stamps(paths: Iterable[Path]) -> Stamps:
+    """Return size in bytes and time of change of each file, -1 where there is none, (paths, 2).
+
+    A file that is named several times in a row is looked at once.
+    """
+    stamps: list[tuple[int, int]] = []
+    last: Path | None = None
+    for path in paths:
+        if path != last:
+            try:
+                found = os.stat(path)  # noqa: PTH116 - a million of them
+                stamp = found.st_size, found.st_mtime_ns
+            except (OSError, ValueError):
+                stamp = -1, -1
+            last = path
+        stamps.append(stamp)
+    return np.array(stamps, np.int64).reshape(-1, 2)
+
+
+def stamps_sha256(stamps: Stamps) -> str:
+    """Return a digest that differs where a file's size or time of change does."""
+    return hashlib.sha256(stamps.tobytes()).hexdigest()
+
+
+class StampRecord:
+    """The stamps that the files of a finished set had when they were last read.
+
+    They lie in the work folder beside the set, which nobody shares: shards have no times in them.
+    """
+
+    def __init__(self, out: Path) -> None:
+        """Take the folder of the set."""
+        out = out.resolve()
+        self._path = out.parent / WORK_FOLDER / f"{out.name}.stamps"
+
+    def unchanged(self, build: ShardBuild, stamps: Stamps) -> npt.NDArray[np.bool_]:
+        """Return which rows' files have the stamps of the record, (rows,).
+
+        None has where there is no record, or one of other shards.
+
+        Parameters
+        ----------
+        build : an entered build.
+        stamps : of its rows' files now.
+        """
+        none = np.zeros(len(stamps), bool)
+        if build.published is None:
+            return none
+        try:
+            if read_metadata(self._path, _KEY)["content"] != build.published.content_sha256:
+                return none
+            known = read_tensors(self._path, ["stamps"])["stamps"]
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError):
+            return none
+        if known.shape != stamps.shape:
+            return none
+        return np.asarray((known == stamps).all(axis=1) & (stamps[:, 0] >= 0))
+
+    def write(self, index: FeatureIndex, stamps: Stamps) -> None:
+        """Keep the stamps that the rows' files had before they were read."""
+        self._path.parent.mkdir(exist_ok=True)
+        write_tensors(self._path, {"stamps": stamps}, _KEY, {"content": index.content_sha256})

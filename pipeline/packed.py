@@ -1,0 +1,166 @@
+"""Millions of short texts in little memory: kept as one block of bytes, found by sorted hashes."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+_AT_ONCE = 1 << 15
+
+
+class PackedTexts(Sequence[str]):
+    """Texts that cannot be changed, as one block of UTF-8: their own bytes and eight more each.
+
+    Slices are lists. A packed sequence equals any other sequence of the same texts.
+    """
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        """Take the texts, which are gone through once."""
+        packer = TextPacker()
+        remaining = iter(texts)
+        while chunk := list(islice(remaining, _AT_ONCE)):
+            packer.add(chunk)
+        # All texts, one after the other; (texts + 1,) where each begins, and the last one ends.
+        self._block, self._ends = packer.block_and_ends()
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        """Return one text, or the list of those of a slice."""
+        if isinstance(index, slice):
+            rows = range(*index.indices(len(self)))
+            if rows.step == 1:
+                return self._between(rows.start, max(rows.start, rows.stop))
+            return [self[row] for row in rows]
+        row = range(len(self))[index]
+        return _text(self._block[self._ends[row] : self._ends[row + 1]])
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), _AT_ONCE):
+            yield from self._between(start, min(start + _AT_ONCE, len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, str):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} texts, first {self[:3]}>"
+
+    def _between(self, start: int, stop: int) -> list[str]:
+        ends = self._ends[start : stop + 1].tolist()
+        block = self._block
+        return [_text(block[a:b]) for a, b in pairwise(ends)]
+
+
+class TextPacker:
+    """Packs texts some thousands at a time; see `PackedTexts`."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._block = bytearray()
+        self._lengths = [np.zeros(1, np.int64)]
+
+    def add(self, texts: Sequence[str]) -> None:
+        """Add texts; half surrogate pairs, which are no text, are kept as they are."""
+        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+        self._block += b"".join(encoded)
+        self._lengths.append(np.fromiter(map(len, encoded), np.int64, len(encoded)))
+
+    def block_and_ends(self) -> tuple[bytes, npt.NDArray[np.int64]]:
+        """Return all bytes, and where each text begins and the last one ends, (texts + 1,)."""
+        return bytes(self._block), np.cumsum(np.concatenate(self._lengths))
+
+    def packed(self) -> PackedTexts:
+        """Return the texts that were added."""
+        packed = PackedTexts()
+        packed._block, packed._ends = self.block_and_ends()
+        return packed
+
+
+class TextIndex:
+    """Where texts stand in a sequence of distinct ones: 16 bytes a text beside the sequence."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        """Index `texts`, which are kept; of equal texts the first is found."""
+        self._texts = texts
+        hashes = _hashes(texts, len(texts))
+        self._order = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[self._order]
+
+    def rows_of(self, asked: Iterable[str], number: int) -> npt.NDArray[np.int64]:
+        """Return the place of each of `number` asked texts, -1 where there is none, (number,)."""
+        rows = np.full(number, -1, np.int64)
+        remaining = iter(asked)
+        for start in range(0, number, _AT_ONCE):
+            chunk = list(islice(remaining, _AT_ONCE))
+            rows[start : start + len(chunk)] = self._rows_of(chunk)
+        return rows
+
+    def _rows_of(self, asked: list[str]) -> npt.NDArray[np.int64]:
+        """Return the places of a list of texts; see `rows_of`."""
+        hashes = _hashes(asked, len(asked))
+        place = np.searchsorted(self._hashes, hashes)
+        rows = np.full(len(asked), -1, np.int64)
+        found = place < len(self._hashes)
+        found[found] = self._hashes[place[found]] == hashes[found]
+        rows[found] = self._order[place[found]]
+        consecutive = len(rows) > 0 and found.all() and (np.diff(rows) == 1).all()
+        # The rule for rows of a split: they are asked for as they stand.
+        if consecutive and self._texts[int(rows[0]) : int(rows[-1]) + 1] == asked:
+            return rows
+        for at in np.flatnonzero(found).tolist():
+            if self._texts[int(rows[at])] != asked[at]:
+                rows[at] = self._among_equal_hashes(asked[at], int(place[at]))
+        return rows
+
+    def _among_equal_hashes(self, text: str, place: int) -> int:
+        hashed = self._hashes[place]
+        while place < len(self._hashes) and self._hashes[place] == hashed:
+            if self._texts[row := int(self._order[place])] == text:
+                return row
+            place += 1
+        return -1
+
+
+def repeated_texts(texts: Sequence[str]) -> list[str]:
+    """Return the texts that occur more than once, in the order of their first occurrence.
+
+    Parameters
+    ----------
+    texts : may be read several times; eight bytes a text are taken while it runs.
+    """
+    hashes = _hashes(texts, len(texts))
+    ordered = np.sort(hashes)
+    shared = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    if not shared.size:
+        return []
+    # Few: equal texts, and different ones whose hashes fall together once in a long while.
+    counts: dict[str, int] = {}
+    for row in np.flatnonzero(np.isin(hashes, shared)).tolist():
+        counts[texts[row]] = counts.get(texts[row], 0) + 1
+    return [text for text, count in counts.items() if count > 1]
+
+
+def sorted_order(texts: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return the places of texts in their sorted order (by code point), (texts,)."""
+    if all(a <= b for a, b in pairwise(texts)):
+        return np.arange(len(texts))
+    return np.array(sorted(range(len(texts)), key=list(texts).__getitem__), np.int64)
+
+
+def _hashes(texts: Iterable[Any], number: int) -> npt.NDArray[np.int64]:
+    return np.fromiter(map(hash, texts), np.int64, number)
+
+
+def _text(encoded: bytes) -> str:
+    return encoded.decode("utf-8", "surrogatepass")

@@ -1,0 +1,59 @@
+"""Packed texts against lists and dicts."""
+
+import random
+
+import numpy as np
+import pytest
+
+from pipeline.packed import PackedTexts, TextIndex, repeated_texts, sorted_order
+
+ODD = ["", "a", "é", "a", "日本", "\ud800", "x\x00y", "a#0", "", "z" * 70_000]
+
+
+@pytest.mark.parametrize("texts", [[], ["one"], ODD, [f"{n}#{n % 5}" for n in range(70_001)]])
+def test_packed_texts_are_the_list_that_they_were_made_of(texts: list[str]) -> None:
+    packed = PackedTexts(iter(texts))
+    assert list(packed) == texts
+    assert packed == texts
+    assert len(packed) == len(texts)
+    for part in (slice(None), slice(None, None, -3), slice(2, 5), slice(5, 2), slice(-2, None)):
+        assert packed[part] == texts[part]
+    assert packed != [*texts, "more"]
+    assert packed != "text"
+    for row in (0, len(texts) - 1, -1) if texts else ():
+        assert packed[row] == texts[row]
+    with pytest.raises(IndexError):
+        packed[len(texts)]
+
+
+def test_index_finds_what_a_dict_finds_and_no_more() -> None:
+    texts = [f"image-{n}.jpg" for n in range(40_000)]
+    random.Random(0).shuffle(texts)
+    asked = [*texts[::7], "absent", "", *texts[:3]]
+    where = {text: row for row, text in enumerate(texts)}
+    found = TextIndex(PackedTexts(texts)).rows_of(iter(asked), len(asked))
+    np.testing.assert_array_equal(found, [where.get(text, -1) for text in asked])
+    assert TextIndex([]).rows_of(["a"], 1).tolist() == [-1]
+
+
+def test_texts_whose_hashes_fall_together_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "pipeline.packed._hashes",
+        lambda texts, number: np.array([len(text) for text in texts], np.int64),
+    )
+    texts = ["aa", "bb", "cc", "d", "bb", "aa"]
+    assert repeated_texts(texts) == ["aa", "bb"]
+    index = TextIndex(["aa", "bb", "cc", "d"])
+    assert index.rows_of(["bb", "dd", "d", "cc"], 4).tolist() == [1, -1, 3, 2]
+
+
+@pytest.mark.parametrize("texts", [[], ["a"], ["a", "b", "b"], ["é", "b", "a", "b", "\ud800"]])
+def test_sorted_order_is_that_of_code_points_and_stable(texts: list[str]) -> None:
+    expected = sorted(range(len(texts)), key=texts.__getitem__)
+    assert sorted_order(PackedTexts(texts)).tolist() == expected
+
+
+@pytest.mark.parametrize("texts", [[], ["a"], ["b", "a", "b", "a", "c", "b"]])
+def test_repeated_texts_in_order_of_their_first_occurrence(texts: list[str]) -> None:
+    expected = [t for t in dict.fromkeys(texts) if texts.count(t) > 1]
+    assert repeated_texts(texts) == expected
