@@ -52,17 +52,20 @@ class Misbehaving(ThreadingHTTPServer):
 
 class Request(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     server: Misbehaving
 
     def do_GET(self) -> None:
         """Answer, or have a fault answer."""
         wanted = _RANGE.fullmatch(self.headers.get("Range", ""))
         path = self.server.folder / self.path.partition("?")[0].lstrip("/")
-        self.data = path.read_bytes() if path.is_file() else None
+        self.path_of_file = path if path.is_file() else None
         ranged = wanted is not None and self.server.ranges
         self.start = int(wanted[1]) if wanted and ranged else 0
-        size = len(self.data or b"")
-        self.stop = min(int(wanted[2]) + 1, size) if wanted and ranged and wanted[2] else size
+        self.size = path.stat().st_size if path.is_file() else 0
+        self.stop = self.size
+        if wanted and ranged and wanted[2]:
+            self.stop = min(int(wanted[2]) + 1, self.size)
         self.file, self.status = path.name, 206 if ranged else 200
         with self.server.lock:
             self.server.asked.append((path.name, self.start))
@@ -73,14 +76,16 @@ class Request(BaseHTTPRequestHandler):
 
     def answer(self, cut: int | None = None, change: Callable[[bytes], bytes] = bytes) -> bool:
         """Send the bytes that are asked for; `cut`: close the connection after so many."""
-        if self.data is None:
+        if self.path_of_file is None:
             return self.plain(404, b"")
-        body = change(self.data[self.start : self.stop])
+        with self.path_of_file.open("rb") as stream:
+            stream.seek(self.start)
+            body = change(stream.read(max(0, self.stop - self.start)))
         self.send_response(self.status)
         self.send_header("Content-Length", str(len(body)))
         if self.status == 206:
             last = self.start + len(body) - 1
-            self.send_header("Content-Range", f"bytes {self.start}-{last}/{len(self.data)}")
+            self.send_header("Content-Range", f"bytes {self.start}-{last}/{self.size}")
         self.end_headers()
         self.send(body if cut is None else body[:cut])
         self.close_connection |= cut is not None

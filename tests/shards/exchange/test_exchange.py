@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -331,6 +332,19 @@ def test_a_lie_ends_in_its_name_and_leaves_no_output(
     assert isinstance(raised.value, PipelineError)
     assert not (tmp_path / "out" / "x").exists()
     assert not (tmp_path / "out" / "x.encoder").exists()
+
+
+def test_a_server_that_stalls_is_given_up(
+    tmp_path: Path, server: Misbehaving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_remote, "READ_SECONDS", 0.1)
+    stalled = threading.Event()
+    server.faults = [lambda r: r.file == SHARDS[1] and stalled.wait(10.0)]
+    try:
+        with pytest.raises(RemoteError, match=r"timed out.*5 attempts in a row"):
+            pull(f"{server.url}/set", tmp_path / "x")
+    finally:
+        stalled.set()
 
 
 def test_wrong_bytes_of_rows_are_found(tmp_path: Path, server: Misbehaving) -> None:
