@@ -77,7 +77,7 @@ class Trial:
             return "the command did not end"
         if "Traceback" in text:
             return "a traceback"
-        if status not in (0, 1, -signal.SIGKILL):
+        if status not in (0, 1, 2, -signal.SIGKILL):
             return f"status {status}"
         if status == 1 and "pipeline: error:" not in text:
             return "status 1 without a reason"
@@ -252,7 +252,7 @@ def _worker_signals(trial: Trial) -> str | None:
         (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGSEGV, signal.SIGHUP)
     )
     trial.story["signal"] = kind.name
-    if running.wait(trial.moment()) is None and (others := running.others()):
+    if running.wait(trial.moment()) is None and (others := running.workers()):
         pid = trial.rng.choice(others)
         with suppress(ProcessLookupError):
             os.kill(pid, kind)

@@ -42,7 +42,7 @@ class Undisturbed:
 
 
 def measure(command: Command, project: Path, work: Path) -> Undisturbed:
-    """Run a command undisturbed, twice, and keep the project before and after it."""
+    """Run a command undisturbed from every start, and keep the projects before and after it."""
     name = command.name.replace(" ", "-").replace(",", "")
     starts = {begin: work / f"{name}.{begin}" for begin in ("fresh", "finished", "older")}
     shutil.copytree(project, starts["fresh"])
@@ -56,9 +56,9 @@ def measure(command: Command, project: Path, work: Path) -> Undisturbed:
     else:
         del starts["older"]
     before = {begin: contents(folder) for begin, folder in starts.items()}
-    for begin, folder in starts.items():
+    for begin in starts.keys() - {"fresh"}:
         again = work / "again"
-        shutil.copytree(folder, again)
+        shutil.copytree(starts[begin], again)
         undisturbed(command.arguments, again)
         if fault := differences(contents(again), after):
             raise RuntimeError(f"{command.name}, {begin}, does not end in the same bytes: {fault}")
@@ -70,15 +70,14 @@ def kills(
     evidence: Evidence, project: Path, work: Path, count: int, seed: int, until: float
 ) -> None:
     """Strike commands `count` times, or until a moment of the monotonic clock."""
-    known = {}
-    for command in COMMANDS:
-        known[command.name] = measure(command, project, work)
-        print(f"{command.name}: {known[command.name].seconds:.2f} s undisturbed", flush=True)
+    known: dict[str, Undisturbed] = {}
     number = struck = 0
     shares = [c.share for c in COMMANDS]
     while struck < count and time.monotonic() < until:
         rng = random.Random(f"{seed}-{number}")
         command = rng.choices(COMMANDS, shares)[0]
+        if command.name not in known:
+            known[command.name] = measure(command, project, work)
         struck += _trial(command, known[command.name], evidence, work, rng, number)
         number += 1
         if number % 50 == 0:
@@ -142,7 +141,7 @@ def _moment(rng: random.Random, seconds: float) -> float:
 def _strike(running: Running, strike: str, rng: random.Random) -> str:
     """Signal a command; return what was done, since not every command has workers."""
     if strike == "KILL worker":
-        others = running.others()
+        others = running.workers()
         if not others:
             strike = "KILL one"
         else:

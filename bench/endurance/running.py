@@ -105,6 +105,15 @@ class Running:
                         found.append(int(folder.name))
         return found
 
+    def workers(self) -> list[int]:
+        """Return the processes of the session that work for the command: not Python's own."""
+        found = []
+        for pid in self.others():
+            with suppress(OSError):
+                if b"resource_tracker" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(pid)
+        return found
+
     def text(self) -> str:
         """Return what the command has said so far."""
         return self.said.read_text(encoding="utf-8", errors="replace")

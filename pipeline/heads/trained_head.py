@@ -179,10 +179,10 @@ def read_history(folder: str | Path, tensors_sha256: str) -> History:
     path = Path(folder) / HEAD_FILE
     try:
         values = parse_json(path.read_text(encoding="utf-8"))
-        found, history = values["tensors_sha256"], [dict(entry) for entry in values["history"]]
+        found, history = values["tensors_sha256"], _epochs(values["history"])
     except FileNotFoundError as error:
         raise HeadError(f"{path} is not there") from error
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise HeadError(f"{path} is damaged ({error!r}); run `pipeline train` again") from error
     if found != tensors_sha256:
         raise HeadError(
@@ -228,7 +228,11 @@ def load_head(folder: str | Path) -> TrainedHead:
         head = _unfitted(described, values)
         head.restore(load_file(path))
         return TrainedHead(head=head, **values)
-    except (KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
+    # The last ones: the JSON of something else, where a recipe or a setting was expected.
+    except (
+        KeyError, TypeError, ValueError, RuntimeError, SafetensorError, AttributeError, IndexError,
+        OverflowError,
+    ) as error:  # fmt: skip
         raise HeadError(
             f"{described} or {path} is damaged or of an older version ({error}); run `pipeline "
             "train` again"
@@ -240,8 +244,16 @@ def _require_types(values: Mapping[str, Any]) -> None:
     for name, kinds in _TYPES.items():
         if name in values and not isinstance(values[name], kinds):
             raise TypeError(f"{name} is {type(values[name]).__name__}")
-    if not values["history"] or not all(isinstance(entry, dict) for entry in values["history"]):
+    _epochs(values["history"])
+
+
+def _epochs(history: Any) -> list[dict[str, float]]:
+    """Return a history if it is a list of at least one entry, each of names and numbers."""
+    if not history or not all(
+        isinstance(value, int | float) for entry in history for value in entry.values()
+    ):
         raise TypeError("history is no list of epochs")
+    return list(history)
 
 
 def _unfitted(described: Path, values: Mapping[str, Any]) -> Head:

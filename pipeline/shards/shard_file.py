@@ -84,6 +84,7 @@ class ShardFile:
                 self.dtype: np.dtype = features.dtype
                 self.rows: int = features.shape[0]
                 self._offset: int | None = features.id.get_offset()
+                shapes = {file[name].shape for name in COLUMNS if name != "features"}
             if self.dtype.kind != "f" or self.rows < 1:
                 raise ValueError(f"features are {self.rows} rows of {self.dtype}, not of floats")
             needed = {"format", "recipe", "recipe_hash", "weights", "weights_sha256", "axes"}
@@ -91,8 +92,6 @@ class ShardFile:
                 raise KeyError(f"attributes {absent} are missing")
             if numbers := [name for name in needed if not isinstance(self.attributes[name], str)]:
                 raise ValueError(f"attributes {sorted(numbers)} are no text")
-            shapes = {(len(self.ids),), (len(self.errors),)}
-            shapes |= {self.status.shape, self.crc32.shape, self.source_crc32.shape}
             if shapes != {(self.rows,)}:
                 raise ValueError(f"{self.rows} feature rows, but columns of {sorted(shapes)}")
             if self.attributes["format"] != FORMAT:

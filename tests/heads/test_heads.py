@@ -224,7 +224,17 @@ def test_saved_and_loaded_heads_embed_the_same(
     with pytest.raises(HeadError, match="is now called vse; run `pipeline train` again"):
         load_head(tmp_path / "b")
     without_seed = {name: value for name, value in values.items() if name != "seed"}
-    for wrong in (without_seed, values | {"word_vectors": ["x"]}, values | {"history": [1]}):
+    for wrong in (
+        without_seed,
+        values | {"word_vectors": ["x"]},
+        values | {"history": [1]},
+        values | {"history": [{"epoch": {}}]},
+        values
+        | {
+            "inputs": values["inputs"]
+            | {"captions": values["inputs"]["captions"] | {"recipe": ["x"]}}
+        },
+    ):
         (tmp_path / "b" / "head.json").write_text(json.dumps(wrong))
         with pytest.raises(HeadError, match="damaged"):
             load_head(tmp_path / "b")

@@ -245,6 +245,16 @@ def test_one_row_and_all_rows_in_blocks(folder: Path, monkeypatch: pytest.Monkey
     assert [e for b in blocks for e in b.errors if e] == ["not an image"] * 2
 
 
+def test_ids_of_two_dimensions_are_refused(folder: Path) -> None:
+    path = folder / "shard-00000-of-00003.h5"
+    with h5py.File(path, "r+") as file:
+        ids = file["ids"][()]
+        del file["ids"]
+        file.create_dataset("ids", data=ids[:, None], dtype=h5py.string_dtype())
+    with pytest.raises(DamagedShard, match=r"columns of \[.*, 1\)"):
+        FeatureSet(folder)
+
+
 def test_a_column_in_another_file_is_refused(folder: Path, tmp_path: Path) -> None:
     """A shard from anywhere must not make its reader open other files of the reader's."""
     path = folder / "shard-00000-of-00003.h5"

@@ -96,7 +96,9 @@ def _tsv(path: Path) -> Iterator[_Table]:
 def _npz(path: Path) -> Iterator[_Table]:
     with np.load(path, allow_pickle=False) as arrays:
         for image in arrays.files:
-            yield image, f"{path}: {image}", arrays[image], None
+            if not isinstance(boxes := arrays[image], np.ndarray):
+                raise LayoutError(f"{path}: {image} is no array; an array an image was expected")
+            yield image, f"{path}: {image}", boxes, None
 
 
 def _hdf5(path: Path) -> Iterator[_Table]:
