@@ -241,7 +241,7 @@ def read_media(folder: str | Path) -> Media:
         )
     try:
         return _media_in(described, parse_json(described.read_text(encoding="utf-8")))
-    except (AttributeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise DatasetError(f"{described} is damaged ({error!r}); prepare it again") from error
 
 

@@ -50,8 +50,18 @@ class RegionPhrase:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "RegionPhrase":
-        """Return the phrase of a line's values; KeyError, TypeError or ValueError if it is none."""
+        """Return the phrase of a line's values.
+
+        Raises
+        ------
+        KeyError, IndexError, TypeError, ValueError, OverflowError
+            They are none.
+        """
         size = values["size"]
+        texts = [values["id"], values["image"], values["phrase"], *values["types"]]
+        texts += [values[key] for key in ("chain", "caption") if values[key] is not None]
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("a text was expected, and something else found")
         return cls(
             values["id"],
             values["image"],

@@ -1,12 +1,12 @@
 """Reading the phrases and boxes of a prepared dataset, from the `regions.jsonl` in its folder."""
 
-import json
 from pathlib import Path
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import DATASET_FILE, REGIONS_FILE, read_manifest
 from pipeline.datasets.phrases import RegionPhrase
 from pipeline.datasets.source import read_lines
+from pipeline.files import parse_json
 from pipeline.hashing import sha256_of_file
 
 
@@ -29,8 +29,8 @@ def read_phrases(dataset: str | Path, split: str | None = None) -> tuple[RegionP
     phrases = []
     for number, line in read_lines(path):
         try:
-            phrase = RegionPhrase.from_json(json.loads(line))
-        except (KeyError, TypeError, ValueError) as error:
+            phrase = RegionPhrase.from_json(parse_json(line))
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
             raise DatasetError(
                 f"{path}, line {number}: no phrase with boxes ({error!r}); prepare the dataset "
                 "again"
@@ -43,8 +43,8 @@ def read_phrases(dataset: str | Path, split: str | None = None) -> tuple[RegionP
 def has_phrases(dataset: str | Path) -> bool:
     """Return whether a prepared dataset has phrases with boxes."""
     try:
-        return "regions_sha256" in json.loads((Path(dataset) / DATASET_FILE).read_text("utf-8"))
-    except (OSError, ValueError):
+        return "regions_sha256" in parse_json((Path(dataset) / DATASET_FILE).read_text("utf-8"))
+    except (OSError, TypeError, ValueError):
         return False
 
 
@@ -62,7 +62,7 @@ def regions_sha256(dataset: str | Path) -> str:
 def _checked_file(folder: Path) -> Path:
     path, described = folder / REGIONS_FILE, folder / DATASET_FILE
     name = read_manifest(folder).name
-    wanted = json.loads(described.read_text(encoding="utf-8")).get("regions_sha256")
+    wanted = parse_json(described.read_text(encoding="utf-8")).get("regions_sha256")
     if wanted is None:
         raise DatasetError(
             f"{folder}: the dataset {name!r} has no phrases with boxes; `pipeline prepare "
@@ -71,7 +71,7 @@ def _checked_file(folder: Path) -> Path:
     if not path.is_file() or sha256_of_file(path) != wanted:
         raise DatasetError(
             f"{path} is not the file that {described} describes (its SHA-256 is not "
-            f"{wanted[:16]}...): it was changed, or its preparation was interrupted; prepare it "
+            f"{str(wanted)[:16]}...): it was changed, or its preparation was interrupted; prepare it "
             "again"
         )
     return path

@@ -8,6 +8,8 @@ from PIL import Image
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.region_table import read_regions
+from pipeline.datasets.regions import read_phrases
+from pipeline.hashing import sha256_of_file
 
 ROWS = [
     ("a.png", "a dog", 0, 0, 10, 20, "animal", "1", "train"),
@@ -63,3 +65,25 @@ def test_faults_name_the_line(root: Path, line: str, complaint: str) -> None:
     (root / "r.csv").write_text(head + line + "\n")
     with pytest.raises(DatasetError, match=complaint):
         read_regions(root, root / "r.csv", name="mine")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"image":"a.png"', '"image":["a.png"]'),
+        ('"size":[10,20]', '"size":[10]'),
+        ('"boxes":[[', '"boxes":[[1e999,' + "9" * 400 + ",1,1],["),
+        ('"types":[]', '"types":' + "[" * 10**5 + "]" * 10**5),
+    ],
+    ids=["types", "sizes", "numbers", "depth"],
+)
+def test_a_damaged_line_is_named(root: Path, old: str, new: str) -> None:
+    (root / "r.csv").write_text("image,phrase,x0,y0,x1,y1\na.png,x,0,0,1,1\n")
+    read_regions(root, root / "r.csv", name="mine").write(root / "out")
+    path, described = root / "out" / "regions.jsonl", root / "out" / "dataset.json"
+    text, before = path.read_text(), sha256_of_file(path)
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    described.write_text(described.read_text().replace(before, sha256_of_file(path)))
+    with pytest.raises(DatasetError, match=r"regions.jsonl, line 1: no phrase with boxes"):
+        read_phrases(root / "out")

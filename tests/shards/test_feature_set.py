@@ -251,7 +251,7 @@ def test_ids_of_two_dimensions_are_refused(folder: Path) -> None:
         ids = file["ids"][()]
         del file["ids"]
         file.create_dataset("ids", data=ids[:, None], dtype=h5py.string_dtype())
-    with pytest.raises(DamagedShard, match=r"columns of \[.*, 1\)"):
+    with pytest.raises(DamagedShard, match="no sound feature shard"):
         FeatureSet(folder)
 
 
