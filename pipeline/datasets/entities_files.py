@@ -13,6 +13,7 @@ from pipeline.datasets.phrases import Box, check_box
 from pipeline.datasets.source import caption_line
 
 UNRELATED = "UNRELATED_CAPTIONS"
+_MOST_BYTES = 1 << 25
 _MARKED = re.compile(r"\[/EN#([0-9]+)((?:/[^\s/\[\]]+)+) ([^\[\]]+)\]")
 
 
@@ -67,11 +68,13 @@ def _members(root: Path) -> Iterator[tuple[str, bytes]]:
             with zipfile.ZipFile(root) as archive:
                 for name in sorted(archive.namelist()):
                     if _matters(name):
+                        _require_small(archive.getinfo(name).file_size, f"{root}: {name}")
                         yield name, archive.read(name)
         else:
             with tarfile.open(root) as archive:
                 for member in archive:
                     if member.isfile() and _matters(member.name):
+                        _require_small(member.size, f"{root}: {member.name}")
                         stream = archive.extractfile(member)
                         yield member.name, stream.read() if stream else b""
     except (OSError, tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
@@ -80,6 +83,15 @@ def _members(root: Path) -> Iterator[tuple[str, bytes]]:
             f"{root} cannot be read ({fault}); a folder, .tar.gz or .zip with Annotations/ and "
             "Sentences/ was expected"
         ) from error
+
+
+def _require_small(size: int, where: str) -> None:
+    """Refuse a file that unpacks to more than any annotation, sentence or list has."""
+    if size > _MOST_BYTES:
+        raise DatasetError(
+            f"{where} unpacks to {size:,} bytes, and no file of Flickr30k Entities has more than "
+            f"{_MOST_BYTES:,}; download the archive again"
+        )
 
 
 def _matters(path: str) -> bool:

@@ -71,7 +71,7 @@ def _checked_file(folder: Path) -> Path:
     if not path.is_file() or sha256_of_file(path) != wanted:
         raise DatasetError(
             f"{path} is not the file that {described} describes (its SHA-256 is not "
-            f"{str(wanted)[:16]}...): it was changed, or its preparation was interrupted; prepare it "
-            "again"
+            f"{str(wanted)[:16]}...): it was changed, or its preparation was interrupted; "
+            "prepare it again"
         )
     return path

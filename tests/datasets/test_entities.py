@@ -129,6 +129,13 @@ def test_a_file_that_is_no_archive_is_refused_in_one_line(root: Path, tmp_path: 
     assert "\n" not in str(refused.value)
 
 
+def test_an_archive_that_unpacks_to_gigabytes_is_refused(root: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "e.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("Annotations/7.xml", bytes((1 << 25) + 1))
+    with pytest.raises(DatasetError, match=r"Annotations/7.xml unpacks to 33,554,433 bytes"):
+        read_entities(tmp_path / "e.zip", root.parent / "photos")
+
+
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs ../shared")
 def test_original_photos_agree_with_their_files(tmp_path: Path) -> None:
     photos = SHARED / "data" / "flickr8k" / "original_res_sample"
