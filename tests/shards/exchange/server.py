@@ -25,6 +25,7 @@ class Misbehaving(ThreadingHTTPServer):
     served : bytes of bodies that were written.
     asked : (file, first byte) of all requests.
     rate : bytes a second of each answer; None: as fast as it goes.
+    hold_at : bytes served at which all answers wait; None: none does.
     ranges : whether Range is heeded.
     """
 
@@ -35,11 +36,12 @@ class Misbehaving(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), Request)
         self.folder = folder
         self.faults: list[Callable[[Request], bool]] = []
-        self.served, self.rate, self.ranges = 0, None, True
+        self.served, self.rate, self.hold_at, self.ranges = 0, None, None, True
         self.asked: list[tuple[str, int]] = []
         self.lock = threading.Lock()
 
     rate: float | None
+    hold_at: int | None
 
     @property
     def url(self) -> str:
@@ -104,8 +106,10 @@ class Request(BaseHTTPRequestHandler):
     def send(self, body: bytes) -> None:
         """Write some of a body at the server's rate."""
         rate = self.server.rate
-        step = max(1, int(rate / 20)) if rate else 1 << 18
+        step = max(1, int(rate / 20)) if rate else 1 << 14
         for first in range(0, len(body), step):
+            while self.server.hold_at is not None and self.server.served >= self.server.hold_at:
+                time.sleep(0.01)
             block = body[first : first + step]
             self.wfile.write(block)
             with self.server.lock:

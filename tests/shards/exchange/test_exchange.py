@@ -169,20 +169,19 @@ def test_the_rows_of_a_split(tmp_path: Path, features: FeatureSet) -> None:
 
 
 def _kill_midway(server: Misbehaving, arguments: list[str]) -> None:
-    """Run `pipeline shards pull` and kill it once the server has given half a shard."""
-    server.rate = 400_000.0
+    """Run `pipeline shards pull` and kill it when the server has given half a shard, and waits."""
+    server.hold_at = server.served + 80_000
     code = "import sys; sys.argv[0] = 'pipeline'; from stages.cli import main; main()"
-    before = server.served
     process = subprocess.Popen(
         [sys.executable, "-c", code, "shards", "pull", *arguments],
         env=os.environ | {"PYTHONPATH": str(PROJECT), "no_proxy": "*"},
         stderr=subprocess.DEVNULL,
     )
-    while server.served < before + 80_000 and process.poll() is None:
+    while server.served < server.hold_at and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    server.rate = None
+    server.hold_at = None
 
 
 def test_a_pull_of_a_split_interrupted_twice(
