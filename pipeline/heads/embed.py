@@ -107,9 +107,9 @@ def embed(
                 head=head_folder,
                 images=image_set.folder,
                 captions=caption_set.folder,
-                image_ids=tuple(joined.image_ids),
-                caption_ids=tuple(joined.caption_ids),
-                image_of_caption=tuple(joined.image_of_caption.tolist()),
+                image_ids=joined.image_ids,
+                caption_ids=joined.caption_ids,
+                image_of_caption=joined.image_of_caption,
                 average_captions=trained.average_captions,
             )
             with place.executor(monitor) as executor:

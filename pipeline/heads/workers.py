@@ -6,11 +6,12 @@ SHA-256 of its bytes. A chunk whose file is there and matches its name needs no 
 
 import io
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -20,12 +21,13 @@ import torch
 
 from pipeline.devices import one_core_each
 from pipeline.files import OutputError, appearing_whole
-from pipeline.hashing import sha256_of_file, sha256_of_json
+from pipeline.hashing import canonical_json, sha256_of_file
 from pipeline.heads import HeadError
 from pipeline.heads.base import Head
 from pipeline.heads.chunks import CAPTIONS, IMAGES, RowChunk, embed_chunk, split_into_chunks
 from pipeline.heads.data.averaged import AveragedRows
-from pipeline.heads.data.rows import FeatureRows, Features, Rows
+from pipeline.heads.data.pairs import first_captions_of
+from pipeline.heads.data.rows import FeatureRows, Features, RowNumbers, Rows
 from pipeline.heads.trained_head import TENSORS_FILE, load_head
 from pipeline.progress import WRITE, Progress, Stopwatch, no_progress
 from pipeline.shards.build.distributed import Executor
@@ -37,12 +39,13 @@ from pipeline.shards.build.locking import (
     work_folders,
 )
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.plan import Span
 from pipeline.shards.write import explained
 
 _loading = Lock()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EmbeddingJob:
     """What workers embed, with what.
 
@@ -51,16 +54,16 @@ class EmbeddingJob:
     head : folder of the trained head.
     images, captions : folders of the features; workers must see all three under the same paths.
     image_ids, caption_ids : ids of the features' rows, in order.
-    image_of_caption : the image row of each caption.
+    image_of_caption : (captions,) int64 ascending, the image row of each caption.
     average_captions : whether the captions of an image are embedded as one, their mean.
     """
 
     head: Path
     images: Path
     captions: Path
-    image_ids: tuple[str, ...]
-    caption_ids: tuple[str, ...]
-    image_of_caption: tuple[int, ...]
+    image_ids: Sequence[str]
+    caption_ids: Sequence[str]
+    image_of_caption: RowNumbers
     average_captions: bool
 
     def chunks(self) -> list[RowChunk]:
@@ -68,21 +71,41 @@ class EmbeddingJob:
         captions = self.image_ids if self.average_captions else self.caption_ids
         return split_into_chunks(len(self.image_ids), len(captions))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the job as JSON values, which differ where the head or a feature does."""
-        sides = {IMAGES: (self.images, self.image_ids), CAPTIONS: (self.captions, self.caption_ids)}
+    def common(self) -> dict[str, Any]:
+        """Return, as JSON values, what the tasks of all chunks need."""
         return {
             "head": str(self.head.absolute()),
             "tensors_sha256": sha256_of_file(self.head / TENSORS_FILE),
-            "folders": {side: str(folder.absolute()) for side, (folder, _) in sides.items()},
-            "digests": {
-                side: FeatureRows(FeatureSet(folder), ids).digest()
-                for side, (folder, ids) in sides.items()
+            "folders": {
+                IMAGES: str(self.images.absolute()),
+                CAPTIONS: str(self.captions.absolute()),
             },
-            "ids": {side: list(ids) for side, (_, ids) in sides.items()},
-            "image_of_caption": list(self.image_of_caption),
-            "average_captions": self.average_captions,
         }
+
+    def own(self, chunks: Iterable[RowChunk]) -> Iterator[dict[str, Any]]:
+        """Yield, as JSON values, what the task of each chunk needs: the rows to read.
+
+        `digest` differs where a feature does. `image_of_row` counts the images of the chunk from
+        0 where captions are averaged; otherwise it is None.
+        """
+        features = {IMAGES: FeatureSet(self.images), CAPTIONS: FeatureSet(self.captions)}
+        ids = {IMAGES: self.image_ids, CAPTIONS: self.caption_ids}
+        starts = first_captions_of(self.image_of_caption)
+        for chunk in chunks:
+            start, stop, image_of_row = chunk.span.start, chunk.span.stop, None
+            if chunk.side == CAPTIONS and self.average_captions:
+                first, (start, stop) = start, starts[[start, stop]].tolist()
+                image_of_row = (self.image_of_caption[start:stop] - first).tolist()
+            rows = ids[chunk.side][start:stop]
+            digest = FeatureRows(features[chunk.side], rows).digest()
+            yield {"ids": list(rows), "digest": digest, "image_of_row": image_of_row}
+
+    def fingerprint(self) -> str:
+        """Return 16 hex digits that differ where the head, a row or a feature does."""
+        found = sha256()
+        for values in chain([self.common()], self.own(self.chunks())):
+            found.update(canonical_json(values).encode())
+        return found.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -125,16 +148,16 @@ def embed_on_workers(
         Another process is writing the same output, or the disk is full.
     """
     watch = watch or Stopwatch()
-    values = job.to_json()
     chunks = job.chunks()
     total = sum(len(chunk.span) for chunk in chunks)
-    with _work_folder(out.absolute(), sha256_of_json(values)[:16]) as work:
+    with _work_folder(out.absolute(), job.fingerprint()) as work:
         files = {chunk: found for chunk in chunks if (found := _sound_file(work, chunk))}
         done = sum(len(chunk.span) for chunk in files)
         progress(done, total, 0)
-        ref, _ = submit(work, values)
-        tasks = [(ref, chunk) for chunk in chunks if chunk not in files]
-        with closing(executor(make_chunk, tasks, no_progress, ref.cancel)) as results:
+        pending = [chunk for chunk in chunks if chunk not in files]
+        submitted, refs = submit(work, job.common(), job.own(pending))
+        tasks = [*zip(refs, pending, strict=True)]
+        with closing(executor(make_chunk, tasks, no_progress, submitted.cancel)) as results:
             for result in results:
                 watch.add_all(result.seconds)
                 path = work / result.file
@@ -167,10 +190,17 @@ def make_chunk(ref: JobRef, chunk: RowChunk, on_progress: OnProgress) -> Embedde
         The job was cancelled.
     """
     with _loading:
-        head, sides = _loaded(ref)
+        head, features = _loaded(replace(ref, own=None))
+    own = ref.read_own()
+    found: Rows = FeatureRows(features[chunk.side], own["ids"])
+    if found.digest() != own["digest"]:
+        folder = features[chunk.side].folder
+        raise NotShared(f"a worker sees other features in {folder} than the command")
+    if own["image_of_row"] is not None:
+        found = AveragedRows(found, np.array(own["image_of_row"], np.int64))
     watch = Stopwatch()
     with one_core_each():
-        rows = embed_chunk(head, sides[chunk.side], chunk, watch)
+        rows = embed_chunk(head, found, replace(chunk, span=Span(0, len(found))), watch)
     with watch.timing(WRITE):
         stream = io.BytesIO()
         np.save(stream, rows, allow_pickle=False)
@@ -183,22 +213,15 @@ def make_chunk(ref: JobRef, chunk: RowChunk, on_progress: OnProgress) -> Embedde
 
 
 @lru_cache(maxsize=1)
-def _loaded(ref: JobRef) -> tuple[Head, dict[str, Rows]]:
-    """Return a job's head and the rows of both sides, read once in a process."""
+def _loaded(job: JobRef) -> tuple[Head, dict[str, FeatureSet]]:
+    """Return a job's head and the features of both sides, opened once in a process."""
     torch.set_num_threads(1)
-    job = ref.read()
-    trained = load_head(job["head"])
-    rows: dict[str, Rows] = {}
-    for side, folder in job["folders"].items():
-        rows[side] = FeatureRows(FeatureSet(Path(folder)), job["ids"][side])
-        if rows[side].digest() != job["digests"][side]:
-            raise NotShared(f"a worker sees other features in {folder} than the command")
-    if trained.tensors_sha256 != job["tensors_sha256"]:
-        raise HeadError(f"a worker sees another head in {job['head']} than the command")
-    if job["average_captions"]:
-        image_of_caption = np.array(job["image_of_caption"], np.int64)
-        rows[CAPTIONS] = AveragedRows(rows[CAPTIONS], image_of_caption)
-    return trained.head, rows
+    common = job.read()
+    trained = load_head(common["head"])
+    if trained.tensors_sha256 != common["tensors_sha256"]:
+        raise HeadError(f"a worker sees another head in {common['head']} than the command")
+    folders = common["folders"]
+    return trained.head, {side: FeatureSet(Path(folder)) for side, folder in folders.items()}
 
 
 @contextmanager
