@@ -334,7 +334,14 @@ def seeded_free_vgg() -> nn.Module:
     return features
 
 
-@pytest.mark.parametrize("name", ["resnet152-grid", "vgg19-fc7-10crop", "efficientnet-lite0-pool"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "resnet152-grid",
+        pytest.param("vgg19-fc7-10crop", marks=pytest.mark.slow),
+        "efficientnet-lite0-pool",
+    ],
+)
 def test_both_engines_agree_on_a_picture(name: str) -> None:
     """Ten crops, shared and one by one: below 1e-6; a deep network gathers a little more."""
     recipe = resolve_recipe(name)

@@ -272,6 +272,7 @@ def test_ten_crops_together_are_ten_single_ones(
     assert relative(a, b) < 0.01, "Pillow resizes a mirrored picture to within a grey level"
 
 
+@pytest.mark.slow
 @torch.inference_mode()
 def test_resnet152_in_full(photos: list[Image.Image]) -> None:
     grid, pool = RECIPES["resnet152-grid"], RECIPES["resnet152-pool"]
@@ -291,6 +292,7 @@ def test_resnet152_in_full(photos: list[Image.Image]) -> None:
     assert relative(found.mean(dim=(1, 2)), pooled) < 1e-6
 
 
+@pytest.mark.slow
 @torch.inference_mode()
 def test_vgg19_in_full(photos: list[Image.Image]) -> None:
     recipe = RECIPES["vgg19-caffe-kiros-fc7"]

@@ -239,6 +239,7 @@ def test_images_without_features_are_refused_or_left_out_and_counted(
         assert len(file["images/id"]) == 9
 
 
+@pytest.mark.slow
 def test_killed_and_interrupted_runs_end_in_the_same_bytes(project: Path, pipeline: Call) -> None:
     options = ("--batch-size", 2, "--rows-per-shard", 8)
     assert extract(pipeline, "whole", *options) == 0
