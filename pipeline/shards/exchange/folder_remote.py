@@ -40,7 +40,7 @@ class FolderRemote:
         Raises
         ------
         RemoteError
-            fsspec does not know the protocol, or lacks the package for it.
+            fsspec does not know the protocol, lacks the package for it, or is not let in.
         """
         import fsspec
 
@@ -59,6 +59,11 @@ class FolderRemote:
             raise RemoteError(
                 f"{self.shown}: no such place ({error}); a folder, file://, http://, https://, "
                 "dvc:REMOTE/PATH, or a protocol of fsspec such as s3:// was expected"
+            ) from error
+        except Exception as error:
+            raise RemoteError(
+                f"{self.shown} cannot be opened ({_text(error)}); check the URL, and the "
+                "credentials that its back end takes from the environment"
             ) from error
 
     def beside(self, suffix: str) -> "FolderRemote":

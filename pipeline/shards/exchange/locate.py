@@ -46,6 +46,8 @@ def open_writable(url: str | Path) -> WritableRemote:
 
 def _resolved(url: str) -> str:
     """Return the URL that a DVC remote's name and a path below it stand for; any other as it is."""
+    if not url:
+        raise RemoteError("an empty URL is no place; give a folder or a URL")
     if not url.startswith("dvc:"):
         return url
     remote, _, path = url.removeprefix("dvc:").strip("/").partition("/")
