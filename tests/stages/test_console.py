@@ -68,6 +68,18 @@ def test_work_goes_on_when_nobody_can_read_its_log(
     assert (ended.value.code, steps) == (DONE, ["done"])
 
 
+def test_bytes_are_shown_as_megabytes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where a transfer goes on with what was there before."""
+    clock = iter([0.0, 1.0, 40.0])
+    monkeypatch.setattr("stages.console.time.monotonic", lambda: next(clock))
+    with progress_of("pull", "byte") as progress:
+        progress(8_000_000, 50_000_000, 0)
+        progress(28_000_000, 50_000_000, 0)
+    assert capsys.readouterr().err == "pull: 28.0 of 50.0 MB, 0.5 MB/s, 44 s left\n"
+
+
 class Unlucky:
     def __del__(self) -> None:
         signal.raise_signal(signal.SIGINT)
