@@ -32,6 +32,7 @@ from pipeline.shards.tools.dataset_card import write_card
 from pipeline.shards.tools.verify import verify
 from tests.project import PROJECT, Recorder
 from tests.shards.exchange.server import Misbehaving, Request, once, serving
+from tests.shards.factories import build, ids
 from tests.shards.factories import contents as files_of
 
 ROWS, DIM, ROWS_PER_SHARD = 60, 2048, 20
@@ -379,6 +380,24 @@ def test_another_recipe_is_refused_everywhere(tmp_path: Path, features: FeatureS
     with pytest.raises(OtherShard, match=r"shard-00000"):
         pull(there, values.folder)
     assert files_of(tmp_path / "there") == before
+
+
+def test_a_set_that_has_grown_is_the_same_set(tmp_path: Path) -> None:
+    """Only its new shards are sent and fetched; the smaller set is refused then."""
+    there, out = tmp_path / "there", tmp_path / "out"
+    build(tmp_path / "set", 12)
+    shutil.copytree(tmp_path / "set", tmp_path / "small")
+    push(tmp_path / "set", there)
+    pull(there, out)
+    build(tmp_path / "set", [*ids(12), "new-30.jpg"], add=True)
+    first = out / "shard-00000-of-00002.h5"
+    before = first.stat().st_ino
+    push(tmp_path / "set", there)
+    pull(there, out)
+    same_files(out, tmp_path / "set")
+    assert first.stat().st_ino == before
+    with pytest.raises(OtherSet, match="none of this set's files"):
+        push(tmp_path / "small", there)
 
 
 def test_a_push_that_breaks_leaves_no_set_and_goes_on(
