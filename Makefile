@@ -10,7 +10,7 @@ EXTRAS := .[clips,dvc,dev,language,lite,open-clip,search,timm]
 # Installed packages come without bytecode: the first import writes it, for all that follow.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: repro papers test slow docs format clean
+.PHONY: repro papers test slow endurance docs format clean
 
 repro: $(READY)
 	@$(BIN)/pipeline repro
@@ -28,6 +28,10 @@ test: $(READY)
 # The wheel, in an empty environment: a second one of 6 GB while it runs, hard links where uv installs.
 slow: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m slow
+
+# Ten minutes of kills, faults of the system and hostile files (docs/endurance.md).
+endurance: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m bench.endurance all --minutes 10
 
 docs: $(DOCS_READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

@@ -24,13 +24,13 @@ _CAMPAIGNS = {"kills": (kills, 1000), "faults": (faults, 300), "files": (files, 
 def main() -> None:
     """Run the campaigns that are asked for, and print their table."""
     parser = argparse.ArgumentParser(prog="bench.endurance", description=__doc__)
-    parser.add_argument("campaign", choices=[*_CAMPAIGNS, "all"])
+    parser.add_argument("campaigns", nargs="+", choices=[*_CAMPAIGNS, "all"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=math.inf, help="of all campaigns together")
     parser.add_argument("--count", type=int, help="of a campaign: signals, faults or files")
-    parser.add_argument("--work", type=Path, help="folder, [default: a temporary one]")
+    parser.add_argument("--work", type=Path, help="folder, kept [default: a temporary one]")
     given = parser.parse_args()
-    names = list(_CAMPAIGNS) if given.campaign == "all" else [given.campaign]
+    names = list(_CAMPAIGNS) if "all" in given.campaigns else given.campaigns
     work = given.work or Path(tempfile.mkdtemp(prefix="endurance-"))
     evidence = Evidence(work / "kept", given.seed)
     preload()
@@ -47,7 +47,7 @@ def main() -> None:
         campaign(evidence, project, folder, given.count or usual, given.seed, started + left)
         print(f"{name}: {time.monotonic() - started:.0f} s")
     print(evidence.table())
-    if not evidence.faults:
+    if not evidence.faults and not given.work:
         shutil.rmtree(work)
     sys.exit(bool(evidence.faults))
 
