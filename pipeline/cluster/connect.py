@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
+from typing import Any
 from urllib.request import urlopen
 
 import dask
@@ -37,7 +38,7 @@ def local_workers(
     Raises
     ------
     ClusterError
-        There are fewer GPUs than workers.
+        There are fewer GPUs than workers, or a worker ends while it starts.
     """
     if gpus is not None and count > len(gpus):
         raise NoSuchWorker(
@@ -71,12 +72,24 @@ def local_workers(
     never = (f"distributed.worker.memory.{what}" for what in ("target", "spill", "pause"))
     with (
         dask.config.set(dict.fromkeys(never, False)),
-        SpecCluster(workers=spec, scheduler=scheduler, silence_logs=logging.CRITICAL) as cluster,
+        _started(spec, scheduler) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         client.wait_for_workers(count)
         log(_described(client, f"{count} local worker{'s' * (count > 1)}"))
         yield Workers(client, cluster.scheduler_address, {}, log)
+
+
+def _started(workers: Mapping[int, Any], scheduler: Mapping[str, Any]) -> SpecCluster:
+    """Return a cluster whose workers have started."""
+    try:
+        return SpecCluster(workers=workers, scheduler=scheduler, silence_logs=logging.CRITICAL)
+    except (RuntimeError, OSError, TimeoutError) as error:
+        raise ClusterError(
+            f"a worker of this machine ended while it started ({error}): something "
+            "killed it, or memory or processes are used up; see which, and give the same command "
+            "again, with fewer --workers if need be"
+        ) from error
 
 
 @contextmanager

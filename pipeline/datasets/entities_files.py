@@ -3,6 +3,7 @@
 import re
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -77,7 +78,11 @@ def _members(root: Path) -> Iterator[tuple[str, bytes]]:
                         _require_small(member.size, f"{root}: {member.name}")
                         stream = archive.extractfile(member)
                         yield member.name, stream.read() if stream else b""
-    except (OSError, tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+    # The last two: a zip file that is encrypted, or packed in a way of which Python knows nothing.
+    except (
+        OSError, tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError,
+        NotImplementedError,
+    ) as error:  # fmt: skip
         fault = " ".join(str(error).split())
         raise DatasetError(
             f"{root} cannot be read ({fault}); a folder, .tar.gz or .zip with Annotations/ and "

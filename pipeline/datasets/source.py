@@ -161,7 +161,13 @@ def media_file(root: Path, file: str, where: str, unit: str = "image") -> str:
     """
     if fault := check_relative(file):
         raise DatasetError(f"{where}: {unit} path {file!r} {fault}; paths must stay below {root}")
-    if not (root / file).is_file():
+    try:
+        found = (root / file).is_file()
+    except OSError as error:
+        raise DatasetError(
+            f"{where}: {unit} path {file!r} cannot be looked up below {root} ({error.strerror})"
+        ) from error
+    if not found:
         raise DatasetError(
             f"{where}: {unit} {file!r} not found below {root}; check the folder, or remove the "
             "entry"

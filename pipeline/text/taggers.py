@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import importlib.metadata
 import warnings
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -133,9 +134,15 @@ def _perceptron(path: Path) -> Tagger:
         values = parse_json(gzip.decompress(data) if path.suffix == ".gz" else data)
         weights, known = dict(values["weights"]), dict(values["tagdict"])
         classes = set(values["classes"])
+        numbers = [number for tags in weights.values() for number in tags.values()]
+        tags = [*known.values(), *classes, *(tag for tags in weights.values() for tag in tags)]
+        if not all(isinstance(number, int | float) for number in numbers):
+            raise TypeError("a weight is no number")
+        if not classes or not all(isinstance(tag, str) for tag in tags):
+            raise TypeError("a tag is no text")
     except OSError as error:
         raise TaggerError(f"{path} cannot be read ({error}); give the tagger's file") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zlib.error) as error:
         raise TaggerError(
             f"{path} holds no averaged perceptron ({error!r}); it should be JSON with `weights`, "
             "`tagdict` and `classes`"

@@ -72,6 +72,20 @@ def worker_processes() -> list[int]:
     return found
 
 
+def test_a_worker_that_ends_while_it_starts_is_an_error_with_a_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(**options: object) -> object:
+        raise RuntimeError("Nanny failed to start worker process")
+
+    monkeypatch.setattr("pipeline.cluster.connect.SpecCluster", start)
+    with (
+        pytest.raises(ClusterError, match=r"ended while it started .*Nanny failed.*same command"),
+        local_workers(2, ignore_log),
+    ):
+        pass
+
+
 def test_local_workers_give_the_bytes_of_one_process(
     tmp_path: Path, whole: dict[str, bytes], workers: Workers
 ) -> None:

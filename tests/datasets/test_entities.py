@@ -129,6 +129,16 @@ def test_a_file_that_is_no_archive_is_refused_in_one_line(root: Path, tmp_path: 
     assert "\n" not in str(refused.value)
 
 
+def test_a_damaged_zip_file_is_refused(root: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "e.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(root / "Annotations/7.xml", "Annotations/7.xml")
+    data = bytearray((tmp_path / "e.zip").read_bytes())
+    for place in range(50, 250):
+        (tmp_path / "e.zip").write_bytes(data[:place] + b"\xff\xff\xff" + data[place + 3 :])
+        with pytest.raises(DatasetError):
+            read_entities(tmp_path / "e.zip", root.parent / "photos")
+
+
 def test_an_archive_that_unpacks_to_gigabytes_is_refused(root: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "e.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("Annotations/7.xml", bytes((1 << 25) + 1))

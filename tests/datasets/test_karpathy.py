@@ -106,6 +106,7 @@ def test_known_counts_are_asserted_unless_others_are_stated(root: Path) -> None:
         ),
         (lambda i: i[2].__setitem__("filepath", ".."), r"images\[2\]: .*leaves the image root"),
         (lambda i: i[2].__setitem__("filename", "7.jpg"), r"images\[2\]: .*not found below"),
+        (lambda i: i[2].__setitem__("filename", "x" * 300), r"images\[2\]: .*cannot be looked up"),
     ],
 )
 def test_faults(root: Path, change: Callable[[list[Any]], Any], message: str) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -123,11 +124,17 @@ def test_bad_input(scenes: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", **arrays)
     (tmp_path / "bad.json").write_text('[{"image_id": 1}]')
     (tmp_path / "bad.tsv").write_text("1\t2\n")
+    with zipfile.ZipFile(tmp_path / "bad.npz", "w") as archive:
+        archive.writestr("a.jpg", b"no array")
+    with h5py.File(tmp_path / "bad.h5", "w") as table:
+        table["a.jpg/boxes"] = h5py.Empty("f4")
     file = {"method": "boxes", "boxes": tmp_path / "other.npz"}
     refused(
         PipelineError, "boxes of none of the 3 images, such as 'a.jpg'; .*'scene-00000'", **file
     )
     refused(LayoutError, r"entry \[0\] is no result", **(file | {"boxes": tmp_path / "bad.json"}))
+    for bad in ("bad.npz", "bad.h5"):
+        refused(LayoutError, "arrays of boxes", **(file | {"boxes": tmp_path / bad}))
     refused(LayoutError, "line 1: 2 columns", **(file | {"boxes": tmp_path / "bad.tsv"}))
     refused(LayoutError, "boxes are read from", **(file | {"boxes": tmp_path / "bad.csv"}))
     refused(WrongUsage, "needs a file: --boxes", method="boxes")

@@ -1,5 +1,6 @@
 """Tags: rows by hand, sets of tags, taggers and their files."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -61,10 +62,15 @@ def test_a_perceptron_is_read_from_json(tmp_path: Path) -> None:
 
 def test_taggers_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text("{}")
+    wrong = '{"weights": {"bias": {"NN": "x"}}, "tagdict": {}, "classes": ["NN"]}'
+    (tmp_path / "texts.json").write_text(wrong)
+    (tmp_path / "cut.json.gz").write_bytes(gzip.compress(wrong.encode())[:-9])
     for name, message in (
         ("tree-tagger", "no tagger is called 'tree-tagger'; there are textblob"),
         (f"perceptron:{tmp_path / 'missing.json'}", "cannot be read"),
         (f"perceptron:{tmp_path / 'other.json'}", "holds no averaged perceptron"),
+        (f"perceptron:{tmp_path / 'texts.json'}", "a weight is no number"),
+        (f"perceptron:{tmp_path / 'cut.json.gz'}", "holds no averaged perceptron"),
     ):
         with pytest.raises(TaggerError, match=message):
             tagger_called(name)

@@ -60,6 +60,9 @@ def read_boxes(path: str | Path) -> Boxes:
 def _checked(
     boxes: np.ndarray, scores: np.ndarray | None, where: str
 ) -> tuple[np.ndarray, np.ndarray]:
+    # An archive has files that are no arrays, HDF5 datasets that hold nothing.
+    if not isinstance(boxes, np.ndarray) or not isinstance(scores, np.ndarray | None):
+        raise LayoutError(f"{where}: arrays of boxes and scores were expected, not {boxes!r:.100}")
     if boxes.ndim != 2 or boxes.shape[1] not in (4, 5):
         raise LayoutError(f"{where}: boxes of shape {boxes.shape}; (k, 4) or (k, 5) were expected")
     if boxes.shape[1] == 5:
@@ -96,9 +99,7 @@ def _tsv(path: Path) -> Iterator[_Table]:
 def _npz(path: Path) -> Iterator[_Table]:
     with np.load(path, allow_pickle=False) as arrays:
         for image in arrays.files:
-            if not isinstance(boxes := arrays[image], np.ndarray):
-                raise LayoutError(f"{path}: {image} is no array; an array an image was expected")
-            yield image, f"{path}: {image}", boxes, None
+            yield image, f"{path}: {image}", arrays[image], None
 
 
 def _hdf5(path: Path) -> Iterator[_Table]:
