@@ -233,8 +233,9 @@ def load_head(folder: str | Path) -> TrainedHead:
         KeyError, TypeError, ValueError, RuntimeError, SafetensorError, AttributeError, IndexError,
         OverflowError,
     ) as error:  # fmt: skip
+        fault = " ".join(str(error).split())  # torch lists the keys of a state dict on lines
         raise HeadError(
-            f"{described} or {path} is damaged or of an older version ({error}); run `pipeline "
+            f"{described} or {path} is damaged or of an older version ({fault}); run `pipeline "
             "train` again"
         ) from error
 
