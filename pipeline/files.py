@@ -108,6 +108,8 @@ def require_held(dataset: "h5py.Dataset") -> "h5py.Dataset":
     ------
     ValueError
     """
+    if not hasattr(dataset, "dtype"):
+        raise ValueError(f"{dataset.name} is a group; a dataset was expected")
     claimed, held = (dataset.size or 0) * dataset.dtype.itemsize, dataset.id.get_storage_size()
     if claimed > _UNPACKED * held + _UNWRITTEN_BYTES:
         raise ValueError(

@@ -102,5 +102,7 @@ def test_a_dataset_that_claims_more_than_its_file_can_hold_is_refused(tmp_path: 
         file["empty"] = h5py.Empty("f4")
         with pytest.raises(ValueError, match=r"/claimed claims 8,589,934,592 bytes.*holds 0"):
             require_held(claimed)
+        with pytest.raises(ValueError, match="/group is a group"):
+            require_held(file.create_group("group"))
         for dataset in (packed, small, file["empty"]):
             assert require_held(dataset) is dataset

@@ -6,9 +6,11 @@ Ends with status 1 if anything broke. What is kept of a failure is said where it
 import argparse
 import math
 import shutil
+import signal
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from bench.endurance.commands import make_project
@@ -37,15 +39,17 @@ def main() -> None:
     project = work / "project"
     if not project.is_dir():
         make_project(project)
-    for name in names:
-        campaign, usual = _CAMPAIGNS[name]
-        left = given.minutes * 60 / len(names)
-        folder = work / name
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        started = time.monotonic()
-        campaign(evidence, project, folder, given.count or usual, given.seed, started + left)
-        print(f"{name}: {time.monotonic() - started:.0f} s")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):  # what was tried until then is worth its table
+        for name in names:
+            campaign, usual = _CAMPAIGNS[name]
+            left = given.minutes * 60 / len(names)
+            folder = work / name
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            started = time.monotonic()
+            campaign(evidence, project, folder, given.count or usual, given.seed, started + left)
+            print(f"{name}: {time.monotonic() - started:.0f} s")
     print(evidence.table())
     if not evidence.faults and not given.work:
         shutil.rmtree(work)

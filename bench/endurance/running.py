@@ -147,7 +147,8 @@ def start(
     status = 70
     try:
         os.setsid()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         _redirect(said)
         os.chdir(folder)
         sys.argv = ["pipeline", *arguments]
