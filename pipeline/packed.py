@@ -56,6 +56,12 @@ class PackedTexts(Sequence[str]):
     def __repr__(self) -> str:
         return f"<{len(self)} texts, first {self[:3]}>"
 
+    def part(self, start: int, stop: int) -> "PackedTexts":
+        """Return the texts from `start` to `stop` - 1, which stay where they are."""
+        part = PackedTexts()
+        part._block, part._ends = self._block, self._ends[start : stop + 1]
+        return part
+
     def _between(self, start: int, stop: int) -> list[str]:
         ends = self._ends[start : stop + 1].tolist()
         block = self._block

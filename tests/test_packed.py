@@ -18,6 +18,9 @@ def test_packed_texts_are_the_list_that_they_were_made_of(texts: list[str]) -> N
     assert len(packed) == len(texts)
     for part in (slice(None), slice(None, None, -3), slice(2, 5), slice(5, 2), slice(-2, None)):
         assert packed[part] == texts[part]
+    middle = packed.part(len(texts) // 3, len(texts) // 2)
+    assert middle == texts[len(texts) // 3 : len(texts) // 2]
+    assert middle[1:] == texts[len(texts) // 3 : len(texts) // 2][1:]
     assert packed != [*texts, "more"]
     assert packed != "text"
     for row in (0, len(texts) - 1, -1) if texts else ():

@@ -194,7 +194,8 @@ def embed_split(
     """
     trained.inputs.images.require(images, "image")
     trained.inputs.captions.require(captions, "caption")
-    joined = join_pairs(entries, images, captions)
+    # Every row is taken once, so none is held.
+    joined = join_pairs(entries, images, captions, in_memory=0)
     pairs = averaged(joined) if trained.average_captions else joined
     if embed_pairs is None:
         image_rows, caption_rows = embed_here(trained.head, pairs.images, pairs.captions)

@@ -87,8 +87,12 @@ class FeatureSet:
             self.index = read_index(folder)
             self._shards = [_open(self.folder, entry, self.index) for entry in self.index.shards]
         first, *others = self._shards
-        every = (row_id for shard in self._shards for row_id in shard.ids)
-        self.ids: Sequence[str] = PackedTexts(every) if others else first.ids
+        self.ids: Sequence[str] = first.ids
+        if others:
+            self.ids = every = PackedTexts(row_id for s in self._shards for row_id in s.ids)
+            row = 0
+            for shard in self._shards:
+                shard.ids = every.part(row, row := row + shard.rows)
         self.status = np.concatenate([shard.status for shard in self._shards])
         self.crc32 = np.concatenate([shard.crc32 for shard in self._shards])
         self.source_crc32 = np.concatenate([shard.source_crc32 for shard in self._shards])
