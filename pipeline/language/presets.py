@@ -67,14 +67,6 @@ LANGUAGE_PRESETS: dict[str, LanguageExperiment] = {
             leaves_open="measured with the features of the small size only",
         ),
         replace(
-            _SC_NLM,
-            name="ours-mlbl",
-            model="multiplicative-lbl",
-            space="ours-lites-linear",
-            source="no paper's; chosen on Flickr8K",
-            leaves_open="measured with the features of the small size only",
-        ),
-        replace(
             _LSTM,
             name="ours-lstm-decoder",
             images=_LITES,
@@ -96,7 +88,6 @@ SMALL: dict[str, Mapping[str, Any]] = {
     "kiros2014-mlbl": {**_ADAM, "content_noise": 0.6},
     "kiros2014-sc-nlm": {**_ADAM, "content_noise": 0.6},
     "ours-sc-nlm": {**_ADAM, "content_noise": 0.6},
-    "ours-mlbl": {**_ADAM, "content_noise": 0.6},
     "kiros2014-lstm-decoder": _SMALL_LSTM,
     "ours-lstm-decoder": _SMALL_LSTM,
 }
