@@ -15,6 +15,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -217,7 +218,7 @@ def _two_writers(trial: Trial) -> str | None:
 
 def _permissions(trial: Trial) -> str | None:
     """Take permissions from a file or folder at some moment; the command is nobody's."""
-    if os.geteuid() != 0:
+    if os.geteuid() != 0 or not _nobody_has_python():
         return None
     for path in (trial.folder, *trial.folder.rglob("*")):
         os.chown(path, _NOBODY, _NOBODY, follow_symlinks=False)
@@ -340,6 +341,15 @@ def _remount(folder: Path, how: str) -> str:
         ["mount", "-o", f"remount,{how}", str(folder)], capture_output=True, text=True, check=False
     )
     return ended.stderr.strip() or how
+
+
+def _nobody_has_python() -> bool:
+    """Tell whether the user `nobody` may read the modules of this Python."""
+    ended = subprocess.run(
+        [sys.executable, "-c", "import email.policy"],
+        user=_NOBODY, group=_NOBODY, capture_output=True, check=False,
+    )  # fmt: skip
+    return ended.returncode == 0
 
 
 class _Disk:

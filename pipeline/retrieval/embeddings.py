@@ -16,15 +16,18 @@ import numpy.typing as npt
 
 from pipeline import __version__
 from pipeline.errors import PipelineError
-from pipeline.files import appearing_whole, parse_json, require_held
+from pipeline.files import parse_json, require_held
 from pipeline.hashing import canonical_json
 from pipeline.packed import PackedTexts, TextIndex, repeated_texts
 from pipeline.retrieval.similarity import SIMILARITIES
+from pipeline.shards.write import with_room
 
 FORMAT = "pipeline-embeddings"
 FORMAT_VERSION = 1
 
 _IDS_AT_ONCE, _BLOCK_NUMBERS = 1 << 16, 1 << 22
+# An id takes a reference of 16 bytes in a file, and its text with a header in a heap.
+_ID_BYTES = 64
 
 
 class EmbeddingsError(PipelineError):
@@ -99,9 +102,17 @@ class Embeddings:
 
 
 def write_embeddings(path: Path, embeddings: Embeddings) -> None:
-    """Write an embedding file, whole or not at all; equal embeddings give equal bytes."""
+    """Write an embedding file, whole or not at all; equal embeddings give equal bytes.
+
+    Raises
+    ------
+    ShardError
+        The system refuses to write it, as on a full disk.
+    """
     text = h5py.string_dtype()
-    with appearing_whole(path) as part, h5py.File(part, "w", libver="earliest") as file:
+    needed = embeddings.image_embeddings.nbytes + embeddings.caption_embeddings.nbytes
+    needed += _ID_BYTES * (len(embeddings.image_ids) + 2 * len(embeddings.caption_ids))
+    with with_room(path, needed) as part, h5py.File(part, "w", libver="earliest") as file:
         file.attrs["format"] = FORMAT
         file.attrs["format_version"] = FORMAT_VERSION
         file.attrs["similarity"] = embeddings.similarity

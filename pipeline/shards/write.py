@@ -1,6 +1,7 @@
 """Writing one shard as an HDF5 file that appears whole or not at all."""
 
 import io
+import os
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -168,6 +169,23 @@ class _PatientFile(io.FileIO):
         """Raise the error of the first write that failed."""
         if self._error is not None:
             raise self._error
+
+
+@contextmanager
+def with_room(path: Path, needed: int) -> Iterator[Path]:
+    """Give a part to write an HDF5 file of about `needed` bytes to, once the disk has given them.
+
+    Where h5py finds the disk full it says so for each object that it closes, or crashes.
+
+    Raises
+    ------
+    ShardError
+        The disk is full, or the system refuses to write.
+    """
+    with explained(path, needed), appearing_whole(path) as part:
+        with part.open("wb") as stream:
+            os.posix_fallocate(stream.fileno(), 0, needed)
+        yield part
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """The embedding file: round trip, equal bytes, other people's files, every refusal."""
 
+import errno
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +18,7 @@ from pipeline.retrieval.embeddings import (
     read_embeddings,
     write_embeddings,
 )
+from pipeline.shards.format import ShardError
 
 
 @pytest.fixture
@@ -30,6 +33,18 @@ def embeddings() -> Embeddings:
         "cosine",
         {"recipe": {"name": "x"}, "vocabulary": ["w"] * 50_000},
     )
+
+
+def test_a_full_disk_is_named_before_h5py_finds_it(
+    embeddings: Embeddings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(ShardError, match=r"e\.h5 of 572 bytes could not be written .*No space"):
+        write_embeddings(tmp_path / "e.h5", embeddings)
+    assert not list(tmp_path.iterdir())
 
 
 def same(a: Embeddings, b: Embeddings) -> bool:
