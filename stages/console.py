@@ -163,8 +163,16 @@ def run(command: click.Command) -> None:
             "then run the same command again"
         )
     except (KeyboardInterrupt, click.Abort):
-        _end_with("interrupted; nothing is left half-written, and the same command goes on")
+        _end_with(_GOES_ON)
+    except SystemError as error:
+        # What h5py makes of an interrupt that comes while HDF5 calls it back.
+        if not isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
+            raise
+        _end_with(_GOES_ON)
     sys.exit(status if isinstance(status, int) else DONE)
+
+
+_GOES_ON = "interrupted; nothing is left half-written, and the same command goes on"
 
 
 def _end_with(text: str) -> None:

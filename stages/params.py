@@ -195,8 +195,6 @@ def load_params() -> Params:
     try:
         values = yaml.safe_load(PARAMS_FILE.read_text(encoding="utf-8"))
         return Params.model_validate(values)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ParamsError(f"{PARAMS_FILE} is no YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
         faults = "; ".join(
             f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg']}"
@@ -205,6 +203,8 @@ def load_params() -> Params:
         older = _OLDER_KEYS & (values.keys() if isinstance(values, dict) else set())
         remedy = f"; {', '.join(sorted(older))}: {_OF_OLDER_KEYS}" if older else ""
         raise ParamsError(f"{PARAMS_FILE} is wrong at {faults}{remedy}") from error
+    except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
+        raise ParamsError(f"{PARAMS_FILE} is no YAML: {' '.join(str(error).split())}") from error
 
 
 def extract_defaults() -> dict[str, Any]:
@@ -216,7 +216,7 @@ def extract_defaults() -> dict[str, Any]:
         return {}
     try:
         values = yaml.safe_load(PARAMS_FILE.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
+    except (yaml.YAMLError, ValueError, AttributeError, RecursionError):
         return {}
     if not isinstance(values, dict) or "image_features" not in values:
         return {}

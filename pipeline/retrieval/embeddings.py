@@ -220,7 +220,8 @@ def _similarity(file: h5py.File) -> str:
 def _provenance(file: h5py.File) -> dict[str, Any]:
     try:
         value = parse_json(_text(file, "provenance") or "{}")
-        canonical_json(value)  # refuses NaN, which no later JSON file could hold
+        # Refuses NaN and half surrogate pairs, which no later JSON file could hold.
+        canonical_json(value).encode()
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):

@@ -155,3 +155,20 @@ def test_boxes_outside_their_photo_are_a_failed_row(scenes: Path, tmp_path: Path
     found = read_proposals(tmp_path / "out")
     assert [found.count(image) for image in found.image_ids] == [0, 1, 0]
     assert any("2 images without" in line for line in monitor.lines)
+
+
+def test_damaged_archives_of_boxes_are_named(tmp_path: Path) -> None:
+    """What a campaign of hostile files found: no bytes, a header that is no Python, and a bomb."""
+    path = tmp_path / "x.npz"
+    path.write_bytes(b"")
+    with pytest.raises(LayoutError, match=r"is no readable \.npz file of boxes"):
+        read_boxes(path)
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (10,"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(LayoutError, match=r"is no readable \.npz file of boxes"):
+        read_boxes(path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.npy", bytes((1 << 26) + 1))
+    with pytest.raises(LayoutError, match=r"a\.npy unpacks to 67,108,865 bytes"):
+        read_boxes(path)

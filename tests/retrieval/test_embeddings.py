@@ -167,6 +167,7 @@ def test_ids_of_any_kind(tmp_path: Path) -> None:
         ({"similarity": "manhattan"}, "'manhattan' is not known; expected one of cosine, euc"),
         ({"provenance": "no json"}, "no JSON object"),
         ({"provenance": "[]"}, "no JSON object"),
+        ({"provenance": '{"dataset": "\\ud800"}'}, "no JSON object"),
         ({"format": "other"}, "says it is 'other'"),
         ({"format": "pipeline-embeddings", "format_version": 2}, "version 2"),
     ],

@@ -329,6 +329,9 @@ def test_wrong_params_are_named_by_their_place(project: Path, pipeline: Call) ->
     assert "sead" in ended.stderr
     Path("params.yaml").write_text("a: [")
     assert "is no YAML" in pipeline("train", "--experiment", "x").stderr
+    for date in ("2026-13-01", "!!timestamp x"):
+        Path("params.yaml").write_text(f"seed: {date}\n")
+        assert "is no YAML" in pipeline("train", "--experiment", "x").stderr
     Path("params.yaml").write_text("a: " + "[" * 3000 + "]" * 3000)
     assert "is no YAML" in pipeline("train", "--experiment", "x").stderr
     Path("params.yaml").unlink()

@@ -112,3 +112,18 @@ def test_an_interrupt_during_a_destructor_is_not_lost(
     said = capsys.readouterr().err
     assert "interrupted" in said
     assert "Traceback" not in said
+
+
+def test_an_interrupt_within_hdf5_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """h5py raises SystemError from an interrupt that comes while HDF5 calls it back."""
+
+    @click.command()
+    def work() -> None:
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["work"])
+        with pytest.raises(SystemExit) as ended:
+            run(work)
+    assert ended.value.code == FAILED
+    assert "interrupted" in capsys.readouterr().err

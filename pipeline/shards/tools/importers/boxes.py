@@ -1,6 +1,7 @@
 """Boxes by image from anybody's file: bottom-up TSV, NPZ, HDF5 groups, or COCO results in JSON."""
 
 import base64
+import tokenize
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,20 @@ Boxes = dict[str, tuple[np.ndarray, np.ndarray]]
 
 _Table = tuple[str, str, np.ndarray, np.ndarray | None]
 _TSV_COLUMNS, _ID, _COUNT, _BOXES = 6, 0, 3, 4
+_MOST_BYTES = 1 << 26  # of one image
+# What numpy raises of a damaged header too: it parses it as Python.
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    RuntimeError,
+    SyntaxError,
+    EOFError,
+    MemoryError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+)
 
 
 def read_boxes(path: str | Path) -> Boxes:
@@ -50,7 +65,7 @@ def read_boxes(path: str | Path) -> Boxes:
             if image in found:
                 raise LayoutError(f"{where}: image {image!r} has boxes before; join them")
             found[image] = _checked(boxes, scores, where)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, RuntimeError) as error:
+    except _UNREADABLE as error:
         raise LayoutError(f"{path} is no readable {suffix} file of boxes ({error})") from error
     if not found:
         raise LayoutError(f"{path} has boxes of no image")
@@ -97,6 +112,13 @@ def _tsv(path: Path) -> Iterator[_Table]:
 
 
 def _npz(path: Path) -> Iterator[_Table]:
+    with zipfile.ZipFile(path) as members:
+        for member in members.infolist():
+            if member.file_size > _MOST_BYTES:
+                raise LayoutError(
+                    f"{path}: {member.filename} unpacks to {member.file_size:,} bytes; the boxes "
+                    f"of an image of {_MOST_BYTES:,} at the most were expected"
+                )
     with np.load(path, allow_pickle=False) as arrays:
         for image in arrays.files:
             yield image, f"{path}: {image}", arrays[image], None
