@@ -31,7 +31,7 @@ MAX_PAIRS = 200_000_000_000
 """Pairs of an image and a caption that are compared unless more are asked for."""
 
 _PAIRS_A_SECOND = 1e8
-"""Of one core, in a space of 32 dimensions; see bench/recall.py."""
+"""Of one core, in a space of 32 dimensions; see bench/scale.py."""
 
 
 class TooManyPairs(PipelineError):

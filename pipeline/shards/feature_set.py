@@ -137,6 +137,29 @@ class FeatureSet:
             )
         return rows
 
+    def rows_to_read(self, ids: Sequence[str], allow_failed: bool = False) -> np.ndarray:
+        """Return the row number of each id, (len(ids),) int64, if these rows may be read.
+
+        Parameters
+        ----------
+        ids : row ids; repeats are fine.
+        allow_failed : give failed rows too.
+
+        Raises
+        ------
+        MissingRows, FailedRows
+        """
+        rows = self.rows_of(ids)
+        failed = np.flatnonzero(self.status[rows] != OK)
+        if failed.size and not allow_failed:
+            first = [f"{ids[i]}: {self.error(int(rows[i]))}" for i in failed[:5]]
+            raise FailedRows(
+                f"{self.folder}: {failed.size} of {len(ids)} asked rows have no features, first "
+                f"{first}; mend the files and extract again, leave the failed rows "
+                "out, or allow them as NaN"
+            )
+        return rows
+
     def error(self, row: int) -> str:
         """Return why a row failed, or an empty text."""
         shard = self._shard_of(row)
@@ -161,7 +184,7 @@ class FeatureSet:
         ------
         MissingRows, FailedRows, DamagedShard
         """
-        return self.read_rows(self._rows_to_read(ids, allow_failed))
+        return self.read_rows(self.rows_to_read(ids, allow_failed))
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return stored rows by their numbers (n,), (n, *row_shape); failed ones are NaN.
@@ -199,7 +222,7 @@ class FeatureSet:
         ------
         MissingRows, FailedRows, DamagedShard
         """
-        return self.row_blocks(self._rows_to_read(ids, allow_failed))
+        return self.row_blocks(self.rows_to_read(ids, allow_failed))
 
     def row_blocks(self, rows: np.ndarray) -> Iterator[RowBlock]:
         """Yield rows by their numbers (n,), failed ones too, about 16 MiB at a time."""
@@ -215,19 +238,6 @@ class FeatureSet:
 
     def _shard_of(self, row: int) -> int:
         return int(np.searchsorted(self._first, row, side="right")) - 1
-
-    def _rows_to_read(self, ids: Sequence[str], allow_failed: bool) -> np.ndarray:
-        """Return the rows of ids, refusing failed ones unless they are allowed."""
-        rows = self.rows_of(ids)
-        failed = np.flatnonzero(self.status[rows] != OK)
-        if failed.size and not allow_failed:
-            first = [f"{ids[i]}: {self.error(int(rows[i]))}" for i in failed[:5]]
-            raise FailedRows(
-                f"{self.folder}: {failed.size} of {len(ids)} asked rows have no features, first "
-                f"{first}; mend the files and extract again, leave the failed rows "
-                "out, or allow them as NaN"
-            )
-        return rows
 
 
 def _open(folder: Path, entry: ShardEntry, index: FeatureIndex) -> ShardFile:

@@ -88,9 +88,8 @@ class FeatureRows:
         MissingRows, FailedRows
             An id has no features.
         """
-        features.blocks(ids)  # refuses such ids; nothing is read yet
         self._features = features
-        self._rows = features.rows_of(ids)
+        self._rows = features.rows_to_read(ids)
         self.row_shape = features.row_shape
         # A row is looked through once in a process, like its CRC-32.
         self._known_finite = np.zeros(len(ids), bool)

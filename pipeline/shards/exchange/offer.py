@@ -1,4 +1,4 @@
-"""What a place offers: the index of a feature set, what is told of its files, upper bounds."""
+"""What a place offers: the index of a feature set, what is known of its files, upper bounds."""
 
 import math
 import reprlib
@@ -31,7 +31,7 @@ class Offer:
     ----------
     remote : the place.
     index : of the set. index_bytes : the same as it came.
-    contents : what `push` told of the files; None: something else put the set there.
+    contents : what `push` wrote of the files; None: something else put the set there.
     """
 
     remote: Remote
@@ -95,8 +95,12 @@ def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
             f"{reprlib.repr(header.recipe.get('name'))} ({header.recipe_hash}), and {recipe!r} was "
             "asked for; give another URL, or the recipe that you mean"
         )
-    told = _description(remote, CONTENTS_FILE, meter)
-    contents = contents_from(told, f"{remote.shown}/{CONTENTS_FILE}") if told is not None else None
+    described = _description(remote, CONTENTS_FILE, meter)
+    contents = (
+        contents_from(described, f"{remote.shown}/{CONTENTS_FILE}")
+        if described is not None
+        else None
+    )
     offer = Offer(remote, index, data, contents)
     for entry in index.shards:
         size, most = offer.size_of(entry), offer.most_of(entry)

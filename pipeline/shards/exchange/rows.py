@@ -37,7 +37,7 @@ def fetch_hollow(
     Parameters
     ----------
     remote : has it. path : where it shall lie; whole or not at all.
-    shard : what is told of it.
+    shard : what is known of it.
     meter, show : see `fetch_spans`.
 
     Raises

@@ -26,26 +26,26 @@ def ids_of_split(ids: Sequence[str], dataset: Manifest, split: str) -> list[str]
     DatasetError
         No such dataset or split.
     """
-    wanted = {entry.id: entry for entry in dataset.select(split)}
-    images = {entry.id for entry in dataset.entries}
+    entries = dataset.select(split)
+    wanted, images = {*entries.ids}, {*dataset.select().ids}
     chosen: list[str] = []
-    owners: set[str] = set()
+    with_rows: set[str] = set()
     kinds: set[str] = set()
     for row_id in ids:
-        owner, kind = row_id, ""
+        image, kind = row_id, ""
         if row_id not in images and (found := _OF_IMAGE.fullmatch(row_id)):
-            owner, kind = found[1], found[2]
-        if owner in wanted:
+            image, kind = found[1], found[2]
+        if image in wanted:
             chosen.append(row_id)
-            owners.add(owner)
+            with_rows.add(image)
             kinds.add(kind)
     lacking = [
-        entry.id
-        for entry in wanted.values()
-        if entry.id not in owners and ("" in kinds or ("#" in kinds and entry.captions))
+        image
+        for image, captions in zip(entries.ids, entries.num_captions.tolist(), strict=True)
+        if image not in with_rows and ("" in kinds or ("#" in kinds and captions))
     ]
     if lacking or not chosen:
-        lacking = lacking or [*wanted]
+        lacking = lacking or [*entries.ids]
         raise MissingRows(
             f"the set has no row for {len(lacking)} of the {len(wanted)} {dataset.media} of the "
             f"split {split!r} of {dataset.name!r}, first {lacking[:5]}; it holds {len(ids)} rows, "
