@@ -22,6 +22,10 @@ _UNPACKED = 2000
 # Parts of a dataset that were never written take no room in a file; so much of them may be read.
 _UNWRITTEN_BYTES = 1 << 24
 
+# Where half of a surrogate pair may stand; most that is found are whole pairs.
+_HALF_IN_TEXT = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+_HALF_IN_BYTES = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+
 _PART = re.compile(r"(.+)\.[0-9a-f]{12}\.part", re.DOTALL)
 
 
@@ -91,12 +95,34 @@ def parse_json(text: str | bytes) -> Any:
     Raises
     ------
     ValueError
-        The text is not JSON, or its values are nested deeper than Python can follow.
+        The text is not JSON, its values are nested deeper than Python can follow, or one of its
+        texts has half of a surrogate pair, which no file could hold.
     """
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        if (_HALF_IN_TEXT if isinstance(text, str) else _HALF_IN_BYTES).search(text):  # type: ignore[arg-type]
+            json.dumps(value, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ValueError("the values of this JSON are nested too deeply") from error
+    except UnicodeEncodeError as error:
+        half = error.object[error.start].encode("ascii", "backslashreplace").decode()
+        raise ValueError(f"a text of this JSON has {half}, half of a surrogate pair") from error
+    return value
+
+
+def parse_json_object(text: str | bytes) -> dict[str, Any]:
+    """Return the object of a JSON text whose numbers are all finite.
+
+    Raises
+    ------
+    ValueError
+        See `parse_json`; or it is another value, or has NaN or an infinity.
+    """
+    value = parse_json(text)
+    json.dumps(value, allow_nan=False)
+    if not isinstance(value, dict):
+        raise ValueError("this JSON is no object")
+    return value
 
 
 def require_held(dataset: "h5py.Dataset") -> "h5py.Dataset":

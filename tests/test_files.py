@@ -94,6 +94,16 @@ def test_what_is_no_json_is_a_value_error(text: str | bytes) -> None:
         parse_json(text)
 
 
+@pytest.mark.parametrize("half", [r"\ud83d", r"\uDE00", "\udc80"])
+def test_half_of_a_surrogate_pair_is_refused_and_a_whole_one_read(half: str) -> None:
+    for text in (f'["{half}"]', f'{{"{half}": 1}}'):
+        for form in (text, text.encode(errors="surrogatepass")):
+            with pytest.raises(ValueError, match="half of a surrogate pair"):
+                parse_json(form)
+    assert parse_json(r'["\ud83d\ude00 \\ud83d"]') == ["\U0001f600 \\ud83d"]
+    assert parse_json('"\ud7ff\ue000퟿"'.encode()) == "\ud7ff\ue000퟿"
+
+
 def test_a_dataset_that_claims_more_than_its_file_can_hold_is_refused(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
         claimed = file.create_dataset("claimed", shape=(2**31,), dtype="f4", chunks=(2**16,))

@@ -100,8 +100,8 @@ def _require_small(size: int, where: str) -> None:
 
 
 def _matters(path: str) -> bool:
-    *folders, name = PurePosixPath(path).parts
-    folder = folders[-1] if folders else ""
+    place = PurePosixPath(path)
+    folder, name = place.parent.name, place.name
     if folder in ("Annotations", "Sentences"):
         return name.endswith((".xml", ".txt")) and not name.startswith(".")
     return name == UNRELATED or name.endswith(".txt")

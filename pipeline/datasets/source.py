@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pipeline import files
 from pipeline.datasets.checks import DatasetError, check_caption, check_relative
 from pipeline.hashing import sha256_of_file
 
@@ -68,13 +69,13 @@ def parse_json(text: str, where: str) -> Any:
         The text is not JSON; line and column are those within the text.
     """
     try:
-        return json.loads(text)
+        return files.parse_json(text)
     except json.JSONDecodeError as error:
         raise DatasetError(
             f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}; check "
             "that the file is whole"
         ) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DatasetError(f"{where} is not usable JSON: {error}") from error
 
 

@@ -4,7 +4,6 @@ It holds all that evaluation, the report and the search need, so that none of th
 or a head again. docs/regions.md has the layout.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,12 +13,17 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files import appearing_whole, parse_json, require_held
+from pipeline.files import parse_json_object, require_held
 from pipeline.hashing import canonical_json
 from pipeline.localization import LocalizationError
 from pipeline.retrieval.similarity import SIMILARITIES
+from pipeline.shards.sandbox import fault_of
+from pipeline.shards.write import with_room
 
 FORMAT, FORMAT_VERSION = "pipeline-localization", 1
+
+# A text takes a reference of 16 bytes in a file, and a header in a heap.
+_TEXT_BYTES = 48
 
 Floats = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]
@@ -104,39 +108,54 @@ class Localized:
         return found.astype(np.float32).astype(np.float64)
 
 
+_KINDS = {"O": "texts", "iu": "whole numbers", "f": "floats", "b": "booleans"}
+# Name in the file, attribute, kinds of `_KINDS`, and the axes.
+_COLUMNS = (
+    ("images/id", "image_ids", "O", ("images",)),
+    ("images/size", "sizes", "iu", ("images", 2)),
+    ("images/first_region", "first_region", "iu", ("images and 1",)),
+    ("regions/box", "boxes", "f", ("regions", 4)),
+    ("regions/embedding", "regions", "f", ("regions", "dimensions")),
+    ("phrases/text", "phrase_texts", "O", ("phrases",)),
+    ("phrases/embedding", "phrases", "f", ("phrases", "dimensions")),
+    ("phrases/known", "known", "b", ("phrases",)),
+    ("queries/id", "query_ids", "O", ("queries",)),
+    ("queries/image", "query_image", "iu", ("queries",)),
+    ("queries/phrase", "query_phrase", "iu", ("queries",)),
+    ("queries/types", "query_types", "O", ("queries",)),
+    ("queries/first_truth", "first_truth", "iu", ("queries and 1",)),
+    ("truth/box", "truth", "f", ("true boxes", 4)),
+)
+
+
 def write_localized(path: str | Path, localized: Localized) -> None:
-    """Write a localization file, whole or not at all; the same content gives the same bytes."""
-    found = localized
-    arrays: Mapping[str, Any] = {
-        "images/id": found.image_ids,
-        "images/size": found.sizes,
-        "images/first_region": found.first_region,
-        "regions/box": found.boxes,
-        "regions/embedding": found.regions,
-        "phrases/text": found.phrase_texts,
-        "phrases/embedding": found.phrases,
-        "phrases/known": found.known,
-        "queries/id": found.query_ids,
-        "queries/image": found.query_image,
-        "queries/phrase": found.query_phrase,
-        "queries/types": found.query_types,
-        "queries/first_truth": found.first_truth,
-        "truth/box": found.truth,
-    }
+    """Write a localization file, whole or not at all; the same content gives the same bytes.
+
+    Raises
+    ------
+    ShardError
+        The system refuses to write it, as on a full disk.
+    """
+    arrays = {name: getattr(localized, attribute) for name, attribute, _, _ in _COLUMNS}
+    texts = {name for name, _, kind, _ in _COLUMNS if kind == "O"}
+    needed = sum(
+        _TEXT_BYTES * len(values) + sum(map(len, values)) if name in texts else values.nbytes
+        for name, values in arrays.items()
+    )
     with (
-        appearing_whole(Path(path)) as part,
+        with_room(Path(path), needed) as part,
         h5py.File(part, "w", libver="earliest", track_order=False) as file,
     ):
         for name, values in arrays.items():
-            if isinstance(values, tuple):
+            if name in texts:
                 kind = h5py.string_dtype()
                 file.create_dataset(name, data=list(values), dtype=kind, track_times=False)
             else:
                 file.create_dataset(name, data=values, track_times=False)
         file.attrs["format"] = FORMAT
         file.attrs["format_version"] = FORMAT_VERSION
-        file.attrs["similarity"] = found.similarity
-        file.attrs["provenance"] = canonical_json(found.provenance)
+        file.attrs["similarity"] = localized.similarity
+        file.attrs["provenance"] = canonical_json(localized.provenance)
 
 
 def read_localized(path: str | Path) -> Localized:
@@ -150,65 +169,77 @@ def read_localized(path: str | Path) -> Localized:
     path = Path(path)
     if not path.is_file():
         raise LocalizationError(f"{path} not found; `pipeline localize` makes localization files")
+    if fault := fault_of(lambda: _stored(path), path.stat().st_size):
+        raise LocalizationError(f"{path}: HDF5 {fault}; run `pipeline localize` again")
     try:
-        with h5py.File(path, "r") as file:
-            if file.attrs.get("format") != FORMAT:
-                raise LocalizationError(
-                    f"{path} is no localization file (its format is "
-                    f"{file.attrs.get('format')!r}); `pipeline localize` makes one"
-                )
-
-            def texts(name: str) -> tuple[str, ...]:
-                return tuple(require_held(file[name]).asstr()[()])
-
-            def numbers(name: str) -> np.ndarray:
-                return np.asarray(require_held(file[name])[()])
-
-            found = Localized(
-                texts("images/id"),
-                numbers("images/size"),
-                numbers("images/first_region"),
-                numbers("regions/box"),
-                numbers("regions/embedding"),
-                texts("phrases/text"),
-                numbers("phrases/embedding"),
-                numbers("phrases/known"),
-                texts("queries/id"),
-                numbers("queries/image"),
-                numbers("queries/phrase"),
-                texts("queries/types"),
-                numbers("queries/first_truth"),
-                numbers("truth/box"),
-                str(file.attrs["similarity"]),
-                parse_json(file.attrs["provenance"]),
-            )
+        found = _stored(path)
+        _check(found)
+        return found
     # h5py raises the last four for groups and links in the place of datasets, and absurd shapes.
     except (
         OSError, KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError,
         MemoryError,
     ) as error:  # fmt: skip
         raise LocalizationError(
-            f"{path} is damaged ({error!r}); run `pipeline localize` again"
+            f"{path} is damaged ({error}); run `pipeline localize` again"
         ) from error
-    _check(found, path)
-    return found
 
 
-def _check(found: Localized, path: Path) -> None:
-    regions, queries = len(found.boxes), len(found.query_ids)
-    if not (
-        found.similarity in SIMILARITIES
-        and len(found.first_region) == len(found.image_ids) + 1
-        and found.first_region[-1] == regions == len(found.regions)
-        and len(found.phrases) == len(found.phrase_texts) == len(found.known)
-        and queries == len(found.query_image) == len(found.query_phrase) == len(found.query_types)
-        and len(found.first_truth) == queries + 1
-        and found.first_truth[-1] == len(found.truth)
-        and np.isfinite(found.regions).all()
-        and np.isfinite(found.phrases).all()
-    ):
-        raise LocalizationError(
-            f"{path} contradicts itself: {len(found.image_ids)} images, {regions} regions, "
-            f"{len(found.phrase_texts)} phrases and {queries} queries do not fit its lists, or an "
-            "embedding is not finite; run `pipeline localize` again"
+def _stored(path: Path) -> Localized:
+    with h5py.File(path, "r") as file:
+        if file.attrs.get("format") != FORMAT:
+            raise LocalizationError(
+                f"{path} is no localization file (its format is {file.attrs.get('format')!r}); "
+                "`pipeline localize` makes one"
+            )
+        sizes: dict[str, int] = {}
+        columns = {
+            attribute: _column(file, name, kinds, axes, sizes)
+            for name, attribute, kinds, axes in _COLUMNS
+        }
+        return Localized(
+            **columns,
+            similarity=str(file.attrs["similarity"]),
+            provenance=parse_json_object(file.attrs["provenance"]),
         )
+
+
+def _column(
+    file: h5py.File, name: str, kinds: str, axes: tuple[str | int, ...], sizes: dict[str, int]
+) -> Any:
+    """Return a column whose axes are as long as those of the columns before it."""
+    dataset = require_held(file[name])
+    for axis, length in zip(axes, dataset.shape or (), strict=False):
+        if isinstance(axis, str):
+            sizes.setdefault(axis, length)
+    wanted = tuple(sizes.get(axis) if isinstance(axis, str) else axis for axis in axes)
+    if dataset.dtype.kind not in kinds or dataset.shape != wanted:
+        raise ValueError(
+            f"{name} is {dataset.dtype} of shape {dataset.shape}, expected {_KINDS[kinds]} of "
+            f"shape {wanted}, an axis for {' and one for '.join(map(str, axes))}"
+        )
+    return tuple(dataset.asstr()[()]) if kinds == "O" else np.asarray(dataset[()])
+
+
+def _check(found: Localized) -> None:
+    """Check that numbers are finite, and that row numbers are those of rows."""
+    regions, phrases, truth = len(found.boxes), len(found.phrase_texts), len(found.truth)
+    _check_firsts("regions", found.first_region, len(found.image_ids), regions)
+    _check_firsts("true boxes", found.first_truth, len(found.query_ids), truth)
+    for what, rows, number in (
+        ("images", found.query_image, len(found.image_ids)),
+        ("phrases", found.query_phrase, phrases),
+    ):
+        if ((rows < 0) | (rows >= number)).any():
+            raise ValueError(f"queries name {what} beyond the {number} of the file")
+    for name, attribute, kinds, _ in _COLUMNS:
+        if kinds == "f" and not np.isfinite(getattr(found, attribute)).all():
+            raise ValueError(f"{name} has numbers that are not finite")
+    if found.similarity not in SIMILARITIES:
+        raise ValueError(f"no similarity is called {found.similarity!r}")
+
+
+def _check_firsts(what: str, firsts: RowNumbers, of: int, number: int) -> None:
+    """Check where the rows of each of some things begin, and where they all end."""
+    if len(firsts) != of + 1 or firsts[0] or firsts[-1] != number or (np.diff(firsts) < 0).any():
+        raise ValueError(f"its lists do not divide {number} {what} among {of}")

@@ -4,7 +4,7 @@ A row is one vector, or a set of vectors (the cells of an image, the words of a 
 the similarity is one of sets.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +16,11 @@ import numpy.typing as npt
 
 from pipeline import __version__
 from pipeline.errors import PipelineError
-from pipeline.files import parse_json, require_held
+from pipeline.files import parse_json_object, require_held
 from pipeline.hashing import canonical_json
 from pipeline.packed import PackedTexts, TextIndex, repeated_texts
 from pipeline.retrieval.similarity import SIMILARITIES
+from pipeline.shards.sandbox import fault_of
 from pipeline.shards.write import with_room
 
 FORMAT = "pipeline-embeddings"
@@ -151,9 +152,9 @@ def read_embeddings(path: Path) -> Embeddings:
     """
     if not path.is_file():
         raise EmbeddingsError(f"{path}: no such embedding file; `pipeline embed` writes one")
+    _require_unbroken(path, _stored)
     try:
-        with h5py.File(path, "r") as file:
-            return _read(file)
+        return Embeddings(**_stored(path))
     except EmbeddingsError as error:
         raise EmbeddingsError(f"{path}: {error}") from error
     # h5py and numpy raise these for links that lead nowhere and shapes that no memory holds.
@@ -172,14 +173,31 @@ def read_provenance(path: Path) -> dict[str, Any]:
     EmbeddingsError
         The file is no HDF5, or its provenance is no JSON object.
     """
+    _require_unbroken(path, _stored_provenance)
     try:
-        with h5py.File(path, "r") as file:
-            return _provenance(file)
+        return _stored_provenance(path)
     except (OSError, RuntimeError) as error:
         raise EmbeddingsError(f"{path}: cannot be read as HDF5 ({error})") from error
 
 
-def _read(file: h5py.File) -> Embeddings:
+def _require_unbroken(path: Path, read: Callable[[Path], object]) -> None:
+    """Check that a file neither hangs nor crashes HDF5 when it is read."""
+    if path.is_file() and (fault := fault_of(lambda: read(path), path.stat().st_size)):
+        raise EmbeddingsError(f"{path}: HDF5 {fault}; make the file again")
+
+
+def _stored_provenance(path: Path) -> dict[str, Any]:
+    with h5py.File(path, "r") as file:
+        return _provenance(file)
+
+
+def _stored(path: Path) -> dict[str, Any]:
+    """Return what is stored of the attributes of `Embeddings`, each checked by itself."""
+    with h5py.File(path, "r") as file:
+        return _read(file)
+
+
+def _read(file: h5py.File) -> dict[str, Any]:
     form, version = _text(file, "format"), file.attrs.get("format_version", FORMAT_VERSION)
     if form not in (None, FORMAT) or np.shape(version) or version != FORMAT_VERSION:
         raise EmbeddingsError(
@@ -188,15 +206,15 @@ def _read(file: h5py.File) -> Embeddings:
         )
     similarity = _similarity(file)
     ndim = _num_axes(similarity)
-    return Embeddings(
-        image_ids=_ids(file, "images/id"),
-        image_embeddings=_embedding(file, "images/embedding", ndim),
-        caption_ids=_ids(file, "captions/id"),
-        caption_image_ids=_ids(file, "captions/image_id"),
-        caption_embeddings=_embedding(file, "captions/embedding", ndim),
-        similarity=similarity,
-        provenance=_provenance(file),
-    )
+    return {
+        "image_ids": _ids(file, "images/id"),
+        "image_embeddings": _embedding(file, "images/embedding", ndim),
+        "caption_ids": _ids(file, "captions/id"),
+        "caption_image_ids": _ids(file, "captions/image_id"),
+        "caption_embeddings": _embedding(file, "captions/embedding", ndim),
+        "similarity": similarity,
+        "provenance": _provenance(file),
+    }
 
 
 def _text(file: h5py.File, name: str) -> str | None:
@@ -219,14 +237,11 @@ def _similarity(file: h5py.File) -> str:
 
 def _provenance(file: h5py.File) -> dict[str, Any]:
     try:
-        value = parse_json(_text(file, "provenance") or "{}")
-        # Refuses NaN and half surrogate pairs, which no later JSON file could hold.
-        canonical_json(value).encode()
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise EmbeddingsError("the attribute 'provenance' is no JSON object; correct or remove it")
-    return value
+        return parse_json_object(_text(file, "provenance") or "{}")
+    except ValueError as error:
+        raise EmbeddingsError(
+            f"the attribute 'provenance' is no JSON object ({error}); correct or remove it"
+        ) from error
 
 
 def _dataset(file: h5py.File, name: str, ndim: int) -> h5py.Dataset:

@@ -7,7 +7,8 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import fields as dataclass_fields
+from typing import Any, Literal, get_args
 
 from pipeline.errors import PipelineError
 from pipeline.text.encoders.mean import AVERAGINGS
@@ -111,7 +112,7 @@ class EncoderSpec:
         return getattr(self, option) is not None
 
     def check(self) -> None:
-        """Check that its tokenizer, layout, averaging and vocabulary rule are known.
+        """Check that its tokenizer, layout, averaging, mixtures and vocabulary rule are known.
 
         Raises
         ------
@@ -129,8 +130,15 @@ class EncoderSpec:
                 raise EncoderError(
                     f"no {field} is known as {value!r}; there are {', '.join(values)}"
                 )
+        if unknown := set(self.mixtures) - {*get_args(MixtureKind)}:
+            raise EncoderError(
+                f"no mixtures are known as {sorted(unknown)}; there are "
+                f"{', '.join(get_args(MixtureKind))}"
+            )
         if self.vocabulary is not None:
             vocabulary_rule(self.vocabulary)
+        if self.max_length is not None and self.max_length < 1:
+            raise EncoderError(f"the length of a row is {self.max_length}, expected 1 or more")
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values, under the keys of fitted encoders."""
@@ -143,11 +151,29 @@ class EncoderSpec:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "EncoderSpec":
-        """Take back what `to_json` gave; KeyError or TypeError: it is something else."""
+        """Take back what `to_json` gave.
+
+        Raises
+        ------
+        KeyError, TypeError, EncoderError
+            It is something else, or nothing that its encoder could be.
+        """
         fields = {_FIELDS.get(key, key): item for key, item in value.items()}
         for name in ("name", "kind"):
             fields[name] = str(fields[name]).replace("sequence", "token-ids")
-        return cls(**{**fields, "mixtures": tuple(fields["mixtures"])})
+        spec = cls(**{**fields, "mixtures": tuple(fields["mixtures"])})
+        spec.check()
+        known = find_encoder(spec.name)
+        differing = [
+            field.name
+            for field in dataclass_fields(cls)
+            if (getattr(spec, field.name) is None) != (getattr(known, field.name) is None)
+        ]
+        if spec.kind != known.kind or bool(spec.mixtures) != bool(known.mixtures):
+            differing.append("kind")
+        if differing := [name for name in differing if name != "max_length"]:
+            raise EncoderError(f"the encoder {spec.name!r} has another {differing[0]}")
+        return spec
 
 
 def _recorded(name: str) -> str:
@@ -272,7 +298,7 @@ class EncoderPlan:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "EncoderPlan":
-        """Take back what `to_json` gave; KeyError or TypeError: it is something else."""
+        """Take back what `to_json` gave; see `EncoderSpec.from_json`."""
         others = {name: item for name, item in value.items() if name != "parts"}
         specs = tuple(EncoderSpec.from_json(spec) for spec in value["parts"])
         codebooks = value["codebooks"] and CodebookPlan(**value["codebooks"])

@@ -66,6 +66,8 @@ def load_plan(folder: Path) -> EncoderPlan:
     """
     try:
         return EncoderPlan.from_json(read_description(folder)["plan"])
+    except EncoderError as error:
+        raise EncoderError(f"{folder / ENCODER_FILE}: {error}; fit it again") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise EncoderError(
             f"{folder / ENCODER_FILE} has no plan of an encoder ({error!r}); fit it again"

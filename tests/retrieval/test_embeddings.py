@@ -18,6 +18,7 @@ from pipeline.retrieval.embeddings import (
     read_embeddings,
     write_embeddings,
 )
+from pipeline.shards import sandbox
 from pipeline.shards.format import ShardError
 
 
@@ -68,6 +69,19 @@ def test_round_trip_and_equal_bytes(tmp_path: Path, embeddings: Embeddings) -> N
         assert file.attrs["format"] == "pipeline-embeddings"
         assert file.attrs["format_version"] == 1
         assert "numpy" in file.attrs["created_by"]
+
+
+def test_a_file_that_hangs_hdf5_is_refused(
+    embeddings: Embeddings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One bit of the length that stands before a text in HDF5's heap: an endless loop in 2.0."""
+    monkeypatch.setattr(sandbox, "SECONDS", 0.3)
+    write_embeddings(tmp_path / "e.h5", embeddings)
+    data = bytearray((tmp_path / "e.h5").read_bytes())
+    data[data.index(b"zebra#1") - 7] ^= 2
+    (tmp_path / "e.h5").write_bytes(data)
+    with pytest.raises(EmbeddingsError, match=r"e\.h5: HDF5 did not come to an end"):
+        read_embeddings(tmp_path / "e.h5")
 
 
 def test_sets_of_vectors_round_trip(tmp_path: Path, embeddings: Embeddings) -> None:

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline.files import write_json
 from pipeline.text.catalogue import ENCODERS, EncoderError, EncoderPlan, plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fisher.codebook import CodebookError
-from pipeline.text.fitted import load_encoder
+from pipeline.text.fitted import ENCODER_FILE, FORMAT, FORMAT_VERSION, load_encoder
 from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.text.lexicon import Lexicon
 from pipeline.text.pca.fit import PcaError
@@ -181,3 +182,23 @@ def test_words_of_a_sentence_transformer_are_those_of_the_training_captions() ->
     assert made.codebooks.words == "training"
     assert made.specs[1].model == "m"
     assert EncoderPlan.from_json(made.to_json()) == made
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("policy", "["), ("policy", None), ("policy", ["treebank"]), ("kind", "bow"),
+        ("mixtures", ["../../hglmm"]), ("mixtures", []), ("mixtures", "hglmm"), ("layout", "vsepp"),
+        ("vocabulary", "min-1"), ("encoder", "fv"), ("encoder", 3), ("max_length", -1),
+        ("max_length", "9"), ("meaning", "known"),
+    ],
+)  # fmt: skip
+def test_a_plan_that_no_encoder_could_have_is_refused(
+    tmp_path: Path, field: str, value: object
+) -> None:
+    described = {"format": FORMAT, "format_version": FORMAT_VERSION}
+    plan = plan_of("fv-hglmm").to_json()
+    plan["parts"][0][field] = value
+    write_json(tmp_path / ENCODER_FILE, {**described, "plan": plan})
+    with pytest.raises(EncoderError, match=f"{ENCODER_FILE}.*fit it again"):
+        load_encoder(tmp_path)

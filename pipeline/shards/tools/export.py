@@ -21,11 +21,13 @@ from pipeline.shards.shard_file import ShardFile
 from pipeline.shards.side_by_side import require_own_rows
 from pipeline.shards.tools.importers.id_files import read_ids
 from pipeline.shards.tools.layouts import EXPORTS
-from pipeline.shards.write import write_shard
+from pipeline.shards.write import with_room, write_shard
 
 _IMS, _IDS = "_ims.npy", "_ids.txt"
 # The safetensors format allows no longer header.
 _SAFETENSORS_HEADER_BYTES = 100_000_000
+# An id and an error take references of 16 bytes in a file, and their texts with headers in a heap.
+_ID_BYTES = 100
 _STRING = h5py.string_dtype("utf-8")
 
 
@@ -170,7 +172,8 @@ def export_h5_view(features: FeatureSet, out: Path) -> None:
         relative = os.path.relpath(features.folder.absolute() / entry.file, here)
         source = h5py.VirtualSource(relative, "features", (entry.rows, *header.row_shape), dtype)
         layout[entry.first_row : entry.first_row + entry.rows] = source
-    with appearing_whole(out) as part:
+    needed = _ID_BYTES * len(features)
+    with with_room(out, needed) as part:
         with h5py.File(part, "w") as file:
             for name, value in header.attributes().items():
                 file.attrs[name] = value
@@ -305,7 +308,8 @@ def export_vqa(
         raise ShardError("two ids end in the same number; this layout cannot tell them apart")
     blocks = _counted(features.blocks(ids, allow_failed), len(ids), progress)
     height, width, channels = features.row_shape
-    with appearing_whole(out) as part, h5py.File(part, "w") as file:
+    needed = len(ids) * (int(np.prod(features.row_shape)) * 2 + 4)
+    with with_room(out, max(1, needed)) as part, h5py.File(part, "w") as file:
         file.create_dataset("ids", data=np.array(numbers, np.int32), track_times=False)
         shape = (len(ids), channels, height, width)
         dataset = file.create_dataset("features", shape, np.float16, track_times=False)

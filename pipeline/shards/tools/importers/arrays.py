@@ -1,18 +1,15 @@
 """Features in one array whose rows go by position: NumPy files of VSE++ and SCAN, and MATLAB's."""
 
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from scipy.io import loadmat
 
 from pipeline.hashing import sha256_of_file
-from pipeline.shards.sandbox import run_isolated
+from pipeline.shards.sandbox import fault_of
 from pipeline.shards.tools.importers.source import LayoutError, named_fault, require_floats
 
-_SECONDS = 60.0
 _DOWNLOAD = "check that the download is whole"
 
 
@@ -142,8 +139,7 @@ def _read_apart_first(path: Path, variable: str) -> object:
     """Read a MATLAB file, unless that brings down a process of its own: scipy's C code may."""
     if not path.is_file():
         raise LayoutError(f"{path} not found; name a MATLAB file")
-    arguments = [str(path.absolute()), variable]
-    if fault := run_isolated(__name__, arguments, _SECONDS, path.stat().st_size):
+    if fault := fault_of(lambda: _read(path, variable), path.stat().st_size):
         raise LayoutError(f"{path} is damaged: scipy {fault}; {_DOWNLOAD}")
     return _read(path, variable)
 
@@ -162,8 +158,3 @@ def _without_repeats(ids: Sequence[str], every: int, where: str) -> list[str]:
                 "how many rows each image has"
             )
     return list(ids[::every])
-
-
-if __name__ == "__main__":
-    with suppress(LayoutError):
-        _read(Path(sys.argv[1]), sys.argv[2])
