@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.datasets.moving_scenes.dataset import twin_of
-from pipeline.retrieval.embeddings import Embeddings, read_embeddings
+from pipeline.retrieval.embedding_file import read_embeddings
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import recall_table
 from pipeline.retrieval.similarity import SIMILARITIES
 

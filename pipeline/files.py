@@ -22,9 +22,9 @@ _UNPACKED = 2000
 # Parts of a dataset that were never written take no room in a file; so much of them may be read.
 _UNWRITTEN_BYTES = 1 << 24
 
-# Where half of a surrogate pair may stand; most that is found are whole pairs.
-_HALF_IN_TEXT = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
-_HALF_IN_BYTES = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
+# Whole numbers of more digits may be beyond the largest float.
+_MOST_DIGITS = 308
+_LONG = re.compile(rf"[0-9]{{{_MOST_DIGITS}}}")
 
 _PART = re.compile(r"(.+)\.[0-9a-f]{12}\.part", re.DOTALL)
 
@@ -95,12 +95,14 @@ def parse_json(text: str | bytes) -> Any:
     Raises
     ------
     ValueError
-        The text is not JSON, its values are nested deeper than Python can follow, or one of its
-        texts has half of a surrogate pair, which no file could hold.
+        The text is not JSON, its values are nested deeper than Python can follow, one of its
+        texts has half of a surrogate pair, which no file could hold, or a number is beyond floats.
     """
     try:
-        value = json.loads(text)
-        if (_HALF_IN_TEXT if isinstance(text, str) else _HALF_IN_BYTES).search(text):  # type: ignore[arg-type]
+        if isinstance(text, bytes):
+            text = text.decode(json.detect_encoding(text), "surrogatepass")
+        value = json.loads(text, parse_int=_whole if _LONG.search(text) else None)
+        if "\\u" in text or not text.isascii():
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ValueError("the values of this JSON are nested too deeply") from error
@@ -108,6 +110,12 @@ def parse_json(text: str | bytes) -> Any:
         half = error.object[error.start].encode("ascii", "backslashreplace").decode()
         raise ValueError(f"a text of this JSON has {half}, half of a surrogate pair") from error
     return value
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"a whole number of this JSON has {len(digits)} digits")
+    return int(digits)
 
 
 def parse_json_object(text: str | bytes) -> dict[str, Any]:

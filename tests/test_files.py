@@ -1,5 +1,6 @@
 """Files that appear whole or not at all, and what killed writers of them have left."""
 
+import math
 import signal
 import subprocess
 import sys
@@ -95,12 +96,16 @@ def test_what_is_no_json_is_a_value_error(text: str | bytes) -> None:
 
 
 @pytest.mark.parametrize("half", [r"\ud83d", r"\uDE00", "\udc80"])
-def test_half_of_a_surrogate_pair_is_refused_and_a_whole_one_read(half: str) -> None:
+def test_what_no_file_or_float_holds_is_refused_in_json(half: str) -> None:
     for text in (f'["{half}"]', f'{{"{half}": 1}}'):
         for form in (text, text.encode(errors="surrogatepass")):
             with pytest.raises(ValueError, match="half of a surrogate pair"):
                 parse_json(form)
     assert parse_json(r'["\ud83d\ude00 \\ud83d"]') == ["\U0001f600 \\ud83d"]
+    for form in (f"[{'9' * 309}]", f"[-{'9' * 400}]".encode()):
+        with pytest.raises(ValueError, match=r"whole number of this JSON has [34]\d\d digits"):
+            parse_json(form)
+    assert parse_json(f'["{"9" * 400}", {"9" * 300}, 1e400]')[1:] == [int("9" * 300), math.inf]
     assert parse_json('"\ud7ff\ue000퟿"'.encode()) == "\ud7ff\ue000퟿"
 
 

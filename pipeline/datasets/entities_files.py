@@ -64,6 +64,7 @@ def _members(root: Path) -> Iterator[tuple[str, bytes]]:
         if root.is_dir():
             for path in sorted(root.rglob("*")):
                 if path.is_file() and _matters(name := path.relative_to(root).as_posix()):
+                    _require_small(path.stat().st_size, str(path))
                     yield name, path.read_bytes()
         elif zipfile.is_zipfile(root):
             with zipfile.ZipFile(root) as archive:
@@ -94,7 +95,7 @@ def _require_small(size: int, where: str) -> None:
     """Refuse a file that unpacks to more than any annotation, sentence or list has."""
     if size > _MOST_BYTES:
         raise DatasetError(
-            f"{where} unpacks to {size:,} bytes, and no file of Flickr30k Entities has more than "
+            f"{where} has {size:,} bytes, and no file of Flickr30k Entities has more than "
             f"{_MOST_BYTES:,}; download the archive again"
         )
 
@@ -162,8 +163,10 @@ def _annotation(text: str, where: str) -> Annotation:
 def _whole(element: ElementTree.Element | None, name: str, where: str) -> int:
     text = element.findtext(name) if element is not None else None
     try:
-        return int(text or "")
-    except ValueError:
+        number = int(text or "")
+        float(number)
+        return number
+    except (ValueError, OverflowError):
         raise DatasetError(
             f"{where}: <{name}> is {text!r}; a whole number of pixels was expected"
         ) from None

@@ -38,7 +38,7 @@ from pipeline.language.fit import fit_language_model
 from pipeline.language.trained_model import LANGUAGE_FILE
 from pipeline.progress import Monitor
 from pipeline.recipes import Recipe, resolve_recipe
-from pipeline.retrieval.embeddings import read_provenance
+from pipeline.retrieval.embedding_file import read_provenance
 from pipeline.retrieval.ensemble import ensemble
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.tables import PROVENANCE_FILE

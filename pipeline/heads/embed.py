@@ -2,12 +2,12 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from pipeline.cluster.place import place_of_work
 from pipeline.datasets.entries import ImageEntry
@@ -21,9 +21,10 @@ from pipeline.heads.data.averaged import averaged
 from pipeline.heads.data.pairs import Pairs, join_pairs, made_from, with_features
 from pipeline.heads.data.rows import Features, Rows
 from pipeline.heads.trained_head import TrainedHead, load_head
-from pipeline.heads.workers import EmbeddingJob, embed_on_workers
+from pipeline.heads.workers import EmbeddingJob, embedded_on_workers
 from pipeline.progress import QUIET, Monitor, Progress, Stopwatch, no_progress
-from pipeline.retrieval.embeddings import Embeddings, write_embeddings
+from pipeline.retrieval.embedding_file import Blocks, EmbeddingsHeader, write_in_blocks
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.summary import write_summary
 from pipeline.text.families import seen_of
@@ -53,7 +54,7 @@ def embed(
     Parameters
     ----------
     dataset : folder of a prepared dataset.
-    out : the embedding file; see `pipeline.retrieval.embeddings`.
+    out : the embedding file; see `pipeline.retrieval.embedding_file`.
     head : folder of the trained head.
     images, captions : folders of the features that the head was fitted on.
     split : of the dataset, which is embedded; None: "test", or by the other usual names of
@@ -69,8 +70,9 @@ def embed(
     Returns
     -------
     Embeddings
-        What the file holds. Images without a caption are left out. A head that was fitted on
-        averaged captions has one caption an image; see `pipeline.heads.data.averaged.averaged`.
+        What the file holds, with its rows mapped. Images without a caption are left out. A head
+        that was fitted on averaged captions has one caption an image; see
+        `pipeline.heads.data.averaged.averaged`.
 
     Raises
     ------
@@ -99,10 +101,16 @@ def embed(
     image_set, caption_set = FeatureSet(Path(images)), FeatureSet(Path(captions))
     kept = with_features(entries, image_set) if leave_out_failed else entries
 
-    def embed_pairs(pairs: Pairs, joined: Pairs) -> tuple[Features, Features]:
-        with monitor.progress(trained.experiment, "row") as progress:
-            if not place.elsewhere:
-                return embed_here(trained.head, pairs.images, pairs.captions, progress, watch)
+    source = {
+        "dataset": manifest.name,
+        "split": split,
+        **made_from(dataset, image_set.index, caption_set.index),
+        **pretraining_of(trained, image_set, caption_set, manifest.name),
+    }
+    with monitor.progress(trained.experiment, "row") as progress:
+
+        @contextmanager
+        def elsewhere(pairs: Pairs, joined: Pairs) -> Iterator[tuple[Blocks, Blocks]]:
             job = EmbeddingJob(
                 head=head_folder,
                 images=image_set.folder,
@@ -112,17 +120,24 @@ def embed(
                 image_of_caption=joined.image_of_caption,
                 average_captions=trained.average_captions,
             )
-            with place.executor(monitor) as executor:
-                return embed_on_workers(job, out, executor, progress, watch)
+            with (
+                place.executor(monitor) as executor,
+                embedded_on_workers(job, out, executor, progress, watch) as sides,
+            ):
+                yield sides
 
-    source = {
-        "dataset": manifest.name,
-        "split": split,
-        **made_from(dataset, image_set.index, caption_set.index),
-        **pretraining_of(trained, image_set, caption_set, manifest.name),
-    }
-    embeddings = embed_split(trained, kept, image_set, caption_set, source, embed_pairs)
-    write_embeddings(out, embeddings)
+        def here(pairs: Pairs, joined: Pairs) -> AbstractContextManager[tuple[Blocks, Blocks]]:
+            return embedded_here(trained.head, pairs.images, pairs.captions, progress, watch)
+
+        embeddings = embed_split(
+            trained,
+            kept,
+            image_set,
+            caption_set,
+            out,
+            source,
+            embedded=elsewhere if place.elsewhere else here,
+        )
     if failed := len(entries) - len(kept):
         monitor.log(f"{failed} images without features are left out")
     if without_caption := len(kept) - len(embeddings.image_ids):
@@ -170,20 +185,27 @@ def embed_split(
     entries: Sequence[ImageEntry],
     images: FeatureSet,
     captions: FeatureSet,
+    out: Path,
     provenance: Mapping[str, Any],
-    embed_pairs: Callable[[Pairs, Pairs], tuple[Features, Features]] | None = None,
+    embedded: Callable[[Pairs, Pairs], AbstractContextManager[tuple[Blocks, Blocks]]] | None = None,
 ) -> Embeddings:
-    """Embed images and their captions with a trained head; no file is written.
+    """Embed images and their captions with a trained head, and write them as one file.
 
     Parameters
     ----------
     trained : the head.
     entries : the images, in the order of the result.
     images, captions : features of the recipes that the head was fitted on.
+    out : the embedding file.
     provenance : more to keep with the embeddings, such as dataset and split.
-    embed_pairs : returns the embeddings of both sides of some pairs, which are given twice: as
-        they are embedded, and as they were joined, before captions were averaged, if they are.
-        None: this process embeds.
+    embedded : gives the embeddings of both sides of some pairs, which are given twice: as they
+        are embedded, and as they were joined, before captions were averaged, if they are. None:
+        this process embeds.
+
+    Returns
+    -------
+    Embeddings
+        What the file holds, with its rows mapped.
 
     Raises
     ------
@@ -191,35 +213,40 @@ def embed_split(
         Features of other recipes or weights.
     MissingRows, FailedRows
         An image or caption has no features.
+    ShardError
+        The system refuses to write the file.
     """
     trained.inputs.images.require(images, "image")
     trained.inputs.captions.require(captions, "caption")
     # Every row is taken once, so none is held.
     joined = join_pairs(entries, images, captions, in_memory=0)
     pairs = averaged(joined) if trained.average_captions else joined
-    if embed_pairs is None:
-        image_rows, caption_rows = embed_here(trained.head, pairs.images, pairs.captions)
-    else:
-        image_rows, caption_rows = embed_pairs(pairs, joined)
-    return Embeddings(
+    header = EmbeddingsHeader(
         pairs.image_ids,
-        image_rows,
         pairs.caption_ids,
         pairs.caption_image_ids,
-        caption_rows,
         trained.head.similarity,
         {**trained.provenance, **provenance},
     )
+    with (
+        embedded_here(trained.head, pairs.images, pairs.captions)
+        if embedded is None
+        else embedded(pairs, joined)
+    ) as (image_blocks, caption_blocks):
+        return write_in_blocks(out, header, image_blocks, caption_blocks)
 
 
-def embed_here(
+@contextmanager
+def embedded_here(
     head: Head,
     images: Rows,
     captions: Rows,
     progress: Progress = no_progress,
     watch: Stopwatch | None = None,
-) -> tuple[Features, Features]:
-    """Embed images and captions in this process, with a chunk at a time on each core.
+) -> Iterator[tuple[Blocks, Blocks]]:
+    """Give the embeddings of images and of captions, made while they are taken, images first.
+
+    This process makes a chunk at a time on each core, and few that nobody has taken yet.
 
     Parameters
     ----------
@@ -227,23 +254,24 @@ def embed_here(
     images, captions : features of both sides.
     progress : called with rows done, rows in all, and 0.
     watch : the seconds of reading and of computing are added to it.
-
-    Returns
-    -------
-    images, captions : (n, dim) or (n, parts, dim) float32 of each side.
     """
     watch = watch or Stopwatch()
     sides = {IMAGES: images, CAPTIONS: captions}
     chunks = split_into_chunks(len(images), len(captions))
     total, done = len(images) + len(captions), 0
-    found: dict[str, Features] = {}
-    with one_core_each(), ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        embedded = pool.map(lambda c: embed_chunk(head, sides[c.side], c, watch), chunks)
-        for chunk, rows in zip(chunks, embedded, strict=True):
-            if chunk.side not in found:
-                shape = (len(sides[chunk.side]), *rows.shape[1:])
-                found[chunk.side] = np.empty(shape, np.float32)
-            found[chunk.side][chunk.span.start : chunk.span.stop] = rows
-            done += len(rows)
-            progress(done, total, 0)
-    return found[IMAGES], found[CAPTIONS]
+    cores = len(os.sched_getaffinity(0))
+
+    def made(side: str) -> Blocks:
+        nonlocal done
+        waiting: deque[Future[Features]] = deque()
+        of_side = [chunk for chunk in chunks if chunk.side == side]
+        for number, chunk in enumerate(of_side, 1):
+            waiting.append(pool.submit(embed_chunk, head, sides[side], chunk, watch))
+            while waiting and (number == len(of_side) or len(waiting) > 2 * cores):
+                rows = waiting.popleft().result()
+                done += len(rows)
+                progress(done, total, 0)
+                yield rows
+
+    with one_core_each(), ThreadPoolExecutor(cores) as pool:
+        yield made(IMAGES), made(CAPTIONS)

@@ -6,7 +6,7 @@ SHA-256 of its bytes. A chunk whose file is there and matches its name needs no 
 
 import io
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -27,9 +27,10 @@ from pipeline.heads.base import Head
 from pipeline.heads.chunks import CAPTIONS, IMAGES, RowChunk, embed_chunk, split_into_chunks
 from pipeline.heads.data.averaged import AveragedRows
 from pipeline.heads.data.pairs import first_captions_of
-from pipeline.heads.data.rows import FeatureRows, Features, RowNumbers, Rows
+from pipeline.heads.data.rows import FeatureRows, RowNumbers, Rows
 from pipeline.heads.trained_head import TENSORS_FILE, load_head
 from pipeline.progress import WRITE, Progress, Stopwatch, no_progress
+from pipeline.retrieval.embedding_file import Blocks
 from pipeline.shards.build.distributed import Executor
 from pipeline.shards.build.job_ref import JOB_FILES, JobRef, NotShared, OnProgress, appears, submit
 from pipeline.shards.build.locking import (
@@ -117,14 +118,17 @@ class EmbeddedChunk:
     seconds: dict[str, float]
 
 
-def embed_on_workers(
+@contextmanager
+def embedded_on_workers(
     job: EmbeddingJob,
     out: Path,
     executor: Executor,
     progress: Progress = no_progress,
     watch: Stopwatch | None = None,
-) -> tuple[Features, Features]:
-    """Have workers embed images and captions; same result as `pipeline.heads.embed.embed_here`.
+) -> Iterator[tuple[Blocks, Blocks]]:
+    """Give what workers make of images and captions; as `pipeline.heads.embed.embedded_here`.
+
+    All of it is made before any is given, and is kept until the caller has done with it.
 
     Parameters
     ----------
@@ -133,10 +137,6 @@ def embed_on_workers(
     executor : runs the tasks on workers.
     progress : called with rows done, rows in all, and 0.
     watch : the seconds of all workers are added to it.
-
-    Returns
-    -------
-    images, captions : (n, dim) or (n, parts, dim) float32 of each side.
 
     Raises
     ------
@@ -170,13 +170,14 @@ def embed_on_workers(
                 files[result.chunk] = path
                 done += len(result.chunk.span)
                 progress(done, total, 0)
-        loaded = {chunk: np.load(files[chunk], allow_pickle=False) for chunk in chunks}
+        yield _load(files, chunks, IMAGES), _load(files, chunks, CAPTIONS)
         shutil.rmtree(work, ignore_errors=True)
-    images, captions = (
-        np.concatenate([rows for chunk, rows in loaded.items() if chunk.side == side])
-        for side in (IMAGES, CAPTIONS)
-    )
-    return images, captions
+
+
+def _load(files: Mapping[RowChunk, Path], chunks: Iterable[RowChunk], side: str) -> Blocks:
+    for chunk in chunks:
+        if chunk.side == side:
+            yield np.load(files[chunk], allow_pickle=False)
 
 
 def make_chunk(ref: JobRef, chunk: RowChunk, on_progress: OnProgress) -> EmbeddedChunk:

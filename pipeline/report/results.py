@@ -11,7 +11,7 @@ from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
 from pipeline.hashing import sha256_of_file
 from pipeline.report.head_inspection import HeadInspection, WordPlane
 from pipeline.report.retrievals import Retrieval, protocol_of, retrieve
-from pipeline.retrieval.embeddings import read_embeddings
+from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.geometry import Closeness
 from pipeline.retrieval.tables import (
     PROVENANCE_FILE,

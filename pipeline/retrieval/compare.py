@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline.retrieval.bootstrap import LEVEL, RankedGallery, margins
-from pipeline.retrieval.embeddings import EmbeddingsError, read_embeddings
+from pipeline.retrieval.embedding_file import read_embeddings
+from pipeline.retrieval.embeddings import EmbeddingsError
 from pipeline.retrieval.galleries import galleries
 from pipeline.retrieval.protocols import Protocol, resolve_protocol
 from pipeline.retrieval.ranks import image_rows, rank_both_ways

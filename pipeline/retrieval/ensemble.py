@@ -1,22 +1,24 @@
 """Several heads as one: embeddings whose dot product is the mean of the heads' cosines."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.hashing import sha256_of_file
-from pipeline.retrieval.embeddings import (
-    Embeddings,
-    EmbeddingsError,
+from pipeline.packed import TextIndex
+from pipeline.retrieval.embedding_file import (
+    Blocks,
+    EmbeddingsHeader,
     read_embeddings,
-    write_embeddings,
+    write_in_blocks,
 )
+from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.similarity import unit_rows
 
-_Rows = npt.NDArray[np.float32]
+_ROWS = 4096
 
 ENSEMBLES: dict[str, Mapping[str, float]] = {
     "ours": {"ours-cca": 2.0, "ours-gru": 1.0, "dong2018-w2vv-multiscale": 1.0},
@@ -68,7 +70,7 @@ def ensemble(
     Returns
     -------
     Embeddings
-        See `average`.
+        See `average`; its rows are mapped from the file.
 
     Raises
     ------
@@ -83,12 +85,13 @@ def ensemble(
         )
     paths = {member: Path(path) for member, path in members.items()}
     embeddings = [read_embeddings(path) for path in paths.values()]
-    joined = average(embeddings, None if weights is None else [weights[m] for m in members])
+    header, images, captions = _side_by_side(
+        embeddings, None if weights is None else [weights[m] for m in members]
+    )
     members_json = {m: {"embeddings_sha256": sha256_of_file(path)} for m, path in paths.items()}
     provenance = {"experiment": name or out.stem, "members": members_json}
-    joined = replace(joined, provenance={**joined.provenance, **provenance})
-    write_embeddings(out, joined)
-    return joined
+    header = replace(header, provenance={**header.provenance, **provenance})
+    return write_in_blocks(out, header, images, captions)
 
 
 def average(members: Sequence[Embeddings], weights: Sequence[float] | None = None) -> Embeddings:
@@ -112,6 +115,22 @@ def average(members: Sequence[Embeddings], weights: Sequence[float] | None = Non
     EmbeddingsError
         Fewer than two members, another similarity, other images, captions or pairs.
     """
+    header, images, captions = _side_by_side(members, weights)
+    return Embeddings(
+        header.image_ids,
+        np.concatenate([*images]),
+        header.caption_ids,
+        header.caption_image_ids,
+        np.concatenate([*captions]),
+        header.similarity,
+        header.provenance,
+    )
+
+
+def _side_by_side(
+    members: Sequence[Embeddings], weights: Sequence[float] | None
+) -> tuple[EmbeddingsHeader, Blocks, Blocks]:
+    """Return what `average` does, with its rows made while they are taken."""
     weights = [1.0] * len(members) if weights is None else list(weights)
     if len(members) < 2 or len(weights) != len(members) or min(weights) <= 0:
         raise EmbeddingsError(
@@ -120,8 +139,8 @@ def average(members: Sequence[Embeddings], weights: Sequence[float] | None = Non
         )
     first = members[0]
     shares = np.sqrt(np.array(weights) / sum(weights))
-    images: list[_Rows] = []
-    captions: list[_Rows] = []
+    images: list[_Part] = []
+    captions: list[_Part] = []
     for number, (member, share) in enumerate(zip(members, shares, strict=True), 1):
         if member.similarity != "cosine":
             raise EmbeddingsError(
@@ -130,40 +149,53 @@ def average(members: Sequence[Embeddings], weights: Sequence[float] | None = Non
             )
         image_rows = _positions(first.image_ids, member.image_ids, "images", number)
         caption_rows = _positions(first.caption_ids, member.caption_ids, "captions", number)
-        if [member.caption_image_ids[row] for row in caption_rows] != [*first.caption_image_ids]:
+        if (image_rows[first.image_of_caption] != member.image_of_caption[caption_rows]).any():
             raise EmbeddingsError(
                 f"member {number} has other images for its captions than member 1; embed the same "
                 "split of the same dataset"
             )
-        images.append(_scaled(member.image_embeddings[image_rows], share))
-        captions.append(_scaled(member.caption_embeddings[caption_rows], share))
-    return Embeddings(
+        images.append(_Part(member.image_embeddings, image_rows, share))
+        captions.append(_Part(member.caption_embeddings, caption_rows, share))
+    header = EmbeddingsHeader(
         first.image_ids,
-        np.concatenate(images, axis=1),
         first.caption_ids,
         first.caption_image_ids,
-        np.concatenate(captions, axis=1),
         "dot",
         {
             "ensemble": [member.provenance for member in members],
             "weights": weights,
         },
     )
+    return header, _joined(images), _joined(captions)
 
 
 def _positions(
     wanted: Sequence[str], found: Sequence[str], side: str, number: int
 ) -> npt.NDArray[np.int64]:
     """Return the row in `found` of each id in `wanted`."""
-    row_of = {name: row for row, name in enumerate(found)}
-    if row_of.keys() != set(wanted):
-        other = sorted(row_of.keys() ^ set(wanted))
+    rows = TextIndex(found).rows_of(wanted, len(wanted))
+    if len(found) != len(wanted) or (rows < 0).any():
+        other = sorted({*found} ^ {*wanted})
         raise EmbeddingsError(
             f"member {number} has {len(found)} {side} and member 1 has {len(wanted)}; "
             f"{len(other)} ids are not in both, first {other[:5]}: embed the same split"
         )
-    return np.array([row_of[name] for name in wanted], np.int64)
+    return rows
 
 
-def _scaled(rows: _Rows, length: float) -> _Rows:
-    return unit_rows(rows).astype(np.float32) * np.float32(length)
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """The rows of a side of one member, in the order of the first, and the length they get."""
+
+    embeddings: npt.NDArray[np.float32]
+    rows: npt.NDArray[np.int64]
+    length: float
+
+    def taken(self, start: int) -> npt.NDArray[np.float32]:
+        rows = self.embeddings[self.rows[start : start + _ROWS]]
+        return unit_rows(rows).astype(np.float32) * np.float32(self.length)
+
+
+def _joined(parts: Sequence[_Part]) -> Blocks:
+    for start in range(0, len(parts[0].rows), _ROWS):
+        yield np.concatenate([part.taken(start) for part in parts], axis=1)

@@ -13,7 +13,8 @@ from pipeline.hashing import sha256_of_file
 from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval import bootstrap
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
-from pipeline.retrieval.embeddings import Embeddings, read_embeddings
+from pipeline.retrieval.embedding_file import read_embeddings
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.galleries import galleries
 from pipeline.retrieval.protocols import Protocol, resolve_protocol
 from pipeline.retrieval.ranks import Ranker, image_rows, rank_both_ways

@@ -12,7 +12,7 @@ from pipeline.hashing import sha256_of_file
 from pipeline.packed import TextIndex
 from pipeline.retrieval.approximate import ApproximateIndex, open_index
 from pipeline.retrieval.composition import ids_and_scores, require_composable
-from pipeline.retrieval.embeddings import read_embeddings
+from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.search import Gallery, SearchError, SideName, Vectors, nearest
 
 

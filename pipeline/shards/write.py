@@ -93,7 +93,7 @@ def write_shard(
     with (
         explained(path, rows * header.row_bytes),
         appearing_whole(path) as part,
-        _PatientFile(part, "w+") as stream,
+        PatientFile(part, "w+") as stream,
         h5py.File(stream, "w", libver="earliest") as file,
     ):
         for name, value in header.attributes().items():
@@ -138,7 +138,7 @@ def write_shard(
         stream.require_written()
 
 
-class _PatientFile(io.FileIO):
+class PatientFile(io.FileIO):
     """A file that keeps its first write error for later.
 
     HDF5 may bring down the process if it cannot write when it closes a file; it is made to

@@ -268,10 +268,10 @@ def test_a_split_is_embedded_from_the_heads_own_features(tmp_path: Path) -> None
     head, history = fitted("ridge")
     values = {**vars(trained_head(head, history, "ridge", {})), "inputs": HeadInputs.of(*sets)}
     trained = TrainedHead(**values)
-    each = embed_split(trained, entries_of(test), *sets, {})
+    each = embed_split(trained, entries_of(test), *sets, tmp_path / "e.h5", {})
     np.testing.assert_array_equal(each.caption_embeddings, head.embed_captions(test.captions))
     of_means = TrainedHead(**{**values, "average_captions": True})
-    mean = embed_split(of_means, entries_of(test), *sets, {})
+    mean = embed_split(of_means, entries_of(test), *sets, tmp_path / "m.h5", {})
     assert (mean.caption_image_ids, mean.image_ids) == (each.image_ids, each.image_ids)
     assert mean.caption_ids[0] == f"{each.image_ids[0]}#mean"
     assert mean.provenance["average_captions"] is True
@@ -280,7 +280,7 @@ def test_a_split_is_embedded_from_the_heads_own_features(tmp_path: Path) -> None
     assert recall_table(mean)["rsum"] > recall_table(each)["rsum"]
     other = TrainedHead(**{**values, "inputs": inputs()})
     with pytest.raises(HeadError, match="fitted on 'i'"):
-        embed_split(other, entries_of(test), *sets, {})
+        embed_split(other, entries_of(test), *sets, tmp_path / "o.h5", {})
 
 
 def test_features_of_another_recipe_are_refused(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from pipeline.heads import HeadError
 from pipeline.heads.embed import embed
 from pipeline.heads.fit import Experiment, fit
 from pipeline.heads.trained_head import TrainedHead, load_head
-from pipeline.retrieval.embeddings import Embeddings, read_embeddings
+from pipeline.retrieval.embedding_file import read_embeddings
+from pipeline.retrieval.embeddings import Embeddings
 from tests.heads.factories import all_of, entries_of, pairs, write_features
 from tests.project import Recorder
 

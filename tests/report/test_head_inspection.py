@@ -19,7 +19,7 @@ from pipeline.report.head_inspection import images_of, telling_words
 from pipeline.report.pages import write_pages
 from pipeline.report.results import Folders
 from pipeline.report.retrievals import words_of
-from pipeline.retrieval.embeddings import read_embeddings
+from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.search.query_embedding import embed_sentences
 from pipeline.search.query_models import open_encoder
 from pipeline.shards.feature_set import FeatureSet

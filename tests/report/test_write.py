@@ -29,7 +29,8 @@ from pipeline.report.results import Folders, Result, collect_results, columns_of
 from pipeline.report.retrievals import TOP
 from pipeline.report.verdict import verdict_of
 from pipeline.report.write import write_report
-from pipeline.retrieval.embeddings import Embeddings, read_embeddings, write_embeddings
+from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate_protocol
 from pipeline.retrieval.protocols import resolve_protocol
 from pipeline.retrieval.ranks import rank_both_ways

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.embeddings import Embeddings, write_embeddings
+from pipeline.retrieval.embedding_file import write_embeddings
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.similarity import CROSS_ATTENTIONS
 
 SETS = list(CROSS_ATTENTIONS)

@@ -12,12 +12,8 @@ import h5py
 import numpy as np
 import pytest
 
-from pipeline.retrieval.embeddings import (
-    Embeddings,
-    EmbeddingsError,
-    read_embeddings,
-    write_embeddings,
-)
+from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
+from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.shards import sandbox
 from pipeline.shards.format import ShardError
 

@@ -7,12 +7,8 @@ import numpy as np
 import pytest
 
 from pipeline.hashing import sha256_of_file
-from pipeline.retrieval.embeddings import (
-    Embeddings,
-    EmbeddingsError,
-    read_embeddings,
-    write_embeddings,
-)
+from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
+from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.ensemble import average, ensemble
 from pipeline.retrieval.similarity import SIMILARITIES
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pipeline.files import OutputError
-from pipeline.retrieval.embeddings import write_embeddings
+from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.evaluate import TooManyPairs, evaluate
 from pipeline.retrieval.protocols import ProtocolError
 from pipeline.retrieval.recall import recall_table

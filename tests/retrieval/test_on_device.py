@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from pipeline.devices import DeviceError
 from pipeline.retrieval import on_device
 from pipeline.retrieval.blocks import HostBlock
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError, write_embeddings
+from pipeline.retrieval.embedding_file import write_embeddings
+from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.evaluate import evaluate_protocol
 from pipeline.retrieval.on_device import DeviceBlock, rank_on
 from pipeline.retrieval.protocols import Protocol

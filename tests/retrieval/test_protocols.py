@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from pipeline.retrieval.bootstrap import RankedGallery, intervals, margin_interval
-from pipeline.retrieval.embeddings import Embeddings, write_embeddings
+from pipeline.retrieval.embedding_file import write_embeddings
+from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate_protocol
 from pipeline.retrieval.galleries import galleries
 from pipeline.retrieval.protocols import PROTOCOLS, Protocol, ProtocolError, resolve_protocol

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError, write_embeddings
+from pipeline.retrieval.embedding_file import write_embeddings
+from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.recall import recall
 from pipeline.retrieval.similarity import SIMILARITIES

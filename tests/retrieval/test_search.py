@@ -11,7 +11,8 @@ import pytest
 from pipeline.retrieval import approximate, search
 from pipeline.retrieval.approximate import open_index
 from pipeline.retrieval.composition import around_the_mean, compose, require_composable
-from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError, write_embeddings
+from pipeline.retrieval.embedding_file import write_embeddings
+from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.search import SYMMETRIC, Gallery, SearchError, SideName, nearest
 from pipeline.retrieval.similarity import SIMILARITIES
 

@@ -78,4 +78,5 @@ def train(folder: Path, name: str, **settings: Any) -> TrainedHead:
 
 
 def embedded(folder: Path, trained: TrainedHead) -> Embeddings:
-    return embed_split(trained, ENTRIES, *features(folder), {"dataset": "made"})
+    out = folder / "embedded.h5"
+    return embed_split(trained, ENTRIES, *features(folder), out, {"dataset": "made"})

@@ -12,7 +12,7 @@ import pytest
 from pipeline.heads import HeadError
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.images.weights import WeightsError
-from pipeline.retrieval.embeddings import read_embeddings, write_embeddings
+from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
 from pipeline.retrieval.search import SearchError
 from pipeline.search.query_embedding import embed_sentences
 from pipeline.search.query_models import QueryModels, head_of, open_encoder, open_network

@@ -11,7 +11,7 @@ from PIL import Image
 from pipeline.datasets.manifest import Manifest
 from pipeline.errors import WrongUsage
 from pipeline.heads.trained_head import load_head
-from pipeline.retrieval.embeddings import write_embeddings
+from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.search import SearchError
 from pipeline.search.embedded_dataset import Hit
 from pipeline.search.searcher import Searcher

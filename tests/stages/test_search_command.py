@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.retrieval.embeddings import read_embeddings
+from pipeline.retrieval.embedding_file import read_embeddings
 from stages.cli import main
 from tests.project import PROJECT, Call, Ended
 

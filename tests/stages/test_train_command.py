@@ -18,7 +18,7 @@ from pipeline.datasets.manifest import read_manifest
 from pipeline.heads.data.pairs import join_pairs
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
-from pipeline.retrieval.embeddings import read_embeddings
+from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.shards.feature_set import FeatureSet
 from tests.heads.factories import write_features
 from tests.project import PROJECT, Call

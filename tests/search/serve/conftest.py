@@ -19,7 +19,6 @@ from pipeline.images.network import RecipeNetwork
 from pipeline.images.rows import Parallelism, extract_features, feature_header
 from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
-from pipeline.retrieval.embeddings import write_embeddings
 from pipeline.search.serve.server import Server
 from pipeline.search.serve.service import SearchService
 from pipeline.shards.build.feature_build import ShardBuild
@@ -92,8 +91,8 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
     TrainedHead(
         "mine", "vse", SETTINGS, 0, "made", "train", "val", inputs, {}, None, history, "tests", head
     ).save(folder / "head")
-    space = embed_split(load_head(folder / "head"), entries, *sets, {"dataset": "made"})
-    write_embeddings(folder / "e.h5", space)
+    trained = load_head(folder / "head")
+    embed_split(trained, entries, *sets, folder / "e.h5", {"dataset": "made"})
     Manifest("made", root, entries, "<b>mine</b>", "drawn here", {}).write(folder / "dataset")
     Image.new("L", (8000, 6250), 90).save(by_id[HUGE])
     return Sources(folder / "e.h5", folder / "head", folder / "dataset", folder / "encoder")

@@ -3,6 +3,7 @@
 import base64
 import tokenize
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ _UNREADABLE = (
     MemoryError,
     tokenize.TokenError,
     zipfile.BadZipFile,
+    zlib.error,
 )
 
 
@@ -76,8 +78,11 @@ def _checked(
     boxes: np.ndarray, scores: np.ndarray | None, where: str
 ) -> tuple[np.ndarray, np.ndarray]:
     # An archive has files that are no arrays, HDF5 datasets that hold nothing.
-    if not isinstance(boxes, np.ndarray) or not isinstance(scores, np.ndarray | None):
-        raise LayoutError(f"{where}: arrays of boxes and scores were expected, not {boxes!r:.100}")
+    for found in (boxes, scores):
+        if not isinstance(found, np.ndarray | None):
+            raise LayoutError(
+                f"{where}: arrays of boxes and scores were expected, not {found!r:.50}"
+            )
     if boxes.ndim != 2 or boxes.shape[1] not in (4, 5):
         raise LayoutError(f"{where}: boxes of shape {boxes.shape}; (k, 4) or (k, 5) were expected")
     if boxes.shape[1] == 5:
