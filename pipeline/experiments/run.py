@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipeline.experiments.experiment_steps import add_experiment
+from pipeline.experiments.language_steps import add_language_model
 from pipeline.experiments.layout import DATA, Layout, seeded
+from pipeline.experiments.result_steps import add_ensemble
 from pipeline.experiments.steps import Plan, Step
 from pipeline.heads.catalogue import Experiment
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, resolve_experiment
@@ -116,13 +119,13 @@ def run(
         members = {} if name in own else ensembles.get(name, {})
         for each in range(seed, seed + seeds):
             if name not in own and name in LANGUAGE_PRESETS:
-                plan.add_language(resolve_language_experiment(name, size=size), each)
+                add_language_model(plan, resolve_language_experiment(name, size=size), each)
                 continue
             for member in members or (name,):
-                plan.add(experiment_named(member), each)
+                add_experiment(plan, experiment_named(member), each)
             if members:
                 weights = {seeded(m, each, seed): weight for m, weight in members.items()}
-                plan.add_ensemble(seeded(name, each, seed), weights)
+                add_ensemble(plan, seeded(name, each, seed), weights)
     steps = list(plan.steps.values())
     if dry_run:
         return RunResult({}, _announce(steps, monitor))

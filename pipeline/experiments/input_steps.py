@@ -1,0 +1,110 @@
+"""The steps that make features: of images or clips, of captions, and the words' vectors."""
+
+from pathlib import Path
+
+from pipeline.clips.catalogue import recipe_of_clips
+from pipeline.clips.extract import extract_clips
+from pipeline.clips.recipes import ClipRecipe
+from pipeline.clips.sound_recipes import AnySoundRecipe
+from pipeline.experiments.checks import MISSING, index_fault
+from pipeline.experiments.steps import Plan, Step
+from pipeline.heads.catalogue import CaptionFeatures
+from pipeline.images.extract import extract
+from pipeline.images.side_by_side import SideBySide, split_name
+from pipeline.progress import Monitor
+from pipeline.recipes import Recipe, resolve_recipe
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.side_by_side import write_view
+from pipeline.text.encode import encode
+from pipeline.text.vectors.settings import Training
+from pipeline.text.vectors.store import store_vectors
+
+_NOT_OF_TRAINING = {"source", "tokenizer", "split", "corpus", "allow_leaks"}
+
+
+def add_features(plan: Plan, name: str) -> Path:
+    """Add the steps of the features of a recipe, or of several side by side."""
+    given = dict(plan.extract)
+    out, rows = plan.layout.features(name), len(plan.manifest.entries)
+    if (names := split_name(name)) is not None:
+        return _add_side_by_side(plan, name, names, out)
+    recipe = recipe_for(plan, name)
+    job = extract if plan.manifest.media == "images" else extract_clips
+
+    def make(monitor: Monitor) -> object:
+        return job(plan.layout.dataset, out, recipe=name, monitor=monitor, **given)
+
+    size = rows_of(recipe, rows)
+    fault = index_fault(out, rows, recipe.to_json())
+    return plan.add(Step("extract", name, out, (), size, fault, make, always=True))
+
+
+def _add_side_by_side(plan: Plan, name: str, names: SideBySide, out: Path) -> Path:
+    parts = [add_features(plan, recipe) for recipe in names.recipes]
+
+    def make(monitor: Monitor) -> object:
+        return write_view(out, [FeatureSet(part) for part in parts], names.scaling)
+
+    fault = index_fault(out, len(plan.manifest.entries))
+    size = f"{len(parts)} sets side by side"
+    return plan.add(Step("extract", name, out, tuple(parts), size, fault, make, always=True))
+
+
+def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
+    """Add the step that encodes captions, and the one of the word vectors that it needs."""
+    options = dict(captions.options)
+    needs: tuple[Path, ...] = ()
+    if (vectors := str(options.get("vectors"))) in plan.word_vectors:
+        needs = (_add_vectors(plan, vectors),)
+        options["vectors"] = str(needs[0])
+    out = plan.layout.text(captions.name)
+    rows = sum(len(entry.captions) for entry in plan.manifest.entries)
+
+    def make(monitor: Monitor) -> object:
+        return encode(
+            plan.layout.dataset,
+            out,
+            encoder=captions.encoder,
+            fit_split=plan.split("train"),
+            monitor=monitor,
+            **options,
+        )
+
+    size = f"{rows} rows of {captions.encoder}"
+    fault = index_fault(out, rows)
+    return plan.add(Step("text", captions.name, out, needs, size, fault, make, always=True))
+
+
+def add_own_vectors(plan: Plan, name: str | None) -> str | None:
+    """Return the file of word vectors that the plan makes, with their step, or else the name."""
+    if name is None or name not in plan.word_vectors:
+        return name
+    return str(_add_vectors(plan, name))
+
+
+def _add_vectors(plan: Plan, name: str) -> Path:
+    out, options = plan.layout.vectors(name), dict(plan.word_vectors[name])
+
+    def make(monitor: Monitor) -> object:
+        others = {k: options[k] for k in _NOT_OF_TRAINING & options.keys()}
+        numbers = {k: v for k, v in options.items() if k not in {*others, "train"}}
+        training = Training(options["train"], **numbers) if "train" in options else None
+        return store_vectors(plan.layout.dataset, out, training=training, monitor=monitor, **others)
+
+    size = ", ".join(f"{key} {value}" for key, value in options.items())
+    return plan.add(
+        Step("vectors", name, out, (), size, lambda: "" if out.is_file() else MISSING, make)
+    )
+
+
+def recipe_for(plan: Plan, name: str) -> Recipe | ClipRecipe | AnySoundRecipe:
+    """Return a recipe with the precision and the storage that are asked for."""
+    given = plan.extract
+    resolve = resolve_recipe if plan.manifest.media == "images" else recipe_of_clips
+    return resolve(name, given.get("precision", "float32"), given.get("storage", "float32"))
+
+
+def rows_of(recipe: Recipe | ClipRecipe | AnySoundRecipe, rows: int) -> str:
+    """Return what rows of a recipe take, for a person."""
+    megabytes = rows * recipe.row_bytes / 1e6
+    return f"{rows} rows of {recipe.shape} {recipe.storage}, {megabytes:.1f} MB"

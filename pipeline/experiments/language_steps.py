@@ -1,0 +1,87 @@
+"""The steps of a language model, and of the head in whose space it writes."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pipeline.datasets.manifest import MANIFEST_FILE
+from pipeline.experiments.checks import json_fault
+from pipeline.experiments.experiment_steps import add_experiment
+from pipeline.experiments.input_steps import add_features, add_text
+from pipeline.experiments.layout import seeded
+from pipeline.experiments.steps import Plan, Step
+from pipeline.hashing import sha256_of_file
+from pipeline.heads.trained_head import TENSORS_FILE
+from pipeline.language.catalogue import LanguageExperiment
+from pipeline.language.fit import fit_language_model
+from pipeline.language.trained_model import LANGUAGE_FILE
+from pipeline.progress import Monitor
+from pipeline.shards.feature_set import read_set_index
+
+
+def add_language_model(plan: Plan, experiment: LanguageExperiment, seed: int) -> Path:
+    """Add the steps of a language model, and of the head in whose space it writes.
+
+    Raises
+    ------
+    DatasetError
+        The dataset lacks a split.
+    HeadError, LanguageError
+        A setting or a name is unknown.
+    """
+    name = seeded(experiment.name, seed, plan.first_seed)
+    experiment = replace(experiment, name=name).at_most(plan.max_epochs)
+    inputs = {"sentences": add_text(plan, experiment.sentences)}
+    if experiment.takes_tags:
+        inputs["tags"] = add_text(plan, experiment.tags)
+    if experiment.condition == "image":
+        inputs["images"] = add_features(plan, experiment.images)
+    head: Path | None = None
+    if experiment.condition == "sentence":
+        space = plan.experiment_named(experiment.space)
+        head = plan.layout.head(seeded(space.name, seed, plan.first_seed))
+        if head not in plan.steps:
+            add_experiment(plan, space, seed)
+        inputs["captions"] = plan.layout.text(space.captions.name)
+    out = plan.layout.language(experiment.name)
+
+    def wanted() -> dict[str, Any]:
+        hashes = {
+            f"{kind}_sha256": read_set_index(folder).content_sha256
+            for kind, folder in inputs.items()
+        }
+        manifest = sha256_of_file(plan.layout.dataset / MANIFEST_FILE)
+        origin = None
+        if head is not None:
+            tensors = sha256_of_file(head / TENSORS_FILE)
+            origin = {"experiment": head.name, "tensors_sha256": tensors}
+        return {
+            "model": experiment.model,
+            "settings": experiment.settings,
+            "seed": seed,
+            "train_split": plan.split("train"),
+            "validation_split": plan.split("validation"),
+            "made_from": {"manifest_sha256": manifest, **hashes},
+            "head": origin,
+        }
+
+    def make(monitor: Monitor) -> object:
+        return fit_language_model(
+            plan.layout.dataset,
+            out,
+            experiment=experiment,
+            head=head,
+            train_split=plan.split("train"),
+            validation_split=plan.split("validation"),
+            seed=seed,
+            monitor=monitor,
+            sentences=inputs["sentences"],
+            tags=inputs.get("tags"),
+            images=inputs.get("images"),
+            captions=inputs.get("captions"),
+        )
+
+    fault = json_fault(out / LANGUAGE_FILE, wanted)
+    needs = (*inputs.values(), *([head] if head is not None else []))
+    size = f"language model {experiment.model}"
+    return plan.add(Step("train", name, out, needs, size, fault, make))
