@@ -81,6 +81,28 @@ def write_in_blocks(
     ShardError
         The system refuses to write it, as on a full disk.
     """
+    try:
+        return _write(path, header, _made(images), _made(captions))
+    except _NotMade as failed:
+        fault = failed.fault
+    raise fault
+
+
+class _NotMade(Exception):
+    """Rows could not be made, which is no fault of the file that they are for."""
+
+    def __init__(self, fault: Exception) -> None:
+        self.fault = fault
+
+
+def _made(blocks: Blocks) -> Blocks:
+    try:
+        yield from blocks
+    except Exception as fault:
+        raise _NotMade(fault) from fault
+
+
+def _write(path: Path, header: EmbeddingsHeader, images: Blocks, captions: Blocks) -> Embeddings:
     blocks = iter(images)
     if (first := next(blocks, None)) is None:
         raise EmbeddingsError("images: there are none")
@@ -108,7 +130,20 @@ def write_in_blocks(
             _write_ids(group, "image_id", header.caption_image_ids)
             file.close()
             stream.require_written()
-        return Embeddings(**_stored(part))
+        with h5py.File(part, "r") as file:
+            ndim = num_axes(header.similarity)
+            image_rows, caption_rows = (
+                _embedding(file, f"{side}/embedding", ndim) for side in ("images", "captions")
+            )
+        return Embeddings(
+            header.image_ids,
+            image_rows,
+            header.caption_ids,
+            header.caption_image_ids,
+            caption_rows,
+            header.similarity,
+            header.provenance,
+        )
 
 
 def _write_rows(group: h5py.Group, rows: int, blocks: Blocks, stream: PatientFile) -> None:

@@ -3,7 +3,7 @@
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,12 @@ import h5py
 import numpy as np
 import pytest
 
-from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
+from pipeline.retrieval.embedding_file import (
+    EmbeddingsHeader,
+    read_embeddings,
+    write_embeddings,
+    write_in_blocks,
+)
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.shards import sandbox
 from pipeline.shards.format import ShardError
@@ -42,6 +47,43 @@ def test_a_full_disk_is_named_before_h5py_finds_it(
     with pytest.raises(ShardError, match=r"e\.h5 of 572 bytes could not be written .*No space"):
         write_embeddings(tmp_path / "e.h5", embeddings)
     assert not list(tmp_path.iterdir())
+
+
+def test_blocks_are_written_as_the_whole_is(embeddings: Embeddings, tmp_path: Path) -> None:
+    e, whole, path = embeddings, tmp_path / "whole.h5", tmp_path / "blocks.h5"
+    header = EmbeddingsHeader(
+        e.image_ids, e.caption_ids, e.caption_image_ids, e.similarity, e.provenance
+    )
+    images, captions = np.split(e.image_embeddings, 2), np.split(e.caption_embeddings, [1])
+    write_embeddings(whole, e)
+    assert same(write_in_blocks(path, header, iter(images), iter(captions)), e)
+    assert path.read_bytes() == whole.read_bytes()
+
+    def broken() -> Iterator[np.ndarray]:
+        yield captions[0]
+        raise RuntimeError("the network failed")
+
+    def full() -> Iterator[np.ndarray]:
+        yield captions[0]
+        yield np.full_like(captions[1], np.inf)
+
+    for rows, error, said in (
+        (broken(), RuntimeError, "^the network failed$"),
+        (full(), EmbeddingsError, "captions: 2 rows have NaN or infinite"),
+        ([captions[0]], EmbeddingsError, "captions: 3 ids for 1 rows"),
+        (
+            captions * 2,
+            EmbeddingsError,
+            r"shape \(1, 3\) follow 3 rows of \(3, 3\)",
+        ),
+        ([captions[0][:, :2]], EmbeddingsError, "captions: 3 ids for 1"),
+        ([], EmbeddingsError, "captions: 3 ids for 0 rows"),
+    ):
+        with pytest.raises(error, match=said):
+            write_in_blocks(tmp_path / "no.h5", header, images, rows)
+    with pytest.raises(EmbeddingsError, match="images: there are none"):
+        write_in_blocks(tmp_path / "no.h5", header, [], captions)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["blocks.h5", "whole.h5"]
 
 
 def same(a: Embeddings, b: Embeddings) -> bool:
