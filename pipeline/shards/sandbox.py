@@ -71,6 +71,8 @@ def find_crashing_files(paths: Sequence[Path], features: bool) -> dict[Path, str
 def fault_of(read: Callable[[], object], size: int) -> str | None:
     """Call a function in a fork of this process; return how it hung or crashed, None if not.
 
+    Where the system gives no further process nothing is looked at.
+
     What it returns or raises is lost: whoever calls it again without a fault sees that.
 
     Parameters
@@ -79,8 +81,11 @@ def fault_of(read: Callable[[], object], size: int) -> str | None:
     size : bytes that it reads beside the structure of a file.
     """
     seconds = SECONDS + size / _BYTES_PER_SECOND
-    with phil:  # no other thread is within HDF5, which could not go on in the fork
-        child = os.fork()
+    try:
+        with phil:  # no other thread is within HDF5, which could not go on in the fork
+            child = os.fork()
+    except OSError:  # too little memory, or too many processes: most files are sound
+        return None
     if not child:
         try:
             _limit(seconds)
