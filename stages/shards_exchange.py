@@ -1,6 +1,5 @@
 """`pipeline shards push` and `pull`: feature sets to and from other machines."""
 
-import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,10 +28,11 @@ def push_command(path: Path, url: str) -> None:
       pipeline shards push data/features/scenes/efficientnet-lite0-pool /srv/features/scenes
     """
     from pipeline.shards.exchange.push import push
+    from pipeline.shards.exchange.remote import without_secrets
 
-    log_settings("shards push", path=path, url=_without_secrets(url))
+    log_settings("shards push", path=path, url=without_secrets(url))
     started = time.monotonic()
-    _log_transfer(_without_secrets(url), push(path, url, monitor=CONSOLE), started)
+    _log_transfer(without_secrets(url), push(path, url, monitor=CONSOLE), started)
 
 
 @click.command("pull")
@@ -61,10 +61,11 @@ def pull_command(
           --split test --dataset data/scenes
     """
     from pipeline.shards.exchange.pull import pull
+    from pipeline.shards.exchange.remote import without_secrets
 
     log_settings(
         "shards pull",
-        url=_without_secrets(url),
+        url=without_secrets(url),
         out=out,
         split=split,
         dataset=dataset,
@@ -82,8 +83,3 @@ def _log_transfer(where: str | Path, done: "Transfer", started: float) -> None:
         f"{where}: {done.index.describe()}; {done.moved / 1e6:.2f} MB moved, the whole set has "
         f"{done.size / 1e6:.2f} MB; {seconds:.1f} s, {done.moved / 1e6 / seconds:.1f} MB/s"
     )
-
-
-def _without_secrets(url: str) -> str:
-    """Return a URL without user, password and query, which may be a signature."""
-    return re.sub(r"//[^/@]*@", "//", url).partition("?")[0] if "://" in url else url

@@ -1,25 +1,21 @@
 """`files.json`: sizes and checksums of a shared set's files, and where features lie in its shards.
 
 `push` writes it beside the shards. A shard's bytes are those of its features and the rest: ids,
-status, checksums of rows. The rest has a checksum of its own, so that it can be had and checked
-without the features, and says then where each row is.
+status, checksums of rows. The rest has a checksum of its own, so that it can be fetched and
+checked without the features, and then says where each row is.
 """
 
-import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import h5py
-import numpy as np
-
 from pipeline.files import parse_json
 from pipeline.hashing import sha256_of_file
 from pipeline.shards.exchange.remote import ExchangeError
+from pipeline.shards.exchange.spans import Spans, feature_spans, sha256_of_spans
 from pipeline.shards.index import INDEX_FILE, FeatureIndex
 from pipeline.shards.sandbox import require_unbroken
 from pipeline.shards.shard_file import ShardFile
@@ -33,10 +29,6 @@ MOST_DESCRIPTION_BYTES = 1 << 26
 _FORMAT, _VERSION = "pipeline-features-files", 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@=-]{0,199}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_BLOCK = 1 << 20
-
-Spans = list[tuple[int, int]]
-"""Start and stop of runs of bytes or rows, ascending and apart from each other."""
 
 
 class OtherSet(ExchangeError):
@@ -99,13 +91,11 @@ class Contents:
 
     Attributes
     ----------
-    recipe_hash : of its features.
     shards : in row order.
     card : SHARDS.md, if it has one.
     encoder : the files of the encoder that its captions were made with, which lie beside the set.
     """
 
-    recipe_hash: str
     shards: tuple[SharedShard, ...]
     card: SharedFile | None = None
     encoder: tuple[SharedFile, ...] = ()
@@ -160,14 +150,13 @@ def contents_of(folder: Path, index: FeatureIndex) -> Contents:
     encoder = encoder_of(folder)
     files = sorted(encoder.iterdir()) if encoder.is_dir() else []
     for path in files:
-        if not path.is_file() or not _NAME.fullmatch(path.name):
+        if not path.is_file() or not _is_name(path.name):
             raise ExchangeError(
-                f"{path} is no file with a plain name (letters, digits, . _ + @ = -), as the files "
-                "of an encoder are; remove it, or move it elsewhere"
+                f"{path} is no whole file with a plain name (letters, digits, . _ + @ = -), as the "
+                "files of an encoder are; remove it, or move it elsewhere"
             )
     card = folder / CARD_FILE
     return Contents(
-        index.header.recipe_hash,
         tuple(_shard_of(folder / entry.file, entry.sha256) for entry in index.shards),
         _file_of(card) if card.is_file() else None,
         tuple(map(_file_of, files)),
@@ -188,65 +177,8 @@ def _shard_of(path: Path, sha256: str) -> SharedShard:
     ShardFile(path)  # or it says what is wrong with it
     size = path.stat().st_size
     shard = SharedShard(path.name, size, sha256, feature_spans(path), "")
-    digest = hashlib.sha256()
-    for block in blocks_of(path, shard.rest):
-        digest.update(block)
-    return SharedShard(path.name, size, sha256, shard.features, digest.hexdigest())
-
-
-def blocks_of(path: Path, spans: Iterable[tuple[int, int]]) -> Iterable[bytes]:
-    """Yield the bytes of a file in some spans, a bounded number at a time."""
-    with path.open("rb") as stream:
-        for start, stop in spans:
-            stream.seek(start)
-            while start < stop and (block := stream.read(min(_BLOCK, stop - start))):
-                yield block
-                start += len(block)
-
-
-def feature_spans(path: Path, rows: np.ndarray | None = None) -> Spans:
-    """Return where the stored features of some rows lie in a shard.
-
-    Parameters
-    ----------
-    path : of the shard; its features need not be there.
-    rows : (n,) int row numbers. None: all.
-    """
-    found: Spans = []
-    with h5py.File(path, "r") as file:
-        features = file["features"]
-        wanted = np.ones(len(features), bool)
-        if rows is not None:
-            wanted[:] = False
-            wanted[rows] = True
-        if features.chunks is None:
-            size = features.id.get_storage_size() // len(features)
-            first = features.id.get_offset()
-            found = [
-                (first + row * size, first + (row + 1) * size)
-                for row in wanted.nonzero()[0].tolist()
-            ]
-        else:
-            step = features.chunks[0]
-
-            def visit(chunk: Any) -> None:
-                row = chunk.chunk_offset[0]
-                if wanted[row : row + step].any():
-                    found.append((chunk.byte_offset, chunk.byte_offset + chunk.size))
-
-            features.id.chunk_iter(visit)
-    return joined(found)
-
-
-def joined(spans: Sequence[tuple[int, int]], gap: int = 0) -> Spans:
-    """Return spans in order, joined where no more than `gap` lies between them."""
-    result: Spans = []
-    for start, stop in sorted(spans):
-        if result and start - result[-1][1] <= gap:
-            result[-1] = result[-1][0], max(stop, result[-1][1])
-        else:
-            result.append((start, stop))
-    return result
+    rest_sha256 = sha256_of_spans(path, shard.rest)
+    return SharedShard(path.name, size, sha256, shard.features, rest_sha256)
 
 
 def contents_from(data: bytes, where: str) -> Contents:
@@ -259,7 +191,7 @@ def contents_from(data: bytes, where: str) -> Contents:
     Raises
     ------
     ExchangeError
-        It is no such file, names files that could leave the folder, or places that cannot be.
+        It is of another kind, or names files that could leave the folder, or places outside a file.
     """
     try:
         values = parse_json(data)
@@ -273,7 +205,7 @@ def contents_from(data: bytes, where: str) -> Contents:
         for names in ([s.file for s in shards], [f.file for f in encoder]):
             if len(set(names)) != len(names):
                 raise ValueError("two files have one name")
-        return Contents(str(values["recipe_hash"]), shards, card, encoder)
+        return Contents(shards, card, encoder)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         begins = data[:40].decode("utf-8", "replace")
         raise ExchangeError(
@@ -282,9 +214,14 @@ def contents_from(data: bytes, where: str) -> Contents:
         ) from error
 
 
+def _is_name(text: str) -> bool:
+    """Return whether a file may have this name; `*.part` is for files on their way."""
+    return _NAME.fullmatch(text) is not None and not text.endswith(".part")
+
+
 def _checked_file(entry: Any) -> SharedFile:
     file = SharedFile(entry["file"], entry["size"], entry["sha256"])
-    if not isinstance(file.file, str) or not _NAME.fullmatch(file.file):
+    if not isinstance(file.file, str) or not _is_name(file.file):
         raise ValueError("a file has no plain name")
     if not isinstance(file.sha256, str) or not _SHA256.fullmatch(file.sha256):
         raise ValueError(f"the SHA-256 of {file.file} is none")

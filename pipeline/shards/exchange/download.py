@@ -8,17 +8,17 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import BinaryIO
 
-from pipeline.shards.exchange.contents import Spans
 from pipeline.shards.exchange.http_remote import CONNECTIONS
 from pipeline.shards.exchange.remote import (
     ATTEMPTS,
+    Backoff,
     ExchangeError,
-    NoRange,
-    PassingError,
-    Patience,
+    NoByteRanges,
     Remote,
     RemoteError,
+    TransientError,
 )
+from pipeline.shards.exchange.spans import Spans
 
 COPIES = 2
 # Bytes between two wanted runs that are moved with them: asking around them takes longer.
@@ -59,7 +59,7 @@ class Meter:
             self.moved += size
 
 
-class Arrival:
+class FileDownload:
     """A file that comes from the other side as `NAME.part`, and gets its name once it is right."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Arrival:
         DamagedCopy
             Several copies in a row were not what was pushed.
         RemoteError
-            The other side does not answer, or has no such file.
+            The other side does not answer, or does not have the file.
         """
         found: list[str] = []
         while len(found) < COPIES:
@@ -110,7 +110,7 @@ class Arrival:
 
     def _fetch(self, meter: Meter, show: Callable[[int], None]) -> str:
         """Add to the part until all is there; return its SHA-256."""
-        patience, starts = Patience(meter.log), 1
+        backoff, starts = Backoff(meter.log), 1
         with self._part.open("ab+") as stream:
             digest, size = self._known(stream)
             while size < self._most:
@@ -124,28 +124,28 @@ class Arrival:
                         size += len(block)
                         meter.add(len(block))
                         show(size)
-                        patience.progressed()
+                        backoff.progressed()
                         if size == self._most:
                             break
                     if self._size is None:
                         break
                     if size < self._most:
-                        raise PassingError(
+                        raise TransientError(
                             f"{self._remote.shown}/{self._path.name} ended after {size:,} of "
                             f"{self._most:,} bytes"
                         )
-                except NoRange as error:
+                except NoByteRanges as error:
                     starts += 1
                     if starts > ATTEMPTS:
                         raise RemoteError(
                             f"{error}, and broke off {ATTEMPTS} times; pull from another place"
                         ) from error
-                    meter.log(f"{error}; {self._path.name} is had from its beginning")
+                    meter.log(f"{error}; {self._path.name} is fetched from its beginning")
                     stream.truncate(0)
                     digest, size = hashlib.sha256(), 0
-                except PassingError as error:
+                except TransientError as error:
                     stream.flush()
-                    patience.failed(error)
+                    backoff.failed(error)
                 finally:
                     blocks.close()
             stream.flush()
@@ -187,10 +187,10 @@ def fetch_spans(
 
     Raises
     ------
-    NoRange
-        The other side does not give single bytes.
+    NoByteRanges
+        The other side does not serve ranges of bytes.
     RemoteError
-        It does not answer, or has no such file.
+        It does not answer, or does not have the file.
     """
     pieces = _pieces(spans)
     stopped = threading.Event()
@@ -243,7 +243,7 @@ def _fetch_piece(
     stopped: threading.Event,
 ) -> None:
     """Fetch a piece of a remote file and write its spans to their places as they come."""
-    patience = Patience(meter.log, stopped.wait)
+    backoff = Backoff(meter.log, stopped.wait)
     place, end = piece[0][0], piece[-1][1]
     while place < end:
         blocks = remote.read(name, place, end)
@@ -257,12 +257,12 @@ def _fetch_piece(
                         os.pwrite(descriptor, block[first - place : last - place], first)
                 place += len(block)
                 meter.add(len(block))
-                patience.progressed()
+                backoff.progressed()
             if place < end:
-                raise PassingError(f"{remote.shown}/{name} ended at byte {place:,}")
-        except PassingError as error:
+                raise TransientError(f"{remote.shown}/{name} ended at byte {place:,}")
+        except TransientError as error:
             if stopped.is_set():
                 raise
-            patience.failed(error)
+            backoff.failed(error)
         finally:
             blocks.close()

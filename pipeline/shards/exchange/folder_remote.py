@@ -5,9 +5,13 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
-from pipeline.shards.exchange.remote import NotThere, PassingError, RemoteError
+from pipeline.shards.exchange.remote import (
+    NotThere,
+    RemoteError,
+    TransientError,
+    without_secrets,
+)
 
 _BLOCK = 1 << 23
 _LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
@@ -31,7 +35,7 @@ class FolderRemote:
 
     Attributes
     ----------
-    shown : the URL without user and password.
+    shown : the URL without user, password and query.
     """
 
     def __init__(self, url: str) -> None:
@@ -45,7 +49,7 @@ class FolderRemote:
         import fsspec
 
         self._url = url.rstrip("/") or url
-        self.shown = _without_user(self._url)
+        self.shown = without_secrets(self._url)
         protocol = url.partition("://")[0]
         try:
             self._files, self._path = fsspec.url_to_fs(self._url)
@@ -76,7 +80,7 @@ class FolderRemote:
 
         Raises
         ------
-        NotThere, PassingError, RemoteError
+        NotThere, TransientError, RemoteError
         """
         if stop is None:
             with self._explained(name):
@@ -96,7 +100,7 @@ class FolderRemote:
 
         Raises
         ------
-        PassingError, RemoteError
+        TransientError, RemoteError
         """
         try:
             with self._explained(name):
@@ -110,7 +114,7 @@ class FolderRemote:
 
         Raises
         ------
-        PassingError, RemoteError
+        TransientError, RemoteError
         """
         path, part, sent = f"{self._path}/{name}", f"{self._path}/{name}.part", 0
         blocks = iter(blocks)
@@ -124,7 +128,7 @@ class FolderRemote:
                         stream.write(block)
                     sent += len(block)
             if (there := self.size(f"{name}.part")) != sent:
-                raise PassingError(
+                raise TransientError(
                     f"{self.shown}/{name}: {sent:,} bytes were sent, {there} arrived"
                 )
             with self._explained(name):
@@ -156,7 +160,7 @@ class FolderRemote:
                 raise RemoteError(
                     f"{self.shown}/{name}: {_text(error)}; make room there, or push elsewhere"
                 ) from error
-            raise PassingError(f"{self.shown}/{name}: {_text(error)}") from error
+            raise TransientError(f"{self.shown}/{name}: {_text(error)}") from error
 
 
 @contextmanager
@@ -170,13 +174,6 @@ def _closing(stream: Any, explained: Any) -> Generator[None]:
         raise
     with explained:
         stream.close()
-
-
-def _without_user(url: str) -> str:
-    parts = urlsplit(url)
-    if "@" not in parts.netloc:
-        return url
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _text(error: Exception) -> str:

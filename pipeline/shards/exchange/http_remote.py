@@ -1,23 +1,30 @@
 """Files of a server, read by HTTP(S): ranges, time-outs, redirects, what a server may not do."""
 
 import re
+import reprlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import quote, urljoin, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
 import urllib3
-from urllib3.exceptions import HTTPError, SSLError
+from urllib3.exceptions import HTTPError, LocationValueError, SSLError
 
-from pipeline.shards.exchange.remote import NoRange, NotThere, PassingError, RemoteError
+from pipeline.shards.exchange.remote import (
+    NoByteRanges,
+    NotThere,
+    RemoteError,
+    TransientError,
+    without_secrets,
+)
 
 CONNECT_SECONDS, READ_SECONDS = 15.0, 60.0
 CONNECTIONS = 8
 MAX_REDIRECTS = 5
 _BLOCK = 1 << 16
 _REDIRECTS = {301, 302, 303, 307, 308}
-_PASSING = {408, 425, 429, 500, 502, 503, 504}
+_TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 _CONNECTION = re.compile(r"^\w+\(host=[^)]*\): ")
 _RANGE = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
 _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "caption-feature-pipeline"}
@@ -42,15 +49,15 @@ class HttpRemote:
         RemoteError
             It holds a user's name or password, or no host.
         """
-        parts = urlsplit(url)
-        if not parts.hostname or "@" in parts.netloc:
+        parts = _parts_of(url)
+        if parts is None or not parts.hostname or "@" in parts.netloc:
             raise RemoteError(
-                f"a URL of {parts.scheme} without user and password, and with a host, was "
-                "expected: passwords are not sent by HTTP; mount the folder, or use a back end "
-                "with credentials of its own, such as s3:// or sftp://"
+                f"{without_secrets(url)}: a URL with a sound host and port, and without user and "
+                "password, was expected: passwords are not sent by HTTP; mount the folder, or use "
+                "a back end with credentials of its own, such as s3:// or sftp://"
             )
         self._parts = parts._replace(path=parts.path.rstrip("/"), fragment="")
-        self.shown = urlunsplit(self._parts._replace(query=""))
+        self.shown = without_secrets(urlunsplit(self._parts))
         self._pool = _pool(parts.scheme, parts.hostname)
 
     def beside(self, suffix: str) -> "HttpRemote":
@@ -62,7 +69,7 @@ class HttpRemote:
 
         Raises
         ------
-        NotThere, NoRange, PassingError, RemoteError
+        NotThere, NoByteRanges, TransientError, RemoteError
         """
         with self._answer(name, start, stop) as answer:
             left = stop - start if stop is not None else None
@@ -88,8 +95,10 @@ class HttpRemote:
                 f"{shown}: no safe connection ({_short(error)}); the server's certificate must be "
                 "one that this system trusts (SSL_CERT_FILE names others)"
             ) from error
+        except LocationValueError as error:
+            raise RemoteError(f"{shown}: {_short(error)}; check the URL") from error
         except (HTTPError, OSError) as error:
-            raise PassingError(f"{shown}: {_short(error)}") from error
+            raise TransientError(f"{shown}: {_short(error)}") from error
         finally:
             if answer is not None:
                 answer.close()
@@ -114,19 +123,42 @@ class HttpRemote:
                     answer.close()
                     raise fault
                 return answer
-            target = urljoin(url, answer.headers.get("Location", ""))
+            target = answer.headers.get("Location", "")
             answer.close()
-            scheme = urlsplit(target).scheme
-            if scheme != "https" and scheme != urlsplit(url).scheme:
-                raise RemoteError(
-                    f"{shown}: the server leads from {urlsplit(url).scheme} to {scheme}:, which is "
-                    "not followed; ask who runs it, or give the right URL"
-                )
-            url = target
+            url = _followed(url, target, shown)
         raise RemoteError(
             f"{shown}: more than {MAX_REDIRECTS} redirects; the server sends in circles, or the "
             "URL is not the one of the files themselves"
         )
+
+
+def _parts_of(url: str) -> SplitResult | None:
+    """Return the parts of a URL; None if it has none, as with half an IPv6 address."""
+    try:
+        parts = urlsplit(url)
+        return parts if parts.port is None or parts.port > 0 else None
+    except ValueError:
+        return None
+
+
+def _followed(url: str, target: str, shown: str) -> str:
+    """Return where a redirect leads, if it may be followed."""
+    try:
+        there = urljoin(url, target)
+    except ValueError:
+        there = target
+    parts, scheme = _parts_of(there), urlsplit(url).scheme
+    if not target or parts is None:
+        raise RemoteError(
+            f"{shown}: the server leads to {reprlib.repr(target)}, which is no URL; ask who runs "
+            "it, or give the right URL"
+        )
+    if parts.scheme not in ("https", scheme):
+        raise RemoteError(
+            f"{shown}: the server leads from {scheme} to {parts.scheme}:, which is not followed; "
+            "ask who runs it, or give the right URL"
+        )
+    return there
 
 
 def _pool(scheme: str, host: str) -> urllib3.PoolManager:
@@ -143,22 +175,22 @@ def _fault(answer: Any, start: int, shown: str) -> RemoteError | None:
     if status == 206:
         found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
         if found is None or int(found[1]) != start:
-            return NoRange(f"{shown}: the server gives other bytes than those from {start}")
+            return NoByteRanges(f"{shown}: the server gives other bytes than those from {start}")
         return None
     if status == 200:
         return (
-            NoRange(f"{shown}: the server gives whole files only (it ignores Range)")
+            NoByteRanges(f"{shown}: the server gives whole files only (it ignores Range)")
             if start
             else None
         )
     if status in (404, 410):
         return NotThere(f"{shown} is not there (the server says {status})")
     if status == 416:
-        return NoRange(f"{shown}: the server has no bytes from {start}")
-    if status in _PASSING:
+        return NoByteRanges(f"{shown}: the server has no bytes from {start}")
+    if status in _TRANSIENT:
         wait = answer.headers.get("Retry-After", "")
         pause = float(wait) if re.fullmatch(r"[0-9]{1,6}", wait) else None
-        return PassingError(f"{shown}: the server says {status}", pause)
+        return TransientError(f"{shown}: the server says {status}", pause)
     remedy = "it wants a permission that is not sent" if status in (401, 403) else "check the URL"
     return RemoteError(f"{shown}: the server says {status}; {remedy}")
 

@@ -1,12 +1,14 @@
 """A place by its URL: a folder, HTTP(S), a protocol of fsspec, or a remote of a DVC repository."""
 
 import configparser
+import re
 from pathlib import Path
 
 from pipeline.shards.exchange.folder_remote import FolderRemote
 from pipeline.shards.exchange.http_remote import HttpRemote
 from pipeline.shards.exchange.remote import Remote, RemoteError, WritableRemote
 
+_REMOTE = re.compile(r'remote "(.+)"')
 # Options of a DVC remote that change neither where it lies nor who may use it.
 _HARMLESS = {"url", "jobs", "verify", "timeout", "read_timeout", "connect_timeout", "worktree"}
 
@@ -24,7 +26,8 @@ def open_remote(url: str | Path) -> Remote:
         It cannot be understood, or needs a package that is not installed.
     """
     url = _resolved(str(url))
-    return HttpRemote(url) if url.startswith(("http://", "https://")) else FolderRemote(url)
+    is_http = url.lower().startswith(("http://", "https://"))
+    return HttpRemote(url) if is_http else FolderRemote(url)
 
 
 def open_writable(url: str | Path) -> WritableRemote:
@@ -61,8 +64,12 @@ def _resolved(url: str) -> str:
         config.read([folder / "config", folder / "config.local"], encoding="utf-8")
     except (configparser.Error, UnicodeDecodeError) as error:
         raise RemoteError(f"{folder / 'config'} cannot be read ({error})") from error
-    remotes = {s.strip("'\" ").removeprefix("remote").strip(' "'): s for s in config.sections()
-               if s.strip("'\" ").startswith("remote")}  # fmt: skip
+    sections = {section.strip("'"): section for section in config.sections()}
+    remotes = {
+        found[1]: section
+        for name, section in sections.items()
+        if (found := _REMOTE.fullmatch(name))
+    }
     if remote not in remotes:
         raise RemoteError(
             f"{url}: {folder / 'config'} has no remote {remote!r}; it has "

@@ -21,6 +21,7 @@ from pipeline.shards.index import INDEX_FILE, FeatureIndex, index_from
 # Of a row and of a shard beside its features: ids, reasons and checksums take far less.
 _MOST_BESIDE_ROW, _MOST_BESIDE_SHARD = 1 << 14, 1 << 24
 _MOST_OTHER_BYTES = 1 << 32
+_MOST_SHARD_BYTES = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Offer:
         return entry.rows * math.prod(header.row_shape) * np.dtype(header.dtype).itemsize
 
     def most_of(self, entry: ShardEntry) -> int:
-        """Return how many bytes a shard of so many rows may have."""
+        """Return an upper bound of the bytes of a shard, from its rows alone."""
         header = self.index.header
         row = math.prod(header.row_shape) * np.dtype(header.dtype).itemsize
         return entry.rows * (row + _MOST_BESIDE_ROW) + _MOST_BESIDE_SHARD
@@ -74,8 +75,8 @@ def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
     OtherSet
         Another recipe.
     ExchangeError
-        Index or `files.json` are no such files, contradict each other, or name sizes that a set of
-        these rows cannot have.
+        Index or `files.json` are of another kind, contradict each other, or name sizes that a set
+        of these rows cannot have.
     """
     data = _description(remote, INDEX_FILE, meter)
     if data is None:
@@ -104,15 +105,20 @@ def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
     offer = Offer(remote, index, data, contents)
     for entry in index.shards:
         size, most = offer.size_of(entry), offer.most_of(entry)
+        if most > _MOST_SHARD_BYTES:
+            raise ExchangeError(
+                f"{remote.shown}/{INDEX_FILE}: {reprlib.repr(entry.rows)} rows of the shape "
+                f"{reprlib.repr(header.row_shape)} are larger than any disk; check the URL"
+            )
         if size > most:
             raise ExchangeError(
                 f"{remote.shown}/{CONTENTS_FILE}: {entry.file} of {entry.rows} rows is said to "
-                f"have {size:,} bytes; at most {most:,} were expected"
+                f"have {size:,} bytes; at most {most:,} were expected: have the set pushed again"
             )
     if contents and sum(file.size for file in contents.others) > _MOST_OTHER_BYTES:
         raise ExchangeError(
             f"{remote.shown}/{CONTENTS_FILE}: card and encoder are said to have more than "
-            f"{_MOST_OTHER_BYTES:,} bytes, which is not believed"
+            f"{_MOST_OTHER_BYTES:,} bytes, which is not believed: have the set pushed again"
         )
     return offer
 

@@ -14,7 +14,7 @@ from pipeline.shards.build.locking import (
     remove_if_empty,
     require_output_folder,
 )
-from pipeline.shards.exchange.contents import Contents, SharedFile, encoder_of
+from pipeline.shards.exchange.contents import SharedFile, encoder_of
 from pipeline.shards.exchange.offer import Offer
 from pipeline.shards.exchange.remote import ExchangeError
 from pipeline.shards.feature_set import FeatureSet
@@ -22,6 +22,7 @@ from pipeline.shards.format import OtherShard, ShardError
 from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
 from pipeline.shards.sandbox import require_unbroken
 from pipeline.shards.side_by_side import is_view
+from pipeline.shards.tools.dataset_card import CARD_FILE
 
 _ENCODER_WORK = "encoder"
 
@@ -71,7 +72,7 @@ class PullOutput:
             yield
 
     def require_room(self, size: int) -> None:
-        """Check that so many bytes more fit on the disk.
+        """Check that `size` bytes more fit on the disk.
 
         Raises
         ------
@@ -91,7 +92,7 @@ class PullOutput:
         return path.is_file() and path.read_bytes() == self._offer.index_bytes
 
     def take_over_shards(self, progress: Progress) -> None:
-        """Link shards of the output that are sound into the work folder.
+        """Check the shards in the work folder, and link those of the output that are sound to it.
 
         Parameters
         ----------
@@ -102,32 +103,36 @@ class PullOutput:
         OtherShard
             The output has shards that this set has not.
         """
-        index = self._offer.index
-        known = {(entry.file, entry.sha256) for entry in index.shards}
-        held = _index_of(self.out)
-        there = {path.name for path in self.out.glob("shard-*.h5")}
-        strange = there - {name for name, _ in known}
-        strange |= (
-            {e.file for e in held.shards if (e.file, e.sha256) not in known} if held else set()
-        )
+        shards = self._offer.index.shards
+        known = {(entry.file, entry.sha256) for entry in shards}
+        strange = {path.name for path in self.out.glob("shard-*.h5")} - {name for name, _ in known}
+        if held := _index_of(self.out):
+            strange |= {e.file for e in held.shards if (e.file, e.sha256) not in known}
         if strange:
-            raise OtherShard(
-                f"{self.out} has {min(strange)}, which is no shard of the set of "
-                f"{self._offer.remote.shown}; give another output folder, or remove it if it may go"
-            )
-        held_bytes = {name: (self.out / name).stat().st_size for name in there}
-        done, total = 0, sum(held_bytes.values())
-        for name, sha256 in sorted(known):
-            source, target = self.out / name, self.work / name
-            if name not in there:
-                continue
-            if not target.exists() and sha256_of_file(source) == sha256:
-                with suppress(OSError):  # a file system without links: it is fetched again
-                    os.link(source, target)
-            done += held_bytes[name]
+            raise self._other_shard(min(strange))
+        paths = [folder / entry.file for entry in shards for folder in (self.work, self.out)]
+        done, total = 0, sum(path.stat().st_size for path in paths if path.is_file())
+        for entry in shards:
+            come, there = self.work / entry.file, self.out / entry.file
+            size = sum(path.stat().st_size for path in (come, there) if path.is_file())
+            if come.is_file() and sha256_of_file(come) != entry.sha256:
+                come.unlink()
+            if there.is_file() and not come.is_file():
+                if sha256_of_file(there) == entry.sha256:
+                    with suppress(OSError):  # a file system without links: it is fetched again
+                        os.link(there, come)
+                elif held is None:  # an index would say that it is damaged, and no other set's
+                    raise self._other_shard(entry.file)
+            done += size
             progress(done, total, 0)
 
-    def missing_others(self, contents: Contents | None, card: bool) -> dict[Path, SharedFile]:
+    def _other_shard(self, name: str) -> OtherShard:
+        return OtherShard(
+            f"{self.out} has {name}, which is no shard of the set of {self._offer.remote.shown}; "
+            "give another output folder, or remove it if it may go"
+        )
+
+    def missing_others(self, card: bool) -> dict[Path, SharedFile]:
         """Return the further files that are to come, by where they gather.
 
         Raises
@@ -136,6 +141,7 @@ class PullOutput:
             Another file of an encoder lies where one of this set belongs.
         """
         missing: dict[Path, SharedFile] = {}
+        contents = self._offer.contents
         if contents is None:
             return missing
         for file in contents.encoder:
@@ -174,8 +180,9 @@ class PullOutput:
         """Move all that has come to its place, the index last, and remove the work folder."""
         self.publish_encoder()
         self.out.mkdir(parents=True, exist_ok=True)
-        names = sorted(path.name for path in self.work.iterdir() if path.is_file())
-        for name in [*(name for name in names if name != INDEX_FILE), INDEX_FILE]:
+        card = self.work / CARD_FILE
+        come = [CARD_FILE] if self._offer.contents and card.is_file() else []
+        for name in [*(entry.file for entry in self._offer.index.shards), *come, INDEX_FILE]:
             (self.work / name).replace(self.out / name)
         self.remove_work()
 
@@ -185,9 +192,11 @@ class PullOutput:
 
     def publish_encoder(self) -> None:
         """Move the encoder's files that have come to their place."""
-        for path in sorted((self.work / _ENCODER_WORK).glob("*")):
-            self.encoder.mkdir(exist_ok=True)
-            path.replace(self.encoder / path.name)
+        for file in self._offer.contents.encoder if self._offer.contents else ():
+            path = self.work / _ENCODER_WORK / file.file
+            if path.is_file():
+                self.encoder.mkdir(exist_ok=True)
+                path.replace(self.encoder / file.file)
 
     def _require_same_features(self) -> None:
         if is_view(self.out):

@@ -4,8 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from pipeline.datasets.manifest import read_manifest
 from pipeline.errors import WrongUsage
+from pipeline.packed import TextIndex
 from pipeline.progress import QUIET, Monitor
 from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.exchange.contents import (
@@ -15,16 +18,18 @@ from pipeline.shards.exchange.contents import (
     SharedFile,
     Transfer,
 )
-from pipeline.shards.exchange.download import Arrival, Meter, bytes_moved_for
+from pipeline.shards.exchange.download import FileDownload, Meter, bytes_moved_for
 from pipeline.shards.exchange.locate import open_remote
 from pipeline.shards.exchange.offer import Offer, read_offer
 from pipeline.shards.exchange.output import PullOutput
-from pipeline.shards.exchange.remote import ExchangeError, NoRange, RemoteError
+from pipeline.shards.exchange.remote import ExchangeError, NoByteRanges, RemoteError
 from pipeline.shards.exchange.rows import (
     absent_rows,
     bytes_moved_for_rows,
     fetch_hollow,
     fetch_rows,
+    is_sound_hollow,
+    require_places,
 )
 from pipeline.shards.exchange.selection import ids_of_split
 from pipeline.shards.feature_set import FeatureSet, MissingRows
@@ -82,11 +87,11 @@ def pull(
     DamagedCopy
         What came, several times, is not what was pushed.
     RemoteError
-        The other side does not answer, has no such set, or gives no single bytes.
+        The other side does not answer, has no feature set, or does not serve ranges of bytes.
     ExchangeError
         The set is not what it says it is, or does not fit on the disk.
     DatasetError
-        No such dataset or split.
+        The dataset, or the split of it, is not there.
     WrongUsage
         A split without dataset, or together with ids.
     """
@@ -118,7 +123,7 @@ def _pull_whole(offer: Offer, out: Path, meter: Meter, monitor: Monitor) -> Tran
         with monitor.progress("check", "byte") as progress:
             output.take_over_shards(progress)
         waiting = [entry for entry in shards if not (output.work / entry.file).is_file()]
-        others = output.missing_others(offer.contents, card=True)
+        others = output.missing_others(card=True)
         total = sum(map(offer.size_of, waiting)) + sum(file.size for file in others.values())
         monitor.log(
             f"{offer.remote.shown}: {offer.index.describe()}; {len(waiting)} of {len(shards)} "
@@ -136,8 +141,10 @@ def _pull_whole(offer: Offer, out: Path, meter: Meter, monitor: Monitor) -> Tran
             for entry in waiting:
                 path = output.work / entry.file
                 size = offer.size_of(entry) if offer.contents else None
-                arrival = Arrival(offer.remote, path, entry.sha256, size, offer.most_of(entry))
-                arrival.fetch(meter, show)
+                download = FileDownload(
+                    offer.remote, path, entry.sha256, size, offer.most_of(entry)
+                )
+                download.fetch(meter, show)
                 done += path.stat().st_size
             _fetch_others(offer, others, meter, show)
         if waiting or others or not output.is_finished:
@@ -174,12 +181,12 @@ def _pull_rows(
             features = _fetch_hollow_set(offer, offer.contents, output, meter, monitor)
             ids = choose(features.ids)
             _require_rows(features, ids, offer)
-            others = output.missing_others(offer.contents, card=False)
+            others = output.missing_others(card=False)
             index = _build(offer, output, features, ids, others, meter, monitor)
             output.remove_work()
-    except NoRange as error:
+    except NoByteRanges as error:
         raise RemoteError(
-            f"{error}; rows cannot be had alone from there: pull the whole set "
+            f"{error}; rows cannot come alone from there: pull the whole set "
             f"({offer.size / 1e6:,.1f} MB), or from another place"
         ) from error
     return Transfer(index, meter.moved, offer.size)
@@ -190,7 +197,7 @@ def _fetch_hollow_set(
 ) -> FeatureSet:
     """Fetch all of the shards but their features."""
     shards = [contents.shard(entry.file, entry.sha256) for entry in offer.index.shards]
-    waiting = [shard for shard in shards if not (output.work / shard.file).is_file()]
+    waiting = [shard for shard in shards if not is_sound_hollow(output.work / shard.file, shard)]
     total = sum(bytes_moved_for(shard.rest) for shard in waiting)
     monitor.log(
         f"{offer.remote.shown}: {offer.index.describe()}, {offer.size / 1e6:.1f} MB; "
@@ -206,15 +213,17 @@ def _fetch_hollow_set(
 
             fetch_hollow(offer.remote, output.work / shard.file, shard, meter, show)
             done += bytes_moved_for(shard.rest)
-    return output.open_work()
+    features = output.open_work()
+    require_places(offer.remote, [output.work / shard.file for shard in shards])
+    return features
 
 
 def _require_rows(features: FeatureSet, ids: Sequence[str], offer: Offer) -> None:
-    known = set(features.ids)
-    if absent := [row_id for row_id in ids if row_id not in known]:
+    rows = TextIndex(features.ids).rows_of(ids, len(ids))
+    if absent := [ids[at] for at in np.flatnonzero(rows < 0).tolist()]:
         raise MissingRows(
             f"{offer.remote.shown} has no rows for {len(absent)} of {len(ids)} ids, first "
-            f"{absent[:5]}; it holds {len(known)} rows of the dataset "
+            f"{absent[:5]}; it holds {len(features)} rows of the dataset "
             f"{offer.index.header.dataset!r}, such as {features.ids[0]!r}"
         )
 
@@ -269,5 +278,5 @@ def _fetch_others(
         def show_more(size: int, done: int = done) -> None:
             show(done + size)
 
-        Arrival(remote, path, file.sha256, file.size, file.size).fetch(meter, show_more)
+        FileDownload(remote, path, file.sha256, file.size, file.size).fetch(meter, show_more)
         done += file.size

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
@@ -21,12 +22,12 @@ from pipeline.shards.exchange.contents import (
 )
 from pipeline.shards.exchange.locate import open_writable
 from pipeline.shards.exchange.remote import (
+    ExchangeError,
     NotThere,
-    PassingError,
-    Patience,
     Remote,
     WritableRemote,
     read_bounded,
+    repeated,
 )
 from pipeline.shards.format import DamagedShard
 from pipeline.shards.index import INDEX_FILE, FeatureIndex, index_from, read_index
@@ -34,6 +35,7 @@ from pipeline.shards.side_by_side import require_own_rows
 from pipeline.shards.tools.dataset_card import CARD_FILE
 
 _BLOCK = 1 << 20
+_REMEDY = "push to another place, or remove what is there if it may go"
 
 
 class _File(Protocol):
@@ -48,9 +50,9 @@ def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Tr
 
     First goes `files.json`, which says what will be there, then encoder and shards, then SHARDS.md,
     and `index.json` last: a place without it holds no finished set. A push that was stopped goes
-    on: a shard that is there under its name, in its size, is not sent again. The SHA-256 of every
-    shard is computed as it is sent and must be that of the index; the size of what has arrived is
-    looked at before it gets its name.
+    on: a file that `files.json` or `index.json` of the place names, and that is there in its size,
+    is not sent again. The SHA-256 of every file is computed as it is sent and must be the one that
+    it shall have; the size of what has arrived is looked at before it gets its name.
 
     Parameters
     ----------
@@ -72,12 +74,15 @@ def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Tr
         A shard is not what its index says.
     RemoteError
         The place cannot be written to.
+    ExchangeError
+        The set is described by more bytes than a pull reads, or has changed meanwhile.
     ShardError
         The folder is no finished feature folder.
     """
     folder = Path(folder)
     require_own_rows(folder)
     index = read_index(folder)
+    index_bytes = (folder / INDEX_FILE).read_bytes()
     for entry in index.shards:
         if not (folder / entry.file).is_file():
             raise DamagedShard(
@@ -85,18 +90,24 @@ def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Tr
             )
     remote = open_writable(url)
     contents = contents_of(folder, index)
-    _require_same_set(remote, index, contents, monitor)
+    description = contents.text().encode()
+    _require_readable(folder, len(index_bytes), len(description))
+    named_there = _files_named_there(remote, index, contents, monitor)
     if contents.card is None:
         monitor.log(
             f"no {CARD_FILE} in {folder}; `pipeline shards card` writes licence and citation"
         )
     sender = _Sender(monitor)
-    sender.send_small(remote, CONTENTS_FILE, contents.text().encode())
     places: list[tuple[WritableRemote, Path, SharedFile | SharedShard]] = [
         *((remote.beside(ENCODER_SUFFIX), encoder_of(folder), file) for file in contents.encoder),
         *((remote, folder, shard) for shard in contents.shards),
     ]
-    waiting = [place for place in places if place[0].size(place[2].file) != place[2].size]
+    there = [sender.size(place, file.file) for place, _, file in places]
+    for (place, _, file), size in zip(places, there, strict=True):
+        if size is not None and (file.file, file.sha256) not in named_there:
+            _require_same_bytes(place, file, size, monitor)
+    sender.send_small(remote, CONTENTS_FILE, description)
+    waiting = [whole for whole, size in zip(places, there, strict=True) if whole[2].size != size]
     total = sum(file.size for _, _, file in places)
     done = total - sum(file.size for _, _, file in waiting)
     monitor.log(
@@ -108,8 +119,8 @@ def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Tr
             sender.send(place, source / file.file, file, done, total, progress)
             done += file.size
     if contents.card is not None:
-        sender.send_small(remote, CARD_FILE, (folder / CARD_FILE).read_bytes())
-    sender.send_small(remote, INDEX_FILE, (folder / INDEX_FILE).read_bytes())
+        sender.send_small(remote, CARD_FILE, _unchanged(folder / CARD_FILE, contents.card))
+    sender.send_small(remote, INDEX_FILE, index_bytes)
     return Transfer(index, sender.moved, contents.size)
 
 
@@ -146,54 +157,92 @@ class _Sender:
                     "command that made it makes it again"
                 )
 
-        patience = Patience(self._monitor.log)
-        while True:
-            try:
-                remote.send(file.file, blocks())
-                return
-            except PassingError as error:
-                patience.failed(error)
+        repeated(lambda: remote.send(file.file, blocks()), self._monitor.log)
+
+    def size(self, remote: WritableRemote, name: str) -> int | None:
+        """Return the bytes of a file that is there, None if it is not."""
+        return repeated(lambda: remote.size(name), self._monitor.log)
 
     def send_small(self, remote: WritableRemote, name: str, data: bytes) -> None:
         """Send a file unless the same bytes are there."""
         if _read_if_there(remote, name, self._monitor) == data:
             return
-        patience = Patience(self._monitor.log)
-        while True:
-            try:
-                remote.send(name, [data])
-                self.moved += len(data)
-                return
-            except PassingError as error:
-                patience.failed(error)
+        repeated(lambda: remote.send(name, [data]), self._monitor.log)
+        self.moved += len(data)
 
 
-def _require_same_set(
+def _require_readable(folder: Path, *sizes: int) -> None:
+    """Refuse a set with a description that no pull would read."""
+    if max(sizes) > MOST_DESCRIPTION_BYTES:
+        raise ExchangeError(
+            f"{folder} needs an {INDEX_FILE} or a {CONTENTS_FILE} of {max(sizes):,} bytes, and no "
+            f"pull reads more than {MOST_DESCRIPTION_BYTES:,}; share it as several sets, or with "
+            "more rows in each shard"
+        )
+
+
+def _unchanged(path: Path, file: SharedFile) -> bytes:
+    """Return the bytes of a small file, which must be those that were described."""
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != file.sha256:
+        raise ExchangeError(f"{path} was changed just now; give the same command again")
+    return data
+
+
+def _files_named_there(
     remote: Remote, index: FeatureIndex, contents: Contents, monitor: Monitor
-) -> None:
-    """Refuse a place with files of another set, finished or not."""
-    remedy = "push to another place, or remove what is there if it may go"
+) -> set[tuple[str, str]]:
+    """Return name and SHA-256 of the files that the place says it holds, or waits for.
+
+    Raises
+    ------
+    OtherSet
+        They are files of another set, finished or not.
+    """
+    named: set[tuple[str, str]] = set()
     if (data := _read_if_there(remote, INDEX_FILE, monitor)) is not None:
         there = index_from(data, f"{remote.shown}/{INDEX_FILE}")
         if unlike := index.header.difference(there.header.metadata()):
-            raise OtherSet(f"{remote.shown} {unlike}; {remedy}")
-        _require_same_files(remote, index.shards, there.shards, remedy)
+            raise OtherSet(f"{remote.shown} {unlike}; {_REMEDY}")
+        named |= _same_files(remote, index.shards, there.shards)
     if (data := _read_if_there(remote, CONTENTS_FILE, monitor)) is not None:
         begun = contents_from(data, f"{remote.shown}/{CONTENTS_FILE}")
-        _require_same_files(remote, contents.shards, begun.shards, remedy)
-        _require_same_files(remote, contents.encoder, begun.encoder, remedy)
+        named |= _same_files(remote, contents.shards, begun.shards)
+        named |= _same_files(remote, contents.encoder, begun.encoder)
+    return named
 
 
-def _require_same_files(
-    remote: Remote, ours: Sequence[_File], theirs: Sequence[_File], remedy: str
+def _require_same_bytes(
+    remote: Remote, file: SharedFile | SharedShard, size: int, monitor: Monitor
 ) -> None:
+    """Refuse a file that lies there, and that nothing there speaks of, unless it is the same."""
+
+    def sha256() -> str:
+        digest = hashlib.sha256()
+        with closing(remote.read(file.file, 0, size)) as blocks:
+            for block in blocks:
+                digest.update(block)
+        return digest.hexdigest()
+
+    if size != file.size or repeated(sha256, monitor.log) != file.sha256:
+        raise OtherSet(
+            f"{remote.shown} holds a {file.file} that is not this set's, and neither {INDEX_FILE} "
+            f"nor {CONTENTS_FILE} there says whose it is; {_REMEDY}"
+        )
+
+
+def _same_files(
+    remote: Remote, ours: Sequence[_File], theirs: Sequence[_File]
+) -> set[tuple[str, str]]:
+    """Return name and SHA-256 of their files, which must be among ours."""
     known = {(file.file, file.sha256) for file in ours}
     for file in theirs:
         if (file.file, file.sha256) not in known:
             raise OtherSet(
                 f"{remote.shown} holds, or waits for, a {file.file} with the SHA-256 "
-                f"{file.sha256[:16]}..., which is none of this set's files; {remedy}"
+                f"{file.sha256[:16]}..., which is none of this set's files; {_REMEDY}"
             )
+    return {(file.file, file.sha256) for file in theirs}
 
 
 def _read_if_there(remote: Remote, name: str, monitor: Monitor) -> bytes | None:

@@ -1,14 +1,17 @@
-"""What push and pull ask of a place with files, how it fails, and how often it is asked again."""
+"""What push and pull ask of a place with files, how it fails, and how a request is repeated."""
 
 import time
 from collections.abc import Callable, Generator, Iterable
-from typing import Protocol
+from contextlib import closing
+from typing import Protocol, TypeVar
 
 from pipeline.shards.format import ShardError
 
 ATTEMPTS = 5
 PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 60.0
+
+T = TypeVar("T")
 
 
 class ExchangeError(ShardError):
@@ -23,11 +26,11 @@ class NotThere(RemoteError):
     """The other side has no such file."""
 
 
-class NoRange(RemoteError):
+class NoByteRanges(RemoteError):
     """The other side gives a file from its beginning only."""
 
 
-class PassingError(RemoteError):
+class TransientError(RemoteError):
     """The other side failed in a way that may pass.
 
     Attributes
@@ -65,7 +68,7 @@ class Remote(Protocol):
 
         Raises
         ------
-        NotThere, NoRange, PassingError, RemoteError
+        NotThere, NoByteRanges, TransientError, RemoteError
         """
 
 
@@ -80,7 +83,7 @@ class WritableRemote(Remote, Protocol):
 
         Raises
         ------
-        PassingError, RemoteError
+        TransientError, RemoteError
         """
 
     def send(self, name: str, blocks: Iterable[bytes]) -> None:
@@ -88,11 +91,11 @@ class WritableRemote(Remote, Protocol):
 
         Raises
         ------
-        PassingError, RemoteError
+        TransientError, RemoteError
         """
 
 
-class Patience:
+class Backoff:
     """Waits after failures that may pass, longer after each, and gives up after several."""
 
     def __init__(
@@ -105,7 +108,7 @@ class Patience:
         """Count failures from 0 again."""
         self._failures = 0
 
-    def failed(self, error: PassingError) -> None:
+    def failed(self, error: TransientError) -> None:
         """Wait, or raise the error if it was the last attempt."""
         self._failures += 1
         if self._failures >= ATTEMPTS:
@@ -119,6 +122,31 @@ class Patience:
         self._sleep(pause)
 
 
+def repeated(request: Callable[[], T], log: Callable[[str], None]) -> T:
+    """Return what a request returns, which is made again after failures that may pass.
+
+    Raises
+    ------
+    RemoteError
+        It failed in another way, or several times in a row.
+    """
+    backoff = Backoff(log)
+    while True:
+        try:
+            return request()
+        except TransientError as error:
+            backoff.failed(error)
+
+
+def without_secrets(url: str) -> str:
+    """Return a URL without user, password and query, which may be a signature, for messages."""
+    scheme, there, rest = url.partition("://")
+    if not there:
+        return url
+    host, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
 def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None]) -> bytes:
     """Return all bytes of a small file.
 
@@ -127,20 +155,17 @@ def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None
     RemoteError
         It has more than `most` bytes, is not there, or does not come.
     """
-    patience = Patience(log)
-    while True:
+
+    def read() -> bytes:
         found = bytearray()
-        blocks = remote.read(name)
-        try:
+        with closing(remote.read(name)) as blocks:
             for block in blocks:
                 found += block
                 if len(found) > most:
                     raise RemoteError(
-                        f"{remote.shown}/{name} has more than {most:,} bytes, which no such file "
+                        f"{remote.shown}/{name} has more than {most:,} bytes, which no description "
                         "of a feature set has; it is not read: check the URL"
                     )
-            return bytes(found)
-        except PassingError as error:
-            patience.failed(error)
-        finally:
-            blocks.close()
+        return bytes(found)
+
+    return repeated(read, log)

@@ -1,6 +1,5 @@
 """Single rows of remote shards: first all but the features, then the features of some rows."""
 
-import hashlib
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ import h5py
 import numpy as np
 
 from pipeline.progress import Progress
-from pipeline.shards.exchange.contents import SharedShard, blocks_of, feature_spans
+from pipeline.shards.exchange.contents import SharedShard
 from pipeline.shards.exchange.download import (
     COPIES,
     DamagedCopy,
@@ -17,8 +16,10 @@ from pipeline.shards.exchange.download import (
     bytes_moved_for,
     fetch_spans,
 )
-from pipeline.shards.exchange.remote import Remote
+from pipeline.shards.exchange.remote import ExchangeError, Remote
+from pipeline.shards.exchange.spans import feature_spans, sha256_of_spans
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.sandbox import fault_of
 from pipeline.shards.shard_file import ShardFile
 
 _CHECKED_BYTES = 1 << 24
@@ -45,7 +46,7 @@ def fetch_hollow(
     DamagedCopy
         What came does not have the SHA-256 of the shard's rest.
     RemoteError
-        The other side does not answer, or gives no single bytes.
+        The other side does not answer, or does not serve ranges of bytes.
     """
     part = path.with_name(f"{path.name}.part")
     found: list[str] = []
@@ -53,19 +54,41 @@ def fetch_hollow(
         with part.open("wb") as stream:
             stream.truncate(shard.size)
         fetch_spans(remote, path.name, part, shard.rest, meter, show)
-        digest = hashlib.sha256()
-        for block in blocks_of(part, shard.rest):
-            digest.update(block)
-        if digest.hexdigest() == shard.rest_sha256:
+        digest = sha256_of_spans(part, shard.rest)
+        if digest == shard.rest_sha256:
             part.replace(path)
             return
-        found.append(digest.hexdigest())
+        found.append(digest)
     part.unlink()
     raise DamagedCopy(
         f"{remote.shown}/{path.name}: all of it but the features came {COPIES} times, and not with "
         f"the SHA-256 {shard.rest_sha256}: found {', '.join(dict.fromkeys(found))}; the copy there "
         "is damaged or of another set: tell who publishes it, or pull from another place"
     )
+
+
+def is_sound_hollow(path: Path, shard: SharedShard) -> bool:
+    """Return whether a shard without its features, or with some, lies there as it came."""
+    return (
+        path.is_file()
+        and path.stat().st_size == shard.size
+        and sha256_of_spans(path, shard.rest) == shard.rest_sha256
+    )
+
+
+def require_places(remote: Remote, paths: Sequence[Path]) -> None:
+    """Check, in a process of its own, that hollow shards say where their features lie.
+
+    Raises
+    ------
+    ExchangeError
+        HDF5 hangs or crashes.
+    """
+    if fault := fault_of(lambda: [feature_spans(path) for path in paths], 0):
+        raise ExchangeError(
+            f"{remote.shown}: HDF5 {fault} when it was asked where the rows of the shards lie; "
+            "tell who publishes them"
+        )
 
 
 def absent_rows(features: FeatureSet, ids: Sequence[str]) -> AbsentRows:
@@ -100,7 +123,7 @@ def fetch_rows(remote: Remote, absent: AbsentRows, meter: Meter, progress: Progr
     DamagedCopy
         Rows came, several times, with other bytes than those of their CRC-32.
     RemoteError
-        The other side does not answer, or gives no single bytes.
+        The other side does not answer, or does not serve ranges of bytes.
     """
     done = 0
     for _ in range(COPIES):

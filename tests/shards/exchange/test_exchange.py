@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -26,6 +27,7 @@ from pipeline.shards.exchange.folder_remote import FolderRemote
 from pipeline.shards.exchange.pull import pull
 from pipeline.shards.exchange.push import push
 from pipeline.shards.exchange.remote import ExchangeError, NotThere, RemoteError
+from pipeline.shards.exchange.spans import feature_spans
 from pipeline.shards.feature_set import FeatureSet, MissingRows
 from pipeline.shards.format import DamagedShard, OtherShard
 from pipeline.shards.tools.dataset_card import write_card
@@ -290,6 +292,7 @@ LIES: dict[str, tuple[Lie, type[PipelineError], str]] = {
     "broken": (status(500, SHARDS[0]), RemoteError, "500; 5 attempts in a row failed"),
     "html": (html, ExchangeError, "damaged or of another kind.*<!DOCTYPE html>"),
     "a local file": (lambda s: redirect(s, "file:///etc/passwd"), RemoteError, "from http to file"),
+    "no place": (lambda s: redirect(s, "http://["), RemoteError, r"leads to 'http://\[', which is"),
     "circles": (lambda s: redirect(s, "/set/index.json"), RemoteError, "more than 5 redirects"),
     "wrong bytes": (wrong_bytes, DamagedCopy, f"{SHARDS[1]} came 2 times.*found"),
     "too short": (too_short, RemoteError, "ended after 9,000 of"),
@@ -304,6 +307,16 @@ LIES: dict[str, tuple[Lie, type[PipelineError], str]] = {
         ExchangeError,
         "no plain name",
     ),
+    "a part": (
+        altered("files.json", lambda v: v["encoder"][0].update(file="x.part")),
+        ExchangeError,
+        "no plain name",
+    ),
+    "a shape": (
+        altered("index.json", lambda v: v.update(row_shape=[10**400])),
+        ExchangeError,
+        "larger than any disk",
+    ),
     "a size": (contents_lie("size", 1 << 50), ExchangeError, "at most .* were expected"),
     "places": (contents_lie("features", [[9, 5]]), ExchangeError, "where they cannot"),
     "another set": (contents_lie("sha256", "0" * 64), ExchangeError, "of two sets"),
@@ -311,12 +324,12 @@ LIES: dict[str, tuple[Lie, type[PipelineError], str]] = {
         altered(
             "index.json",
             lambda v: (
-                v.update(rows=ROWS + 10**15 - 20, rows_per_shard=ROWS_PER_SHARD),
-                v["shards"][2].update(rows=10**15),
+                v.update(rows=ROWS + 10**13 - 20, rows_per_shard=ROWS_PER_SHARD),
+                v["shards"][2].update(rows=10**13),
             ),
         ),
         ExchangeError,
-        "the files are no set.*1000000000000000",
+        "the files are no set.*10000000000000",
     ),
 }
 
@@ -360,6 +373,36 @@ def test_wrong_bytes_of_rows_are_found(tmp_path: Path, server: Misbehaving) -> N
     pull(f"{server.url}/set", tmp_path / "x", ids=IDS[25:27])
 
 
+def unavailable(name: str, places: range) -> Callable[[Request], bool]:
+    return lambda r: r.file == name and r.start in places and r.plain(503, b"")
+
+
+def test_unfinished_work_is_checked_before_it_is_used(
+    tmp_path: Path, features: FeatureSet, server: Misbehaving
+) -> None:
+    """Whole shards, shards without features; half files that nobody asks for are not put there."""
+    url = f"{server.url}/set"
+    for out, some, last, places in (
+        (tmp_path / "a", None, SHARDS[2], range(1)),
+        (tmp_path / "b", IDS[25:27], SHARDS[1], range(9_001, 160_000)),
+    ):
+        server.faults = [unavailable(last, places)]
+        with pytest.raises(RemoteError, match="5 attempts"):
+            pull(url, out, ids=some)
+        (work,) = (tmp_path / ".work").glob(f"{out.name}-*")
+        for name in (SHARDS[0], "SHARDS.md.part", "encoder/x.part"):
+            path = work / name
+            path.parent.mkdir(exist_ok=True)
+            damaged = bytearray(path.read_bytes() if path.is_file() else bytes(9))
+            damaged[:5] = b"wrong"
+            path.write_bytes(damaged)
+        server.faults = []
+        pull(url, out, ids=some)
+        assert files_of(tmp_path / f"{out.name}.encoder") == {"encoder.json": b"{}"}
+    same_files(tmp_path / "a", features.folder)
+    assert verify(tmp_path / "b").faults == []
+
+
 def test_another_recipe_is_refused_everywhere(tmp_path: Path, features: FeatureSet) -> None:
     there, other = tmp_path / "there", make(tmp_path / "other", "another")
     push(features.folder, there)
@@ -379,6 +422,11 @@ def test_another_recipe_is_refused_everywhere(tmp_path: Path, features: FeatureS
         push(values.folder, there)
     with pytest.raises(OtherShard, match=r"shard-00000"):
         pull(there, values.folder)
+    (values.folder / "index.json").unlink()
+    others = files_of(values.folder)
+    with pytest.raises(OtherShard, match=r"shard-00000"):
+        pull(there, values.folder)
+    assert files_of(values.folder) == others
     assert files_of(tmp_path / "there") == before
 
 
@@ -424,10 +472,13 @@ def test_a_push_that_breaks_leaves_no_set_and_goes_on(
     with pytest.raises(OtherSet):
         push(make(tmp_path / "values", seed=1).folder, there)
     sent.clear()
+    index = features.folder / "index.json"
+    described = index.read_bytes()
 
     def recorded(self: FolderRemote, name: str, blocks: Iterator[bytes]) -> None:
         sent.append(name)
         send(self, name, blocks)
+        index.write_text("what another command has put there meanwhile")
 
     monkeypatch.setattr(FolderRemote, "send", recorded)
     shard = features.folder / SHARDS[2]
@@ -437,10 +488,22 @@ def test_a_push_that_breaks_leaves_no_set_and_goes_on(
         push(features.folder, there)
     assert sorted(files_of(there)) == ["files.json", *SHARDS[:2]]
     shard.write_bytes(sound)
+    index.write_bytes(described)
     push(features.folder, there)
     assert sent.count(SHARDS[0]) == 0
     assert sent[-1] == "index.json"
+    index.write_bytes(described)
     same_files(there, features.folder, ("files.json",))
+    unknown = tmp_path / "unknown" / SHARDS[0]  # of the same size, from nobody knows where
+    unknown.parent.mkdir()
+    unknown.write_bytes(bytes((there / SHARDS[0]).stat().st_size))
+    with pytest.raises(OtherSet, match=f"holds a {SHARDS[0]} that is not this set's"):
+        push(features.folder, unknown.parent)
+    assert [*files_of(unknown.parent)] == [SHARDS[0]]
+    shutil.copy(there / SHARDS[0], unknown)
+    sent.clear()
+    push(features.folder, unknown.parent)
+    assert SHARDS[0] not in sent
 
 
 def test_places_by_other_names(
@@ -465,8 +528,15 @@ def test_places_by_other_names(
         ("dvc:nowhere/a", "no remote 'nowhere'; it has store, bucket"),
         ("dvc:bucket/a", "options endpointurl"),
         ("http://localhost/a", "read only"),
-        ("http://user:secret@localhost/a", "passwords are not sent"),
+        ("http://user:se@cret@localhost/a?key", r"^http://localhost/a: .*passwords are not sent"),
+        ("http://[::1", "sound host"),
         ("nothing://a", "no such place"),
     ):
         with pytest.raises(RemoteError, match=message):
             push(features.folder, url)
+
+
+def test_features_that_were_never_written_lie_nowhere(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("features", (3, 2), "f4")
+    assert feature_spans(tmp_path / "x.h5") == []
