@@ -4,8 +4,9 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import closing, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import BinaryIO
 
 from pipeline.shards.exchange.http_remote import CONNECTIONS
@@ -23,7 +24,7 @@ from pipeline.shards.exchange.spans import Spans
 COPIES = 2
 # Bytes between two wanted runs that are moved with them: asking around them takes longer.
 _GAP = 1 << 14
-_PIECE, _PIECES_AT_ONCE = 1 << 20, 1 << 10
+_PIECE = 1 << 20
 _SECONDS_TO_SHOW = 0.5
 _BLOCK = 1 << 20
 
@@ -193,23 +194,23 @@ def fetch_spans(
         It does not answer, or does not have the file.
     """
     pieces = _pieces(spans)
-    stopped = threading.Event()
+    waiting: SimpleQueue[Spans] = SimpleQueue()
+    ended: SimpleQueue[Exception | None] = SimpleQueue()
+    for piece in pieces:
+        waiting.put(piece)
     before, total = meter.moved, bytes_moved_for(spans)
-    with path.open("rb+") as stream, ThreadPoolExecutor(CONNECTIONS) as pool:
-        try:
-            for first in range(0, len(pieces), _PIECES_AT_ONCE):
-                waiting = {
-                    pool.submit(_fetch_piece, remote, name, piece, stream.fileno(), meter, stopped)
-                    for piece in pieces[first : first + _PIECES_AT_ONCE]
-                }
-                while waiting:
-                    ended, waiting = wait(waiting, _SECONDS_TO_SHOW, FIRST_COMPLETED)
-                    for piece_ended in ended:
-                        piece_ended.result()
-                    show(min(meter.moved - before, total))
-        finally:
-            stopped.set()
-            pool.shutdown(cancel_futures=True)
+    with path.open("rb+") as stream, _Target(stream.fileno()) as target:
+        # Daemons: an interrupt does not wait for answers, which may take a minute to time out.
+        for _ in range(min(CONNECTIONS, len(pieces))):
+            arguments = (remote, name, waiting, ended, target, meter)
+            threading.Thread(target=_fetch_pieces, args=arguments, daemon=True).start()
+        left = len(pieces)
+        while left:
+            with suppress(Empty):
+                if error := ended.get(timeout=_SECONDS_TO_SHOW):
+                    raise error
+                left -= 1
+            show(min(meter.moved - before, total))
         os.fsync(stream.fileno())
 
 
@@ -234,35 +235,65 @@ def _pieces(spans: Spans) -> list[Spans]:
     return pieces
 
 
-def _fetch_piece(
+class _Target:
+    """An open file that threads write to until its context is left; then they raise."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor, self._lock = descriptor, threading.Lock()
+        self.closed = threading.Event()
+
+    def __enter__(self) -> "_Target":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self.closed.set()
+
+    def write(self, data: bytes, place: int) -> None:
+        """Write bytes to their place."""
+        with self._lock:
+            if self.closed.is_set():
+                raise RemoteError("stopped, as another piece failed")
+            os.pwrite(self._descriptor, data, place)
+
+
+def _fetch_pieces(
     remote: Remote,
     name: str,
-    piece: Spans,
-    descriptor: int,
+    waiting: "SimpleQueue[Spans]",
+    ended: "SimpleQueue[Exception | None]",
+    target: _Target,
     meter: Meter,
-    stopped: threading.Event,
 ) -> None:
+    """Fetch pieces until none waits; say of each that it is there, or what went wrong."""
+    with suppress(Empty):
+        while not target.closed.is_set():
+            piece = waiting.get_nowait()
+            try:
+                _fetch_piece(remote, name, piece, target, meter)
+                ended.put(None)
+            except Exception as error:
+                ended.put(error)
+
+
+def _fetch_piece(remote: Remote, name: str, piece: Spans, target: _Target, meter: Meter) -> None:
     """Fetch a piece of a remote file and write its spans to their places as they come."""
-    backoff = Backoff(meter.log, stopped.wait)
+    backoff = Backoff(meter.log, target.closed.wait)
     place, end = piece[0][0], piece[-1][1]
     while place < end:
-        blocks = remote.read(name, place, end)
         try:
-            for block in blocks:
-                if stopped.is_set():
-                    raise RemoteError(f"{remote.shown}/{name}: stopped, as another piece failed")
-                for start, stop in piece:
-                    first, last = max(start, place), min(stop, place + len(block))
-                    if first < last:
-                        os.pwrite(descriptor, block[first - place : last - place], first)
-                place += len(block)
-                meter.add(len(block))
-                backoff.progressed()
+            with closing(remote.read(name, place, end)) as blocks:
+                for block in blocks:
+                    for start, stop in piece:
+                        first, last = max(start, place), min(stop, place + len(block))
+                        if first < last:
+                            target.write(block[first - place : last - place], first)
+                    place += len(block)
+                    meter.add(len(block))
+                    backoff.progressed()
             if place < end:
                 raise TransientError(f"{remote.shown}/{name} ended at byte {place:,}")
         except TransientError as error:
-            if stopped.is_set():
+            if target.closed.is_set():
                 raise
             backoff.failed(error)
-        finally:
-            blocks.close()
