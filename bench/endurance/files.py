@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from bench.endurance.damage import damage
+from bench.endurance.damage.formats import damage
 from bench.endurance.evidence import Evidence
 from bench.endurance.inputs import make_inputs, make_more
 from bench.endurance.readers import READERS, Reader
@@ -59,7 +59,7 @@ def files(
                 "fault": f"{how} of {path.relative_to(folder)}: {ending}: {text}",
                 "seconds": time.monotonic() - started,
             }
-            evidence.fault(f"{reader.name}", number, story, folder if seen[what] <= 3 else None)
+            evidence.fault(reader.name, number, story, folder if seen[what] <= 3 else None)
         number += 1
         if number % 500 == 0:
             print(f"{number} files", flush=True)
@@ -79,7 +79,7 @@ def _damaged(
         }
     )
     name = rng.choice(names)
-    if reader.files == ("*",) and reader.name == "pictures":
+    if reader.name == "pictures":  # one of them, as each is read alone
         folder.mkdir()
         shutil.copy(sound / name, folder / name)
     else:
@@ -117,6 +117,8 @@ def _read_apart(reader: Reader, folder: Path, work: Path) -> tuple[str, str]:
         return "hang", f"more than {SECONDS} s of the processor"
     if code:
         return "crash", f"signal {-code}"
+    if not said.is_file():
+        return "crash", "it ended without a word"
     ending, text = json.loads(said.read_text())
     return ending, text
 

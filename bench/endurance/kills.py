@@ -115,7 +115,7 @@ def _trial(
         evidence.tried[command.name] += not ended
         evidence.endings[command.name, "too late" if ended else strike] += 1
         fault = _fault_of_end(status, strike, ended, running.text(), cold)
-        fault = fault or _fault_of_orphans(running) or _half_written(folder, known, begin)
+        fault = fault or _fault_of_orphans(running) or half_written(folder, known, begin)
         if fault:
             break
     if fault is None:
@@ -189,7 +189,7 @@ def _fault_of_orphans(running: Running) -> str | None:
     return None
 
 
-def _half_written(folder: Path, known: Undisturbed, begin: str) -> str | None:
+def half_written(folder: Path, known: Undisturbed, begin: str) -> str | None:
     """Return a file under its final name that is neither as it was nor as it shall be."""
     before = known.before[begin]
     for name, digest in contents(folder).items():

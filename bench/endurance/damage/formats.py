@@ -1,0 +1,45 @@
+"""Which damage a file gets: by its format, and from a seed."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.endurance.damage.arrays import npy, safetensors, zip_member
+from bench.endurance.damage.hdf5 import hdf5
+from bench.endurance.damage.json_values import json_line, json_value, nested
+from bench.endurance.damage.markup import xml, yaml
+from bench.endurance.damage.raw import Random, any_bytes, empty, field, lines, noise, other_kind
+
+
+def damage(rng: Random, path: Path, other: bytes) -> str:
+    """Damage a file in its place; return how.
+
+    Parameters
+    ----------
+    other : bytes of another file, to splice in.
+    """
+    special = [by for suffixes, by in _SPECIAL if path.suffix.lower() in suffixes]
+    for _ in range(1 if rng.random() < 0.7 else 2):
+        how = rng.choice(special) if special and rng.random() < 0.6 else rng.choice(_ANY)
+        data = path.read_bytes()
+        try:
+            changed = how(rng, data, other)
+        except Exception:  # already too damaged for this kind of damage
+            how, changed = any_bytes, any_bytes(rng, data or b"x", other)
+        path.write_bytes(changed)
+    return how.__name__
+
+
+Damage = Callable[[Random, bytes, bytes], bytes]
+_ANY: tuple[Damage, ...] = (*[any_bytes] * 5, empty, noise, other_kind)
+_TEXT: tuple[Damage, ...] = (field, field, lines)
+_SPECIAL: tuple[tuple[tuple[str, ...], Damage], ...] = (
+    *(((".json",), by) for by in (json_value, json_value, json_value, nested, field)),
+    *(((".jsonl",), by) for by in (json_line, json_line, json_line, nested, *_TEXT)),
+    *(((".csv", ".tsv", ".txt", ".vec", ".token", ".gt", ".testingset"), by) for by in _TEXT),
+    *(((".xml",), by) for by in (xml, xml, *_TEXT)),
+    *(((".yaml",), by) for by in (yaml, yaml, nested, *_TEXT)),
+    ((".safetensors",), safetensors),
+    ((".npy",), npy),
+    ((".npz", ".zip"), zip_member),
+    ((".h5",), hdf5),
+)

@@ -1,0 +1,158 @@
+"""Readers of images, clips, datasets in their sources' layouts, captions and parameters.
+
+Each takes a folder of its own, which it may change, and reads everything in it.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def pictures(folder: Path) -> object:
+    from pipeline.images.decode import UnusableImage, decode
+    from pipeline.images.transforms import resize_image
+    from pipeline.recipes import Resize
+
+    for path in sorted(folder.iterdir()):
+        try:
+            resize_image(decode(path.read_bytes()), Resize("squash", 32))
+        except UnusableImage as fault:
+            text = str(fault)
+            if not text.isprintable() or not 0 < len(text) <= 300:
+                raise ValueError(f"a reason of {len(text)} characters: {text[:400]!r}") from None
+    return None
+
+
+def clips(folder: Path) -> object:
+    from pipeline.clips.clip_file import open_clip
+    from pipeline.clips.frames import taken_frames
+    from pipeline.clips.sampling import Sampling
+    from pipeline.images.decode import UnusableImage
+
+    for path in sorted(folder.iterdir()):
+        try:
+            with open_clip(path, []) as clip:
+                list(taken_frames(clip, [Sampling("every:0.5")]))
+        except UnusableImage:
+            pass
+    return None
+
+
+def manifest(folder: Path) -> object:
+    from pipeline.datasets.manifest import read_manifest
+    from pipeline.datasets.regions import has_phrases, read_phrases
+
+    manifest = read_manifest(folder)
+    return manifest.captions(), has_phrases(folder) and read_phrases(folder)
+
+
+def _written(manifest: Any, folder: Path) -> object:
+    from pipeline.datasets.manifest import read_manifest
+
+    manifest.write(folder / "out")
+    return read_manifest(folder / "out")
+
+
+def karpathy(folder: Path) -> object:
+    from pipeline.datasets.karpathy import read_karpathy
+
+    return _written(read_karpathy(folder / "images", folder / "dataset_x.json"), folder)
+
+
+def coco(folder: Path) -> object:
+    from pipeline.datasets.coco import read_coco
+
+    captions = [("train", folder / "captions.json")]
+    return _written(read_coco(folder / "images", captions, boxes=[folder / "boxes.json"]), folder)
+
+
+def flickr8k(folder: Path) -> object:
+    from pipeline.datasets.flickr8k import read_flickr8k
+
+    return _written(read_flickr8k(folder, captions_per_image=2), folder)
+
+
+def folder_table(file: str) -> Callable[[Path], object]:
+    def read(folder: Path) -> object:
+        from pipeline.datasets.folder import read_folder
+
+        return _written(read_folder(folder / "images", folder / file, name="x"), folder)
+
+    return read
+
+
+def region_table(file: str) -> Callable[[Path], object]:
+    def read(folder: Path) -> object:
+        from pipeline.datasets.region_table import read_regions
+
+        return _written(read_regions(folder / "images", folder / file, name="x"), folder)
+
+    return read
+
+
+def entities(source: str) -> Callable[[Path], object]:
+    def read(folder: Path) -> object:
+        from pipeline.datasets.entities import read_entities
+
+        return _written(read_entities(folder / source, folder / "images"), folder)
+
+    return read
+
+
+def msvd(folder: Path) -> object:
+    from pipeline.datasets.msvd import read_msvd
+
+    clips, captions, mapping = (folder / name for name in ("clips", "all.txt", "map.txt"))
+    return _written(read_msvd(clips, captions, mapping=mapping, subset=True), folder)
+
+
+def msrvtt(folder: Path) -> object:
+    from pipeline.datasets.msrvtt import read_msrvtt
+
+    found = read_msrvtt(folder / "clips", [folder / "msrvtt.json"], subset=True)
+    return _written(found, folder)
+
+
+def trecvid(folder: Path) -> object:
+    from pipeline.datasets.trecvid_vtt import read_trecvid_vtt
+
+    return _written(read_trecvid_vtt(folder / "clips", folder / "texts", subset=True), folder)
+
+
+def captions(folder: Path) -> object:
+    from pipeline.language.captions_file import read_captions, read_provenance
+
+    return [(read_captions(folder / f), read_provenance(folder / f)) for f in ("c.json", "c.jsonl")]
+
+
+def params(folder: Path) -> object:
+    from stages.params import extract_defaults, load_params
+
+    os.chdir(folder)
+    extract_defaults()
+    params = load_params()
+    return [params.entry(name) for name in params.experiments]
+
+
+def report(folder: Path) -> object:
+    _call(folder, "report", "--html", "html")
+    return None
+
+
+def _call(folder: Path, *arguments: str) -> None:
+    """Run a command in this process; raise if it ends in another way than commands may."""
+    from stages.cli import main
+
+    os.chdir(folder)
+    with open("said.txt", "w") as said:  # noqa: PTH123
+        os.dup2(said.fileno(), 1)
+        os.dup2(said.fileno(), 2)
+    sys.argv = ["pipeline", *arguments]
+    try:
+        main()
+    except SystemExit as ended:
+        said_text = Path("said.txt").read_text(errors="replace")
+        if ended.code not in (None, 0, 1, 2, 3) or "Traceback" in said_text:
+            raise ValueError(f"status {ended.code}: {said_text[-500:]}") from None

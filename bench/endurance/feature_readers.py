@@ -1,0 +1,113 @@
+"""Readers of vectors, encoders, heads, shards, embeddings, weights and other people's features.
+
+Each takes a folder of its own, which it may change, and reads everything in it.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+
+def vectors(folder: Path) -> object:
+    from pipeline.text.vectors import load_vectors
+
+    for path in sorted(folder.iterdir()):
+        load_vectors(str(path), {"dog", "a", "réd", "unheard"})
+    return None
+
+
+def all_vectors(folder: Path) -> object:
+    from pipeline.text.vectors import load_vectors
+
+    for path in sorted(folder.iterdir()):
+        load_vectors(str(path))
+    return None
+
+
+def embeddings(folder: Path) -> object:
+    from pipeline.retrieval.evaluate import evaluate
+
+    return evaluate(folder / "e.h5", folder / "table")
+
+
+def head(folder: Path) -> object:
+    from pipeline.heads.trained_head import load_head
+
+    head = load_head(folder)
+    return head.embed_images(np.zeros((2, 1280), np.float32))
+
+
+def encoder(folder: Path) -> object:
+    from pipeline.text.fitted import load_encoder
+
+    texts = ["a red ball on grass", "zzz"]
+    return [load_encoder(path).encode(texts) for path in sorted(folder.iterdir())]
+
+
+def tagger(folder: Path) -> object:
+    from pipeline.text.taggers import tagger_called
+
+    return tagger_called(f"perceptron:{folder / 'tagger.json'}").tag(["a", "dog"])
+
+
+def features(folder: Path) -> object:
+    from pipeline.shards.feature_set import read_features
+
+    features = read_features(folder)
+    return features.read(features.ids[:3])
+
+
+def side_by_side(folder: Path) -> object:
+    return features(folder / "both")
+
+
+def verified(folder: Path) -> object:
+    from pipeline.shards.tools.verify import verify
+
+    return verify(folder)
+
+
+def rebuilt_index(folder: Path) -> object:
+    from pipeline.shards.index import rebuild_index
+
+    (folder / "index.json").unlink(missing_ok=True)
+    return rebuild_index(folder)
+
+
+def card(folder: Path) -> object:
+    from pipeline.shards.tools.dataset_card import write_card
+    from pipeline.shards.tools.describe import describe
+
+    return describe(folder), write_card(folder)
+
+
+def weights(folder: Path) -> object:
+    from pipeline.images.caffemodel import read_caffemodel
+    from pipeline.networks.state_dicts import read_tensors
+
+    for path in sorted(folder.iterdir()):
+        (read_caffemodel if path.suffix == ".caffemodel" else read_tensors)(path)
+    return None
+
+
+def imported(file: str, layout: str, ids: bool = False) -> Callable[[Path], object]:
+    def read(folder: Path) -> object:
+        from pipeline.shards.tools.importers.catalogue import import_features
+
+        names = folder / "ids.txt" if ids else None
+        return import_features(folder / file, folder / "out", layout=layout, dataset="x", ids=names)
+
+    return read
+
+
+def boxes(folder: Path) -> object:
+    from pipeline.shards.tools.importers.boxes import read_boxes
+
+    return [read_boxes(path) for path in sorted(folder.iterdir())]
+
+
+def localized(folder: Path) -> object:
+    from pipeline.localization.evaluate import evaluate_localized
+
+    return evaluate_localized(folder / "x.h5", folder / "table")
