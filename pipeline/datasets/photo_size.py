@@ -22,7 +22,7 @@ def photo_size(path: Path) -> tuple[int, int]:
         with Image.open(path) as image:
             turned = image.getexif().get(ExifTags.Base.Orientation) in _SIDEWAYS
             return (image.height, image.width) if turned else image.size
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SyntaxError) as error:
         raise DatasetError(
             f"{path} is no photo whose size can be read ({error}), so that its boxes cannot be "
             "checked; mend the file, or leave its lines out"

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from PIL import ExifTags, Image
 
+from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.photo_size import photo_size
 from pipeline.datasets.phrases import RegionPhrase
 from pipeline.heads.data.links import RepeatedRows
 from pipeline.heads.data.pairs import IN_MEMORY_BYTES, Links, Lists, Pairs
@@ -25,8 +26,6 @@ from pipeline.text.unique_phrases import phrase_key, plain_phrase
 
 REGIONS_A_PHRASE = 10
 """Of how many regions a phrase makes training pairs at most (Wang et al. 2016, section 3.3)."""
-
-_TURNED = {5, 6, 7, 8}  # EXIF orientations that swap width and height
 
 
 def training_pairs(
@@ -225,11 +224,8 @@ def _starts(counts: Sequence[int]) -> np.ndarray:
 
 
 def _size_of(path: Path) -> tuple[int, int]:
-    """Return width and height of an upright picture, from its header; (1, 1) if there is none."""
+    """Return width and height of an upright photo; (1, 1) where there is none to be read."""
     try:
-        with Image.open(path) as image:
-            width, height = image.size
-            turned = image.getexif().get(ExifTags.Base.Orientation, 1) in _TURNED
-    except (OSError, ValueError, SyntaxError):
+        return photo_size(path)
+    except DatasetError:
         return 1, 1
-    return (height, width) if turned else (width, height)
