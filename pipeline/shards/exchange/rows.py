@@ -140,7 +140,8 @@ def fetch_rows(remote: Remote, absent: AbsentRows, meter: Meter, progress: Progr
         absent = {path: rows for path, rows in found.items() if rows.size}
         for path, rows in absent.items():
             meter.log(f"{path.name}: {rows.size} rows came with other bytes than they should have")
-    for path, rows in absent.items():
+    if absent:
+        path, rows = next(iter(absent.items()))
         ids = ShardFile(path).ids
         raise DamagedCopy(
             f"{remote.shown}/{path.name}: {rows.size} rows came {COPIES} times with other bytes "
