@@ -24,7 +24,7 @@ from pipeline.shards.tools.dataset_card import CARD_FILE
 CONTENTS_FILE = "files.json"
 ENCODER_SUFFIX = ".encoder"
 MOST_DESCRIPTION_BYTES = 1 << 24
-"""Of an index or a `files.json`: 30,000 shards need less, and JSON takes 30 times its size to read."""
+"""Of an index or a `files.json`, which take up to 30 times as much to read; 30,000 shards fit."""
 
 _FORMAT, _VERSION = "pipeline-features-files", 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@=-]{0,199}")

@@ -28,12 +28,15 @@ def ids_of_split(ids: Sequence[str], dataset: Manifest, split: str) -> list[str]
     """
     entries = dataset.select(split)
     wanted, images = {*entries.ids}, {*dataset.select().ids}
+    # In a set of captions `a#1` is one of `a`, even if another image is called so.
+    all_images = all(row_id in images for row_id in ids)
     chosen: list[str] = []
     with_rows: set[str] = set()
     kinds: set[str] = set()
     for row_id in ids:
         image, kind = row_id, ""
-        if row_id not in images and (found := _OF_IMAGE.fullmatch(row_id)):
+        found = None if all_images else _OF_IMAGE.fullmatch(row_id)
+        if found and (found[1] in images or row_id not in images):
             image, kind = found[1], found[2]
         if image in wanted:
             chosen.append(row_id)

@@ -161,12 +161,16 @@ def test_the_rows_of_a_split(tmp_path: Path, features: FeatureSet) -> None:
     data = dataset(tmp_path / "data", splits)
     pull(tmp_path / "shared", tmp_path / "val", dataset=data, split="val")
     assert FeatureSet(tmp_path / "val").ids == IDS[1::2]
-    captions = [f"{image}#{k}" for image in ("a#1", "b") for k in range(2)]
-    write_features(tmp_path / "text", captions, np.ones((4, 2)), recipe={"name": "t"})
+    captions = [f"{image}#{k}" for image in ("a#1", "a", "b") for k in range(2)]
+    write_features(tmp_path / "text", captions, np.ones((6, 2)), recipe={"name": "t"})
     push(tmp_path / "text", tmp_path / "texts")
-    data = dataset(tmp_path / "two", {"train": ["a#1"], "val": ["b"], "test": ["c"]}, captions=2)
+    data = dataset(
+        tmp_path / "two", {"train": ["a#1"], "val": ["a", "b"], "test": ["c"]}, captions=2
+    )
     pull(tmp_path / "texts", tmp_path / "a", dataset=data, split="train")
     assert FeatureSet(tmp_path / "a").ids == captions[:2]
+    pull(tmp_path / "texts", tmp_path / "b", dataset=data, split="val")
+    assert FeatureSet(tmp_path / "b").ids == captions[2:]
     with pytest.raises(MissingRows, match=r"1 of the 1 images of the split 'test'.*'c'"):
         pull(tmp_path / "texts", tmp_path / "c", dataset=data, split="test")
 
