@@ -151,7 +151,13 @@ def read_index(folder: str | Path) -> FeatureIndex:
             f"{path} not found: {folder} is no finished feature folder; `pipeline extract` or "
             "`pipeline text` makes one (run again, it goes on where it stopped)"
         )
-    return index_from(path.read_bytes(), str(path))
+    try:
+        return index_from(path.read_bytes(), str(path))
+    except ShardError as error:
+        raise ShardError(
+            f"{error}; copy it again, or have `pipeline shards index {folder}` make it from the "
+            "shards"
+        ) from error
 
 
 def index_from(data: bytes, where: str) -> FeatureIndex:

@@ -210,7 +210,7 @@ def contents_from(data: bytes, where: str) -> Contents:
         begins = data[:40].decode("utf-8", "replace")
         raise ExchangeError(
             f"{where} is not what `pipeline shards push` writes ({error}); it begins with "
-            f"{begins!r}: have the set pushed again"
+            f"{begins!r}"
         ) from error
 
 

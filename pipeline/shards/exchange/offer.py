@@ -97,11 +97,12 @@ def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
             "asked for; give another URL, or the recipe that you mean"
         )
     described = _description(remote, CONTENTS_FILE, meter)
-    contents = (
-        contents_from(described, f"{remote.shown}/{CONTENTS_FILE}")
-        if described is not None
-        else None
-    )
+    contents = None
+    if described is not None:
+        try:
+            contents = contents_from(described, f"{remote.shown}/{CONTENTS_FILE}")
+        except ExchangeError as error:
+            raise ExchangeError(f"{error}: have the set pushed again") from error
     offer = Offer(remote, index, data, contents)
     for entry in index.shards:
         size, most = offer.size_of(entry), offer.most_of(entry)

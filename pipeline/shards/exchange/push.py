@@ -29,7 +29,7 @@ from pipeline.shards.exchange.remote import (
     read_bounded,
     repeated,
 )
-from pipeline.shards.format import DamagedShard
+from pipeline.shards.format import DamagedShard, ShardError
 from pipeline.shards.index import INDEX_FILE, FeatureIndex, index_from, read_index
 from pipeline.shards.side_by_side import require_own_rows
 from pipeline.shards.tools.dataset_card import CARD_FILE
@@ -197,16 +197,24 @@ def _files_named_there(
     Raises
     ------
     OtherSet
-        They are files of another set, finished or not.
+        They are files of another set, finished or not, or cannot be understood.
     """
     named: set[tuple[str, str]] = set()
-    if (data := _read_if_there(remote, INDEX_FILE, monitor)) is not None:
-        there = index_from(data, f"{remote.shown}/{INDEX_FILE}")
+    data = [_read_if_there(remote, name, monitor) for name in (INDEX_FILE, CONTENTS_FILE)]
+    try:
+        there = index_from(data[0], f"{remote.shown}/{INDEX_FILE}") if data[0] is not None else None
+        begun = (
+            contents_from(data[1], f"{remote.shown}/{CONTENTS_FILE}")
+            if data[1] is not None
+            else None
+        )
+    except ShardError as error:
+        raise OtherSet(f"{error}; {_REMEDY}") from error
+    if there:
         if unlike := index.header.difference(there.header.metadata()):
             raise OtherSet(f"{remote.shown} {unlike}; {_REMEDY}")
         named |= _same_files(remote, index.shards, there.shards)
-    if (data := _read_if_there(remote, CONTENTS_FILE, monitor)) is not None:
-        begun = contents_from(data, f"{remote.shown}/{CONTENTS_FILE}")
+    if begun:
         named |= _same_files(remote, contents.shards, begun.shards)
         named |= _same_files(remote, contents.encoder, begun.encoder)
     return named

@@ -508,6 +508,10 @@ def test_a_push_that_breaks_leaves_no_set_and_goes_on(
     sent.clear()
     push(features.folder, unknown.parent)
     assert SHARDS[0] not in sent
+    index.write_bytes(described)
+    (unknown.parent / "files.json").write_text("[")
+    with pytest.raises(OtherSet, match=r"begins with '\['; push to another place, or remove"):
+        push(features.folder, unknown.parent)
 
 
 def test_places_by_other_names(
