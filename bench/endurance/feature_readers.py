@@ -3,6 +3,8 @@
 Each takes a folder of its own, which it may change, and reads everything in it.
 """
 
+import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,7 +67,13 @@ def side_by_side(folder: Path) -> object:
 def verified(folder: Path) -> object:
     from pipeline.shards.tools.verify import verify
 
-    return verify(folder)
+    found = verify(folder)
+    if not found.faults:  # then every shard is the one that the index names
+        for entry in json.loads((folder / "index.json").read_bytes())["shards"]:
+            data = (folder / entry["file"]).read_bytes()
+            if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+                raise ValueError(f"damage of {entry['file']} was not found")
+    return found
 
 
 def rebuilt_index(folder: Path) -> object:
