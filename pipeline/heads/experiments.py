@@ -84,7 +84,8 @@ _W2VV_GRU = {**_W2VV, "word_dim": 50, "hidden_size": 256}
 _GRU = {"dim": 256, "image_scaling": "unit", "learning_rate": 0.004}
 _QIAN = {**_GRU, "word_dim": 50, "epochs": 9, "lr_decay": 0.2, "lr_decay_every": 6}
 _VSEPP = {**_GRU, "epochs": 8, "lr_decay": 0.2, "lr_decay_every": 5}
-_KIROS = {"word_dim": 100, "image_scaling": "standardised", "epochs": 14}
+# Without clipping one seed of three stays at chance.
+_KIROS = {"word_dim": 100, "image_scaling": "standardised", "clip": 20.0, "epochs": 14}
 # With Adam; the paper's plain gradient descent is at kiros2014-lstm.
 _BAG = {
     "optimiser": "adam", "learning_rate": 0.001, "batch_size": 128, "lr_decay": 0.85, "epochs": 8,
@@ -95,8 +96,8 @@ _YAN = {
     "lr_milestones": (4, 5), "mean_hinge_epochs": 1, "epochs": 5,
 }  # fmt: skip
 _SCAN = {
-    "dim": 64, "word_dim": 50, "batch_size": 32, "learning_rate": 0.001, "lr_decay_every": 3,
-    "epochs": 4,
+    "dim": 256, "batch_size": 64, "learning_rate": 0.002, "lr_decay_every": 5,
+    "mean_hinge_epochs": 1, "epochs": 8,
 }  # fmt: skip
 # An epoch takes every image once: five captions an image would be five times the work.
 _TUNED = {
@@ -171,10 +172,9 @@ SMALL: dict[str, Changes] = {
     "vsepp": Changes({**_VSEPP, "mean_hinge_epochs": 2}),
     "vsepp-finetuned": Changes({**_VSEPP, **_TUNED}, finetuning=_TUNED_NETWORK),
     "vse0": Changes(_VSEPP),
-    "scan-t2i-avg": Changes(_SCAN, word_vectors=_GLOVE),
-    "scan-t2i-lse": Changes(_SCAN, word_vectors=_GLOVE),
-    "scan-i2t-avg": Changes(_SCAN, word_vectors=_GLOVE),
-    "scan-i2t-lse": Changes(_SCAN, word_vectors=_GLOVE),
+    **dict.fromkeys(
+        ("scan-t2i-avg", "scan-t2i-lse", "scan-i2t-avg", "scan-i2t-lse"), Changes(_SCAN)
+    ),
     **{
         f"{name}-{head}": Changes(captions=_COUNTS_AND_FISHER)
         for name in ("ours", "ours-lites", "ours-lites-10crop")
