@@ -93,7 +93,7 @@ _BAG = {
     "image_scaling": "standardised",
 }  # fmt: skip
 _YAN = {
-    "dim": 256, "attention_heads": 4, "word_dim": 50, "batch_size": 64, "learning_rate": 0.0005,
+    "dim": 128, "attention_heads": 4, "word_dim": 50, "batch_size": 64, "learning_rate": 0.0005,
     "lr_milestones": (7, 9), "mean_hinge_epochs": 1, "epochs": 10,
 }  # fmt: skip
 _SCAN = {
