@@ -78,7 +78,8 @@ def row(layout: Layout, name: str, trained: TrainedHead, timed: int) -> str:
     settings = settings_from(head_kind(trained.kind).settings, trained.settings, trained.kind)
     batch = getattr(settings, "batch_size", None)
     if batch is None:
-        return f"| {name} | | | {trained.chosen['rsum']:.0f} | | |"
+        rsum = f"{trained.chosen['rsum']:.0f}" if "rsum" in trained.chosen else ""
+        return f"| {name} | | | {rsum} | | |"
     entries = read_manifest(layout.dataset).select(trained.train_split)
     pairs = sum(len(entry.captions) for entry in entries)
     if getattr(settings, "epoch", "captions") == "images":
