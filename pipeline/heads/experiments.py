@@ -94,7 +94,7 @@ _BAG = {
 }  # fmt: skip
 _YAN = {
     "dim": 128, "attention_heads": 4, "word_dim": 50, "batch_size": 64, "learning_rate": 0.0005,
-    "lr_milestones": (7, 9), "mean_hinge_epochs": 1, "epochs": 10,
+    "lr_milestones": (12, 15), "mean_hinge_epochs": 1, "epochs": 17,
 }  # fmt: skip
 _SCAN = {
     "dim": 256, "batch_size": 64, "learning_rate": 0.002, "lr_decay_every": 5,
@@ -199,7 +199,7 @@ TINY: dict[str, Mapping[str, Any]] = {
     "kiros2014-linear": {"learning_rate": 0.002, "epochs": 14},
     "yan2019-transformer-pooling": {
         "dim": 32, "caption_layers": 1, "batch_size": 32, "learning_rate": 0.002,
-        "mean_hinge_epochs": 3, "epochs": 14,
+        "lr_milestones": (7, 9), "mean_hinge_epochs": 3, "epochs": 14,
     },
     "vsepp": {
         "dim": 128, "word_dim": 50, "learning_rate": 0.01, "lr_decay": 0.7, "lr_decay_every": 1,
