@@ -1,8 +1,10 @@
 """Files of a folder, here or wherever fsspec reaches: read in ranges, and written whole."""
 
 import errno
+import os
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
+from io import UnsupportedOperation
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,8 @@ class FolderRemote:
                     with self._explained(name):
                         stream.write(block)
                     sent += len(block)
+                with self._explained(name):
+                    _wait_for_disk(stream)
             if (there := self.size(f"{name}.part")) != sent:
                 raise TransientError(
                     f"{self.shown}/{name}: {sent:,} bytes were sent, {there} arrived"
@@ -174,6 +178,13 @@ def _closing(stream: Any, explained: Any) -> Generator[None]:
         raise
     with explained:
         stream.close()
+
+
+def _wait_for_disk(stream: Any) -> None:
+    """Wait until the bytes of a local file are on the disk; other back ends see to that."""
+    stream.flush()
+    with suppress(AttributeError, UnsupportedOperation):
+        os.fsync(stream.fileno())
 
 
 def _text(error: Exception) -> str:

@@ -12,6 +12,7 @@ import urllib3
 from urllib3.exceptions import HTTPError, LocationValueError, SSLError
 
 from pipeline.shards.exchange.remote import (
+    Forbidden,
     NoByteRanges,
     NotThere,
     RemoteError,
@@ -191,8 +192,11 @@ def _fault(answer: Any, start: int, shown: str) -> RemoteError | None:
         wait = answer.headers.get("Retry-After", "")
         pause = float(wait) if re.fullmatch(r"[0-9]{1,6}", wait) else None
         return TransientError(f"{shown}: the server says {status}", pause)
-    remedy = "it wants a permission that is not sent" if status in (401, 403) else "check the URL"
-    return RemoteError(f"{shown}: the server says {status}; {remedy}")
+    if status in (401, 403):
+        return Forbidden(
+            f"{shown}: the server says {status}; it wants a permission that is not sent"
+        )
+    return RemoteError(f"{shown}: the server says {status}; check the URL")
 
 
 def _short(error: Exception) -> str:

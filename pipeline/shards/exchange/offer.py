@@ -14,7 +14,13 @@ from pipeline.shards.exchange.contents import (
     contents_from,
 )
 from pipeline.shards.exchange.download import Meter
-from pipeline.shards.exchange.remote import ExchangeError, NotThere, Remote, read_bounded
+from pipeline.shards.exchange.remote import (
+    ExchangeError,
+    Forbidden,
+    NotThere,
+    Remote,
+    read_bounded,
+)
 from pipeline.shards.format import ShardEntry, ShardError
 from pipeline.shards.index import INDEX_FILE, FeatureIndex, index_from
 
@@ -96,7 +102,11 @@ def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
             f"{reprlib.repr(header.recipe.get('name'))} ({header.recipe_hash}), and {recipe!r} was "
             "asked for; give another URL, or the recipe that you mean"
         )
-    described = _description(remote, CONTENTS_FILE, meter)
+    try:
+        described = _description(remote, CONTENTS_FILE, meter)
+    except Forbidden as error:
+        meter.log(f"{error}; taken as not there, since {INDEX_FILE} could be read")
+        described = None
     contents = None
     if described is not None:
         try:

@@ -26,6 +26,10 @@ class NotThere(RemoteError):
     """The other side has no such file."""
 
 
+class Forbidden(RemoteError):
+    """The other side does not let this file be read; buckets say so of files that they lack."""
+
+
 class NoByteRanges(RemoteError):
     """The other side gives a file from its beginning only."""
 
@@ -68,7 +72,7 @@ class Remote(Protocol):
 
         Raises
         ------
-        NotThere, NoByteRanges, TransientError, RemoteError
+        NotThere, Forbidden, NoByteRanges, TransientError, RemoteError
         """
 
 
