@@ -1,11 +1,13 @@
 """Millions of short texts in little memory: kept as one block of bytes, found by sorted hashes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
+
+T_co = TypeVar("T_co", covariant=True)
 
 _AT_ONCE = 1 << 15
 
@@ -112,6 +114,14 @@ class TextIndex:
             rows[start : start + len(chunk)] = self._rows_of(chunk)
         return rows
 
+    def row_of(self, asked: str) -> int:
+        """Return the place of a text, -1 if there is none."""
+        hashed = _hashes([asked], 1)[0]
+        place = int(np.searchsorted(self._hashes, hashed))
+        if place == len(self._hashes) or self._hashes[place] != hashed:
+            return -1
+        return self._among_equal_hashes(asked, place)
+
     def _rows_of(self, asked: list[str]) -> npt.NDArray[np.int64]:
         """Return the places of a list of texts; see `rows_of`."""
         hashes = _hashes(asked, len(asked))
@@ -136,6 +146,37 @@ class TextIndex:
                 return row
             place += 1
         return -1
+
+
+class TextMapping(Mapping[str, T_co]):
+    """Values by text, both as sequences: 16 bytes a text beside them, where a dict takes 100.
+
+    Values are made when they are asked for if their sequence does so.
+    """
+
+    def __init__(self, texts: Sequence[str], values: Sequence[T_co]) -> None:
+        """Take distinct texts, and a value for each."""
+        self._texts, self._values = texts, values
+        self._index = TextIndex(texts)
+
+    def __getitem__(self, text: str) -> T_co:
+        if (row := self._index.row_of(text)) < 0:
+            raise KeyError(text)
+        return self._values[row]
+
+    def __contains__(self, text: object) -> bool:
+        return isinstance(text, str) and self._index.row_of(text) >= 0
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def lacking(self, asked: Sequence[str]) -> list[str]:
+        """Return those of some texts that have no value, in their order."""
+        rows = self._index.rows_of(asked, len(asked))
+        return [asked[row] for row in np.flatnonzero(rows < 0).tolist()]
 
 
 def repeated_texts(texts: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from pipeline.packed import PackedTexts, TextIndex, repeated_texts, sorted_order
+from pipeline.packed import PackedTexts, TextIndex, TextMapping, repeated_texts, sorted_order
 
 ODD = ["", "a", "é", "a", "日本", "\ud800", "x\x00y", "a#0", "", "z" * 70_000]
 
@@ -60,3 +60,22 @@ def test_sorted_order_is_that_of_code_points_and_stable(texts: list[str]) -> Non
 def test_repeated_texts_in_order_of_their_first_occurrence(texts: list[str]) -> None:
     expected = [t for t in dict.fromkeys(texts) if texts.count(t) > 1]
     assert repeated_texts(texts) == expected
+
+
+def test_a_mapping_is_the_dict_of_its_texts_and_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    for hashes in ("", "all equal"):
+        if hashes:
+            monkeypatch.setattr(
+                "pipeline.packed._hashes", lambda texts, number: np.zeros(number, np.int64)
+            )
+        texts = ["b", "", "日本", "a", "\ud800"]
+        mapping = TextMapping(PackedTexts(texts), range(5))
+        assert dict(mapping) == {text: row for row, text in enumerate(texts)}
+        assert "a" in mapping
+        assert "c" not in mapping
+        assert 3 not in mapping
+        assert mapping.get("c", -1) == -1
+        assert mapping.lacking(["c", "a", "d", "c"]) == ["c", "d", "c"]
+        with pytest.raises(KeyError, match="'c'"):
+            mapping["c"]
+    assert dict(TextMapping[int]([], [])) == {}

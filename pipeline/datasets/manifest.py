@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from pipeline.datasets.entries import Captions, FilesBelow, ImageEntry, PackedEn
 from pipeline.datasets.phrases import RegionPhrase, check_box, regions_text
 from pipeline.files import appearing_whole, parse_json, write_json, write_text
 from pipeline.hashing import canonical_json, sha256_of_file
-from pipeline.packed import repeated_texts
+from pipeline.packed import TextMapping, repeated_texts
 
 MANIFEST_FILE = "manifest.jsonl"
 REGIONS_FILE = "regions.jsonl"
@@ -85,6 +85,16 @@ class Manifest:
     def packed(self) -> PackedEntries:
         """The entries as columns."""
         return PackedEntries.of(self.entries, partial(check_entry, unit=self.unit))
+
+    @cached_property
+    def by_id(self) -> TextMapping[ImageEntry]:
+        """The entries by their ids."""
+        return TextMapping(self.packed.ids, self.packed)
+
+    @cached_property
+    def path_by_id(self) -> TextMapping[Path]:
+        """The paths of the files by the ids of their entries."""
+        return TextMapping(self.packed.ids, self.files(self.packed))
 
     @property
     def unit(self) -> str:

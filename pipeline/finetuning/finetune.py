@@ -231,7 +231,7 @@ def _pictures(
 ) -> PictureRows:
     """Return the image files of a split's pairs."""
     data.manifest.require("images", "fine-tuning", NO_PICTURES)
-    files = {entry.id: data.manifest.image_root / entry.file for entry in data.manifest.entries}
+    files = data.manifest.path_by_id
     made_of = data.images.source_crc32[data.images.rows_of(pairs.image_ids)].tolist()
     if not all(made_of):
         raise FinetuningError(

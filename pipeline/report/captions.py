@@ -198,8 +198,7 @@ def _cell(value: float | int | None) -> str:
 
 def _planes(space: Regularities, manifest: Manifest) -> dict[str, str]:
     """Return by kind the SVG of its words over small pictures."""
-    files = {entry.id: manifest.image_root / entry.file for entry in manifest.entries}
-    return {kind: _plane(kind, plane, files) for kind, plane in space.planes.items()}
+    return {kind: _plane(kind, plane, manifest.path_by_id) for kind, plane in space.planes.items()}
 
 
 def _plane(kind: str, plane: Plane, files: Mapping[str, Path]) -> str:

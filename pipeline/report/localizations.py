@@ -126,7 +126,7 @@ def examples_of(found: Localized, manifest: Manifest) -> dict[str, list[Example]
         "Wrong at first": _drawn(found, np.flatnonzero((first > 0) & (first < NO_HIT)), rng),
         "Worst failures": _once_an_image(found, late[np.argsort(-first[late], kind="stable")]),
     }
-    files = {entry.id: manifest.image_root / entry.file for entry in manifest.entries}
+    files = manifest.path_by_id
     return {
         kind: [_example(found, int(query), int(first[query]), files) for query in queries]
         for kind, queries in kinds.items()

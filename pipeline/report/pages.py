@@ -318,5 +318,5 @@ def _picture(image_id: str, dataset: Dataset, thumbnails: Thumbnails) -> dict[st
         "file": copy.name,
         "fault": copy.fault,
         "sound": copy.sound,
-        "alt": dataset.captions[image_id] or image_id,
+        "alt": dataset.manifest.by_id[image_id].first_caption or image_id,
     }

@@ -9,6 +9,7 @@ from typing import Any
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
 from pipeline.hashing import sha256_of_file
+from pipeline.packed import TextMapping
 from pipeline.report.head_inspection import HeadInspection, WordPlane
 from pipeline.report.retrievals import Retrieval, protocol_of, retrieve
 from pipeline.retrieval.embedding_file import read_embeddings
@@ -54,14 +55,12 @@ class Dataset:
     ----------
     texts : caption id to its sentence.
     files : image id to its path.
-    captions : image id to its first sentence, or "".
     manifest_sha256 : of its manifest's file.
     """
 
     manifest: Manifest
-    texts: Mapping[str, str]
-    files: Mapping[str, Path]
-    captions: Mapping[str, str]
+    texts: TextMapping[str]
+    files: TextMapping[Path]
     manifest_sha256: str
 
 
@@ -304,11 +303,11 @@ def _read_dataset(folder: Path) -> Dataset | str:
         manifest = read_manifest(folder)
     except DatasetError as error:
         return f"No breakdown and no queries, since its dataset cannot be read: {error}"
+    captions = manifest.captions()
     return Dataset(
         manifest,
-        {i: t for e in manifest.entries for i, t in zip(e.caption_ids, e.captions, strict=True)},
-        {e.id: manifest.image_root / e.file for e in manifest.entries},
-        {e.id: e.first_caption for e in manifest.entries},
+        TextMapping(captions.ids, captions.texts),
+        manifest.path_by_id,
         sha256_of_file(folder / MANIFEST_FILE),
     )
 
@@ -343,7 +342,7 @@ def _fitting(
     ranked = (("captions", retrieval.caption_ids, dataset.texts),
               ("images", retrieval.image_ids, dataset.files)) if retrieval else ()  # fmt: skip
     for what, ids, known in ranked:
-        if unknown_ids := [ranked_id for ranked_id in ids if ranked_id not in known]:
+        if unknown_ids := known.lacking(ids):
             gaps.append(
                 f"The dataset {name} lacks {len(unknown_ids)} {what} of the embedding file, first "
                 f"{unknown_ids[0]}: no breakdown, no queries."

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean, stdev
 from typing import Any
 
@@ -18,7 +19,7 @@ from pipeline.report.figures import (
     words_figure,
 )
 from pipeline.report.rankings import COLUMNS, Comparison, Ranking, compare, rankings
-from pipeline.report.results import Result, dataset_of
+from pipeline.report.results import Dataset, Result, dataset_of
 from pipeline.report.retrievals import LengthBin, WordRow, by_length, by_word
 from pipeline.report.verdict import Verdict, verdict_of
 from pipeline.retrieval.recall import DIRECTIONS
@@ -160,10 +161,16 @@ def own_figures(
         return
     if retrieval.places:
         name = f"{result.name}-sentences"
-        yield places_figure(name, retrieval.places, retrieval.shares, dataset.captions)
+        captions = _first_captions(dataset, retrieval.places)
+        yield places_figure(name, retrieval.places, retrieval.shares, captions)
     if result.word_plane is not None:
         name = f"{result.name}-words"
-        yield words_figure(name, result.word_plane, dataset.captions, picture)
+        captions = _first_captions(dataset, chain(*result.word_plane.images.values()))
+        yield words_figure(name, result.word_plane, captions, picture)
+
+
+def _first_captions(dataset: Dataset, images: Iterable[str]) -> dict[str, str]:
+    return {image: dataset.manifest.by_id[image].first_caption for image in images}
 
 
 def system_of(name: str) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.errors import WrongUsage
 from pipeline.localization.localized import read_localized
@@ -91,11 +90,10 @@ class RegionSearcher:
             It has not all the images of the file.
         """
         manifest = read_manifest(self.folder)
-        missing = set(self.found.image_ids) - {entry.id for entry in manifest.entries}
-        if missing:
+        if missing := manifest.by_id.lacking(self.found.image_ids):
             raise SearchError(
                 f"{self.folder} lacks {len(missing)} images of {self.file}, first "
-                f"{sorted(missing)[0]!r}; give the dataset that was localized (--dataset)"
+                f"{missing[0]!r}; give the dataset that was localized (--dataset)"
             )
         return manifest
 
@@ -163,12 +161,8 @@ class RegionSearcher:
         found, image_id = self.found, self.found.image_ids[image]
         x0, y0, x1, y1 = found.boxes[found.regions_of(image)][number].tolist()
         width, height = found.sizes[image].tolist()
-        entry = self._entries[image_id]
+        entry = self.manifest.by_id[image_id]
         return RegionHit(
             rank, float(score), image_id, self.manifest.image_root / entry.file,
             (x0, y0, x1, y1), (width, height), entry.first_caption,
         )  # fmt: skip
-
-    @cached_property
-    def _entries(self) -> dict[str, ImageEntry]:
-        return {entry.id: entry for entry in self.manifest.entries}

@@ -189,13 +189,12 @@ def words_of_images(
     Of drawn scenes the program says it; else `AGREEING` captions do, or all if there are fewer.
     """
     scenes = scenes_of(manifest, images)
-    entries = {entry.id: entry for entry in manifest.entries}
     tokenize = TOKENIZERS["treebank"].tokenize
 
     def said(image: str, kind: Kind) -> list[set[str]]:
         if scenes is not None:
             return [_values(scenes[image], kind.name)]
-        return [set(tokenize(text)) for text in entries[image].captions]
+        return [set(tokenize(text)) for text in manifest.by_id[image].captions]
 
     return {
         kind.name: {

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from pipeline.clips.clip_file import NoPyAv
 from pipeline.clips.playable import media_type, write_mp4
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.decode import MissingImage, UnreadableImage
+from pipeline.packed import TextIndex
 from pipeline.search.serve.pictures import below
 
 _KEPT = 32
@@ -21,16 +22,16 @@ _KEPT = 32
 class Clips:
     """Files of a dataset of clips by id: as they are, or put into an MP4 in a temporary folder."""
 
-    def __init__(self, manifest: Manifest, ids: Iterable[str]) -> None:
+    def __init__(self, manifest: Manifest, ids: Sequence[str]) -> None:
         """Allow some clips of a dataset, and no other file; none of a dataset of images.
 
         Parameters
         ----------
         ids : of the manifest.
         """
-        shown = set(ids) if manifest.media == "clips" else set()
-        self._root = manifest.image_root
-        self._files = {e.id: e.file for e in manifest.entries if e.id in shown}
+        shown = ids if manifest.media == "clips" else ()
+        self._root, self._paths = manifest.image_root, manifest.path_by_id
+        self._shown = TextIndex(shown)
         self._making = threading.Lock()
         self._folder = Path(tempfile.mkdtemp(prefix="clips-")) if shown else Path()
         if shown:
@@ -59,7 +60,7 @@ class Clips:
         found, other_container = self._kind(clip_id)
         if not found:
             raise UnreadableImage("browsers do not play its codec")
-        path = below(self._root, self._files[clip_id])
+        path = below(self._root, self._paths[clip_id])
         if not other_container:
             return path, found
         with self._making:
@@ -73,6 +74,6 @@ class Clips:
             return self._made[clip_id], found
 
     def _found_kind(self, clip_id: str) -> tuple[str, bool]:
-        if clip_id not in self._files:
+        if self._shown.row_of(clip_id) < 0:
             raise MissingImage("there is no clip of this id")
-        return media_type(below(self._root, self._files[clip_id]))
+        return media_type(below(self._root, self._paths[clip_id]))

@@ -31,14 +31,15 @@ class Pages:
         self.clips = Clips(service.manifest, service.image_ids)
         self._templates = environment("pipeline.search.serve")
         self._templates.filters["query"] = lambda fields: urlencode(fields)
-        captions = {e.id: e.first_caption for e in service.manifest.entries}
+        entries = service.manifest.by_id
         pictures = service.image_ids[:: len(service.image_ids) // _PICTURES or 1][:_PICTURES]
-        known = [captions[id_] for id_ in pictures if 0 < len(captions[id_]) <= MAX_CHARACTERS]
+        known = [entries[image_id].first_caption for image_id in pictures]
+        known = [text for text in known if 0 < len(text) <= MAX_CHARACTERS]
         if isinstance(service, RegionService):
             pictures, known = (), list(service.phrases[:: len(service.phrases) // _SENTENCES or 1])
         self._templates.globals |= {
             "blank": Query(),
-            "captions": captions,
+            "entries": entries,
             "kind_of_clip": self.clips.kind if service.manifest.media == "clips" else None,
             "unit": service.manifest.unit,
             "pictures": pictures,

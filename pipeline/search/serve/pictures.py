@@ -5,7 +5,7 @@ Of a clip the small copy is a sheet of its frames.
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from PIL import Image
 from pipeline.clips.contact_sheet import contact_sheet
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.decode import MissingImage, UnreadableImage, decode, read_bytes
+from pipeline.packed import TextIndex
 from pipeline.pages.rendering import jpeg_of
 
 MAX_PIXELS = 40_000_000
@@ -28,16 +29,15 @@ _QUALITY, _KEPT = 82, 1024
 class Pictures:
     """Small copies of a dataset's pictures by id, made anew from their pixels."""
 
-    def __init__(self, manifest: Manifest, ids: Iterable[str]) -> None:
+    def __init__(self, manifest: Manifest, ids: Sequence[str]) -> None:
         """Allow some images of a dataset, and no other file.
 
         Parameters
         ----------
         ids : of the manifest.
         """
-        shown = set(ids)
         self._root, self._media = manifest.image_root, manifest.media
-        self._files = {e.id: e.file for e in manifest.entries if e.id in shown}
+        self._shown, self._paths = TextIndex(ids), manifest.path_by_id
         self._decoding = threading.Lock()
         self._copy = lru_cache(_KEPT)(self._made)
 
@@ -51,13 +51,13 @@ class Pictures:
         UnusableImage
             The file leads out of the image root, or cannot be shown.
         """
-        if image_id not in self._files:
+        if self._shown.row_of(image_id) < 0:
             raise MissingImage("there is no picture of this id")
         with self._decoding:  # one at a time: memory is that of one picture
             return self._copy(image_id)
 
     def _made(self, image_id: str) -> bytes:
-        small = self._decoded(below(self._root, self._files[image_id]))
+        small = self._decoded(below(self._root, self._paths[image_id]))
         small.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
         return jpeg_of(small, _QUALITY)
 
@@ -70,7 +70,7 @@ class Pictures:
         return sheet.image
 
 
-def below(root: Path, file: str) -> Path:
+def below(root: Path, file: Path) -> Path:
     """Return the path of a file without links, if it is below the root without them.
 
     Raises
@@ -79,7 +79,7 @@ def below(root: Path, file: str) -> Path:
         There is no such file, or it leads elsewhere.
     """
     try:
-        path = Path(os.path.realpath(root / file, strict=True))
+        path = Path(os.path.realpath(file, strict=True))
     except OSError as error:
         raise MissingImage("no such file") from error
     if not path.is_relative_to(os.path.realpath(root)):
