@@ -158,6 +158,7 @@ def killing(kills: int, spared: Sequence[int]) -> Iterator[list[int]]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_workers_killed_at_random_moments(tmp_path: Path, whole: dict[str, bytes]) -> None:
     killed = number = 0
     others = worker_processes()
