@@ -1,5 +1,6 @@
 """What `train`, `embed` and `run` make of params.yaml: experiments of presets and differences."""
 
+from dataclasses import replace
 from typing import Any
 
 from pipeline.heads.catalogue import CaptionFeatures, Experiment
@@ -11,6 +12,8 @@ from stages.params import Params
 
 def experiment_of(params: Params, name: str, size: Size | None = None) -> Experiment:
     """Return an experiment: its preset, at a size, and what the file changes.
+
+    Caption features that the file makes are those of every experiment that names their folder.
 
     Parameters
     ----------
@@ -27,25 +30,32 @@ def experiment_of(params: Params, name: str, size: Size | None = None) -> Experi
     """
     size = size or params.size
     if name not in params.experiments and name in PRESETS:
-        return resolve_experiment(name, size=size)
+        preset = resolve_experiment(name, size=size)
+        return replace(
+            preset, captions=_captions_of(params, preset.captions.name) or preset.captions
+        )
     entry = params.entry(name)
-    features = params.caption_features.get(entry.captions)
     return resolve_experiment(
         name,
         preset=entry.preset,
         head=entry.head,
         size=size,
         images=entry.images,
-        captions=CaptionFeatures(
-            entry.captions,
-            features.encoder if features else entry.captions,
-            (features.model_extra or {}) if features else {},
-        ),
+        captions=_captions_of(params, entry.captions)
+        or CaptionFeatures(entry.captions, entry.captions),
         settings=entry.settings,
         word_vectors=entry.word_vectors,
         average_captions=entry.average_captions,
         finetuning=entry.finetuning,
     )
+
+
+def _captions_of(params: Params, folder: str) -> CaptionFeatures | None:
+    """Return the caption features that the file makes in a folder, None if it does not."""
+    if folder not in params.caption_features:
+        return None
+    made = params.caption_features[folder]
+    return CaptionFeatures(folder, made.encoder, made.model_extra or {})
 
 
 def every_name(params: Params) -> list[str]:
@@ -68,8 +78,9 @@ def every_name(params: Params) -> list[str]:
 
 def run_options(params: Params, size: Size) -> dict[str, Any]:
     """Return the options of `pipeline.experiments.run.run` that params.yaml sets, at a size."""
+    names = [*params.experiments, *PRESETS]
     return {
-        "experiments": {name: experiment_of(params, name, size) for name in params.experiments},
+        "experiments": {name: experiment_of(params, name, size) for name in names},
         "size": size,
         "ensembles": {
             name: params.ensemble(name) or ENSEMBLES.get(name, {}) for name in params.ensembles

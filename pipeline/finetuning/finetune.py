@@ -103,6 +103,7 @@ def finetune(
             "the image network; fine-tune with a head that is trained, such as vse, and fit this "
             "one to features of the tuned weights"
         )
+    _require_same_sizes(head, begun, experiment.name)
     recipe = learnable_recipe(data.inputs.images)
     loaded = _weights_of(recipe, data.inputs.images, weights)
     monitor.log(f"{recipe.backbone} learns with {loaded.name}, {how}")
@@ -156,6 +157,23 @@ def finetune(
                 average_captions=experiment.average_captions,
                 finetuning=origin,
             ).save(out)
+
+
+def _require_same_sizes(head: NetworkHead, begun: TrainedHead, name: str) -> None:
+    """Refuse to go on from a head whose modules are not those of the one that is to be trained.
+
+    Raises
+    ------
+    FinetuningError
+    """
+    try:
+        head.restore(begun.head.tensors())
+    except RuntimeError as error:  # torch has no other; it lists each tensor on a line
+        fault = " ".join(str(error).split())[:300]
+        raise FinetuningError(
+            f"{begun.experiment!r} is a head of other sizes than {name!r} ({fault}); train both at "
+            "the same size, or give both the same settings"
+        ) from error
 
 
 def learnable_recipe(images: FeatureSpec) -> Recipe:

@@ -183,6 +183,7 @@ SMALL: dict[str, Changes] = {
 """Name of a preset -> what differs from it; a preset without an entry changes its images alone."""
 
 _TINY_REGIONS = {"hidden": 256, "dim": 64, "batch_size": 300}
+_TINY_VSEPP = {"dim": 128, "word_dim": 50}
 
 TINY: dict[str, Mapping[str, Any]] = {
     **{f"wang2016-phrases-{model}": {**_TINY_REGIONS, "epochs": 16} for model in "abcd"},
@@ -202,9 +203,10 @@ TINY: dict[str, Mapping[str, Any]] = {
         "lr_milestones": (7, 9), "mean_hinge_epochs": 3, "epochs": 14,
     },
     "vsepp": {
-        "dim": 128, "word_dim": 50, "learning_rate": 0.01, "lr_decay": 0.7, "lr_decay_every": 1,
+        **_TINY_VSEPP, "learning_rate": 0.01, "lr_decay": 0.7, "lr_decay_every": 1,
         "mean_hinge_epochs": 3, "epochs": 12,
     },
+    "vsepp-finetuned": _TINY_VSEPP,
     "ours-gru": {"dim": 128, "learning_rate": 0.004, "epochs": 11},
 }  # fmt: skip
 """Name of a preset -> settings over those of `SMALL`."""

@@ -145,6 +145,10 @@ def test_what_cannot_be_tuned_is_refused(project: Path) -> None:
         ({"experiment": START}, "says nothing of fine-tuning"),
         ({"experiment": replace(TUNED, head="ridge", settings={})}, "a head of the same kind"),
         (
+            {"experiment": replace(TUNED, settings={**TUNED.settings, "dim": 9})},
+            "'start' is a head of other sizes than .*size mismatch",
+        ),
+        (
             {"experiment": replace(TUNED, finetuning=replace(how, first_layer="later"))},
             "no layer 'later'.*did you mean late",
         ),

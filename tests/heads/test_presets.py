@@ -5,7 +5,7 @@ import runpy
 import subprocess
 import sys
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -19,6 +19,7 @@ from pipeline.heads.experiments import SMALL, TRAINED_VECTORS, Size, resolve_exp
 from pipeline.heads.models.two_branch import TwoBranchSettings
 from pipeline.heads.models.vse import VseSettings
 from pipeline.heads.presets import PRESETS
+from pipeline.heads.training.trainer import NetworkHead
 from pipeline.images.side_by_side import SideBySide, split_name
 from pipeline.recipes.catalogue import resolve_recipe
 from pipeline.retrieval.embeddings import EmbeddingsError
@@ -71,6 +72,27 @@ def test_every_change_of_size_is_of_a_preset() -> None:
             assert hasattr(PRESETS[name].settings, key), f"{name}: {key}"
     vectors = {e.captions.options.get("vectors") for e in map(resolve_experiment, PRESETS)}
     assert vectors <= {None, *TRAINED_VECTORS}, "others are not in any package"
+
+
+@pytest.mark.parametrize("size", get_args(Size))
+def test_a_tuned_head_has_the_modules_of_the_one_that_it_starts_from(size: Size) -> None:
+    for name, preset in PRESETS.items():
+        if preset.finetuning is None:
+            continue
+        tuned = resolve_experiment(name, size=size)
+        assert tuned.finetuning is not None
+        start = resolve_experiment(tuned.finetuning.start, size=size)
+        shapes = [
+            {key: tensor.shape for key, tensor in head.task.build(None).state_dict().items()}
+            for head in (
+                make_head(e.head, e.settings, inputs_of(e.images, e.captions.encoder))
+                for e in (tuned, start)
+            )
+            if isinstance(head, NetworkHead)
+        ]
+        assert len(shapes) == 2
+        assert shapes[0] == shapes[1]
+        assert (tuned.images, tuned.captions) == (start.images, start.captions)
 
 
 def test_caption_features_of_one_name_are_one() -> None:

@@ -1,0 +1,37 @@
+"""What `train`, `embed` and `run` make of the project's own params.yaml."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from pipeline.heads.experiments import Size
+from pipeline.heads.presets import PRESETS
+from stages.params import load_params
+from stages.plan import every_name, experiment_of, run_options
+from tests.project import PROJECT
+
+
+@pytest.mark.parametrize("size", get_args(Size))
+def test_caption_features_of_one_name_are_one_beside_those_of_the_file(
+    size: Size, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of each goes by its name, so that two of one name would be in each other's way."""
+    monkeypatch.chdir(PROJECT)
+    params = load_params()
+    made = [experiment_of(params, name, size).captions for name in PRESETS]
+    made += [experiment_of(params, name, size).captions for name in params.experiments]
+    assert len({c.name for c in made}) == len({json.dumps(asdict(c)) for c in made})
+    (fisher,) = {c.options["sample"] for c in made if c.name == "fv-hglmm-pca1000"}
+    assert fisher == 5000
+    experiments = run_options(params, size)["experiments"]
+    assert {name for name in every_name(params) if name not in experiments} == {"ours"}
+
+
+def test_a_folder_without_the_file_has_the_presets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert experiment_of(load_params(), "wang2016-cca").captions.options["sample"] == 20_000
