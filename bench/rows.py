@@ -55,8 +55,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("dataset", type=Path)
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--timed", type=int, default=3)
+    parser.add_argument("--timed", type=int, default=3, help="Epochs, at least 2.")
     options = parser.parse_args()
+    if options.timed < 2:
+        parser.error("--timed needs 2 epochs or more: the first one is not counted")
     torch.set_num_threads(1)
     layout = Layout(options.dataset, options.dataset.parent)
     heads = layout.head("any").parent
@@ -85,11 +87,11 @@ def row(layout: Layout, name: str, trained: TrainedHead, timed: int) -> str:
     if getattr(settings, "epoch", "captions") == "images":
         pairs = len(entries)
     best, updates = int(trained.chosen["epoch"]), len(history) * math.ceil(pairs / batch)
+    learnt = f"| {name} | {len(history)}, {best} | {updates:,} | {last} |"
+    if trained.finetuning is not None:
+        return f"{learnt} | |"
     seconds = epoch_seconds(layout, name, timed)
-    return (
-        f"| {name} | {len(history)}, {best} | {updates:,} | {last} | {seconds:.1f} | "
-        f"{seconds * len(history):.0f} |"
-    )
+    return f"{learnt} {seconds:.1f} | {seconds * len(history):.0f} |"
 
 
 def epoch_seconds(layout: Layout, name: str, timed: int) -> float:
