@@ -192,11 +192,9 @@ def _fault(answer: Any, start: int, shown: str) -> RemoteError | None:
         wait = answer.headers.get("Retry-After", "")
         pause = float(wait) if re.fullmatch(r"[0-9]{1,6}", wait) else None
         return TransientError(f"{shown}: the server says {status}", pause)
-    if status in (401, 403):
-        return Forbidden(
-            f"{shown}: the server says {status}; it wants a permission that is not sent"
-        )
-    return RemoteError(f"{shown}: the server says {status}; check the URL")
+    remedy = "it wants a permission that is not sent" if status in (401, 403) else "check the URL"
+    kind = Forbidden if status == 403 else RemoteError
+    return kind(f"{shown}: the server says {status}; {remedy}")
 
 
 def _short(error: Exception) -> str:

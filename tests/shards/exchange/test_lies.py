@@ -80,6 +80,7 @@ def contents_lie(key: str, value: object) -> Lie:
 
 LIES: dict[str, tuple[Lie, type[PipelineError], str]] = {
     "not there": (status(404), NotThere, "no index.json.*still being pushed"),
+    "unauthorised": (status(401, "files.json"), RemoteError, "401; it wants a permission"),
     "forbidden": (status(403, SHARDS[0]), RemoteError, "403; it wants a permission"),
     "broken": (status(500, SHARDS[0]), RemoteError, "500; 5 attempts in a row failed"),
     "html": (html, ExchangeError, "damaged or of another kind.*<!DOCTYPE html>"),
