@@ -1,4 +1,4 @@
-"""The base of every error that a user can put right."""
+"""The base of every error that a user can put right, and how a lack of memory is told."""
 
 
 class PipelineError(Exception):
@@ -12,3 +12,12 @@ class PipelineError(Exception):
 
 class WrongUsage(PipelineError):
     """Arguments that contradict each other; commands end with status 2."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that Python, torch or CUDA had no more memory.
+
+    A thread that cannot be started counts: the system has no room for its stack.
+    """
+    said = "out of memory", "allocate memory", "can't start new thread"
+    return isinstance(error, MemoryError) or any(text in str(error).lower() for text in said)

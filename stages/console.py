@@ -18,7 +18,7 @@ from typing import Any
 import click
 from tqdm import tqdm
 
-from pipeline.errors import PipelineError, WrongUsage
+from pipeline.errors import PipelineError, WrongUsage, is_out_of_memory
 from pipeline.progress import Monitor, Progress
 
 DONE, FAILED, WRONG_USAGE, SOME_ROWS_FAILED = 0, 1, 2, 3
@@ -164,6 +164,14 @@ def run(command: click.Command) -> None:
         )
     except (KeyboardInterrupt, click.Abort):
         _end_with(_GOES_ON)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        why = str(error).partition("\n")[0] or "the system gave no more"
+        _end_with(
+            f"there was not enough memory ({why}): end other programs or take a larger machine, "
+            "then run the same command again"
+        )
     except SystemError as error:
         # What h5py makes of an interrupt that comes while HDF5 calls it back.
         if not isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):

@@ -20,7 +20,7 @@ from pipeline.cluster.failures import (
     workers_died,
 )
 from pipeline.cluster.malloc import keep_freed_memory
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, is_out_of_memory
 from pipeline.shards.build.job_ref import OnProgress
 
 Result = TypeVar("Result")
@@ -210,7 +210,7 @@ def run_on_worker(task: Callable[..., Result], job: tuple[Any, ...], topic: str)
         text = str(error)
         raise type(error)(text if host in text else f"on worker {host}: {text}") from error
     except (MemoryError, RuntimeError) as error:
-        if not _is_memory(error):
+        if not is_out_of_memory(error):
             raise
         worker = get_worker()
         limit = worker.memory_manager.memory_limit
@@ -235,9 +235,3 @@ def _slots(worker: Mapping[str, Any], resources: Mapping[str, float]) -> int:
 
 def _report(topic: str, *progress: Any) -> None:
     get_worker().log_event(topic, progress)
-
-
-def _is_memory(error: BaseException) -> bool:
-    """Return whether an error says that Python, torch or CUDA had no more memory."""
-    text = str(error).lower()
-    return isinstance(error, MemoryError) or "out of memory" in text or "allocate memory" in text

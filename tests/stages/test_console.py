@@ -114,6 +114,32 @@ def test_an_interrupt_during_a_destructor_is_not_lost(
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (MemoryError(), "(the system gave no more)"),
+        (RuntimeError("can't start new thread"), "(can't start new thread)"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 GB\nmore"), "9 GB)"),
+    ],
+)
+def test_a_lack_of_memory_is_one_paragraph(
+    capsys: pytest.CaptureFixture[str], error: Exception, why: str
+) -> None:
+    @click.command()
+    def starved() -> None:
+        raise error
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["starved"])
+        with pytest.raises(SystemExit) as ended:
+            run(starved)
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert "not enough memory" in said
+    assert why in said
+    assert said.count("\n") == 1
+
+
 def test_an_interrupt_within_hdf5_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     """h5py raises SystemError from an interrupt that comes while HDF5 calls it back."""
 
