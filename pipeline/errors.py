@@ -17,7 +17,7 @@ class WrongUsage(PipelineError):
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error says that Python, torch or CUDA had no more memory.
 
-    A thread that cannot be started counts: the system has no room for its stack.
+    A thread that cannot be started counts, and a library that cannot be mapped: both need room.
     """
-    said = "out of memory", "allocate memory", "can't start new thread"
+    said = "out of memory", "allocate memory", "can't start new thread", "failed to map segment"
     return isinstance(error, MemoryError) or any(text in str(error).lower() for text in said)

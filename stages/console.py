@@ -164,7 +164,7 @@ def run(command: click.Command) -> None:
         )
     except (KeyboardInterrupt, click.Abort):
         _end_with(_GOES_ON)
-    except (MemoryError, RuntimeError) as error:
+    except (MemoryError, RuntimeError, ImportError) as error:
         if not is_out_of_memory(error):
             raise
         why = str(error).partition("\n")[0] or "the system gave no more"

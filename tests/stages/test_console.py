@@ -119,6 +119,7 @@ def test_an_interrupt_during_a_destructor_is_not_lost(
     [
         (MemoryError(), "(the system gave no more)"),
         (RuntimeError("can't start new thread"), "(can't start new thread)"),
+        (ImportError("lib.so: failed to map segment from shared object"), "shared object)"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 GB\nmore"), "9 GB)"),
     ],
 )
