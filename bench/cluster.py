@@ -25,10 +25,10 @@ from pipeline.images.weights import load_weights
 from pipeline.images.workers import ExtractionSettings, extract_on_workers
 from pipeline.progress import no_progress
 from pipeline.recipes import resolve_recipe
-from pipeline.shards.build.distributed import build_on_workers
-from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.build.job import make_shard
 from pipeline.shards.format import FeatureHeader, RowBlock
+from pipeline.shards.resume.distributed import build_on_workers
+from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.shards.resume.job import make_shard
 
 Marks = list[tuple[float, int]]
 

@@ -21,7 +21,7 @@ from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.splits import split_for
 from pipeline.experiments.layout import Layout
 from pipeline.experiments.run import run
-from pipeline.heads.catalogue import CaptionFeatures, Experiment
+from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.images.feature_extractor import FeatureExtractor
 from pipeline.images.side_by_side import split_name
 from pipeline.retrieval.tables import SEEN, SEEN_SIGN, Row

@@ -39,8 +39,8 @@ from pipeline.images.rows import default_parallelism, extract_features, feature_
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
 from pipeline.recipes import Recipe, resolve_recipe
-from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.resume.feature_build import ShardBuild
 
 WEIGHTS = "random:0"
 BATCH_SIZES = {"resnet152-grid": (8, 16, 32), "vgg19-fc7-10crop": (1, 2, 4)}

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from pipeline.finetuning.network import LearningNetwork
 from pipeline.images.backbones import backbone_named
-from pipeline.recipes.catalogue import resolve_recipe
+from pipeline.recipes.image_recipes import resolve_recipe
 
 FIRST_LAYERS = ("", "_blocks.5", "_blocks.11")
 

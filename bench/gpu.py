@@ -26,8 +26,8 @@ from pipeline.images.rows import default_parallelism, extract_features, feature_
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import Weights, load_weights
 from pipeline.recipes import PRECISIONS, Recipe, resolve_recipe
-from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.resume.feature_build import ShardBuild
 
 RECIPES = ("resnet152-grid", "vgg19-fc7-10crop")
 

@@ -22,11 +22,11 @@ import numpy as np
 import torch
 
 from pipeline.heads.base import settings_from
-from pipeline.heads.data.batches import Batch
-from pipeline.language.catalogue import MODELS, LanguageSettings, condition_of
+from pipeline.heads.inputs.batches import Batch
 from pipeline.language.generation import beam_search
+from pipeline.language.language_task import SENTENCE, Sizes, language_task
+from pipeline.language.model_types import MODELS, LanguageSettings, condition_of
 from pipeline.language.presets import LANGUAGE_PRESETS, SMALL
-from pipeline.language.task import SENTENCE, Sizes, language_task
 from pipeline.text.encoders.token_ids import END, FIRST_WORD, START
 from pipeline.text.taggers import UNIVERSAL, tagger_called
 

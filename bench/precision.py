@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.heads.data.pairs import join_pairs
+from pipeline.heads.inputs.pairs import join_pairs
 from pipeline.heads.trained_head import load_head
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.rows import default_parallelism, extract_features, feature_header
@@ -24,8 +24,8 @@ from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import recall_table
-from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.resume.feature_build import ShardBuild
 
 RECIPE = "efficientnet-lite0-pool"
 VARIANTS = (

@@ -22,9 +22,9 @@ import torch
 from pipeline.datasets.manifest import read_manifest
 from pipeline.experiments.layout import Layout
 from pipeline.heads.base import settings_from
-from pipeline.heads.catalogue import head_kind
 from pipeline.heads.experiments import resolve_experiment
 from pipeline.heads.fit import fit
+from pipeline.heads.head_types import head_kind
 from pipeline.heads.trained_head import HEAD_FILE, TrainedHead, load_head, read_history
 from pipeline.progress import Progress
 

@@ -190,8 +190,8 @@ def stub(count: int) -> None:
     from pipeline.images.rows import feature_header
     from pipeline.images.weights import load_weights
     from pipeline.recipes import resolve_recipe
-    from pipeline.shards.build.arrays import build_from_rows
     from pipeline.shards.format import RowBlock
+    from pipeline.shards.resume.arrays import build_from_rows
 
     recipe = resolve_recipe(RECIPE, "float32", STORAGE)
     header = feature_header(recipe, load_weights(recipe), "scale", None)
@@ -222,9 +222,9 @@ def merge(count: int) -> None:
 
 def halve(count: int) -> None:
     """Write the two halves of a feature set as sets of their own."""
-    from pipeline.shards.build.arrays import build_from_rows
     from pipeline.shards.feature_set import FeatureSet
     from pipeline.shards.format import RowBlock
+    from pipeline.shards.resume.arrays import build_from_rows
 
     features = FeatureSet("text/mean")
     ids, middle = features.ids, len(features) // 2

@@ -39,14 +39,14 @@ from distributed import Worker
 
 from pipeline.cluster.connect import scheduler_workers
 from pipeline.progress import Stopwatch
-from pipeline.shards.build import partial_shard
-from pipeline.shards.build.arrays import build_from_rows
-from pipeline.shards.build.distributed import build_on_workers
-from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.build.job import ShardJob, ShardResult, make_shard
-from pipeline.shards.build.job_ref import JobRef, OnProgress
 from pipeline.shards.format import FeatureHeader, RowBlock
 from pipeline.shards.plan import Span
+from pipeline.shards.resume import partial_shard
+from pipeline.shards.resume.arrays import build_from_rows
+from pipeline.shards.resume.distributed import build_on_workers
+from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.shards.resume.job import ShardJob, ShardResult, make_shard
+from pipeline.shards.resume.job_ref import JobRef, OnProgress
 
 ROWS_PER_SHARD, ROWS_AT_ONCE, DIM = 8, 4, 16
 ID = "{:09d}.jpg"

@@ -28,8 +28,8 @@ from pipeline.text.encoders.fisher_vector import FisherVector
 from pipeline.text.encoders.mean import Mean
 from pipeline.text.encoders.pca import Pca
 from pipeline.text.fisher.codebook import Codebook, fit_codebook
+from pipeline.text.pca.components import PcaMetadata, PrincipalComponents, fit_pca
 from pipeline.text.pca.covariance import Covariance
-from pipeline.text.pca.fit import PcaMetadata, PrincipalComponents, fit_pca
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors import WordVectors, load_vectors
 

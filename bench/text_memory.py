@@ -19,7 +19,7 @@ import numpy as np
 from pipeline.text.encoders.fisher_vector import FisherVector
 from pipeline.text.encoders.pca import Pca
 from pipeline.text.fisher.codebook import fit_codebook
-from pipeline.text.pca.fit import fit_memory, fit_pca
+from pipeline.text.pca.components import fit_memory, fit_pca
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors import WordVectors, load_vectors
 

@@ -25,11 +25,11 @@ from contextlib import contextmanager
 import numpy as np
 
 from pipeline.heads.base import FitOptions
-from pipeline.heads.catalogue import make_head
-from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
-from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.data.rows import ArrayRows
 from pipeline.heads.experiments import Size, resolve_experiment
+from pipeline.heads.head_types import make_head
+from pipeline.heads.inputs.feature_rows import ArrayRows
+from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
+from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.training import trainer
 
 IMAGES, HELD_OUT, CAPTIONS, EPOCHS = 400, 100, 5, 5

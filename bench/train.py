@@ -19,14 +19,14 @@ import numpy as np
 import torch
 
 from pipeline.datasets.entries import ImageEntry
-from pipeline.heads.data.batches import Batch, BatchLoader, PairDataset
-from pipeline.heads.data.feature_spec import HeadInputs
-from pipeline.heads.data.pairs import Pairs, join_pairs
-from pipeline.heads.models import two_branch, vse
+from pipeline.heads.architectures import two_branch, vse
+from pipeline.heads.inputs.batches import Batch, BatchLoader, PairDataset
+from pipeline.heads.inputs.feature_spec import HeadInputs
+from pipeline.heads.inputs.pairs import Pairs, join_pairs
 from pipeline.heads.training.task import TrainingTask
-from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import FeatureHeader, RowBlock
+from pipeline.shards.resume.feature_build import ShardBuild
 
 CAPTIONS, WORDS = 5, 5000
 

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from pipeline.report.write import write_report as write_report
     from pipeline.retrieval.evaluate import evaluate as evaluate
     from pipeline.retrieval.recall import recall as recall
-    from pipeline.shards.build.arrays import write_features as write_features
     from pipeline.shards.feature_set import FeatureSet as FeatureSet
     from pipeline.shards.feature_set import read_features as read_features
+    from pipeline.shards.resume.arrays import write_features as write_features
     from pipeline.text.encode import encode as encode
     from pipeline.text.fitted import load_encoder as load_encoder
 
@@ -66,7 +66,7 @@ _HOMES = {
     "recall": "pipeline.retrieval.recall",
     "resolve_recipe": "pipeline.recipes",
     "run": "pipeline.experiments.run",
-    "write_features": "pipeline.shards.build.arrays",
+    "write_features": "pipeline.shards.resume.arrays",
     "write_report": "pipeline.report.write",
 }
 """The public names, and the modules that define them."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pipeline.experiments.captioners import Baseline, OpenCaptioner
     from pipeline.experiments.layout import Layout
-    from pipeline.heads.catalogue import Experiment
+    from pipeline.heads.head_types import Experiment
     from pipeline.language.captions_file import Described
     from stages.params import Params
 

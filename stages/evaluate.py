@@ -109,7 +109,7 @@ def evaluate(
 
 def _evaluate_localized(file: Path | None, out: Path | None, nms: float | None) -> None:
     """Measure a localization file; print its tables with those of the papers below."""
-    from pipeline.localization.evaluate import evaluate_localized, markdown
+    from pipeline.localization.evaluate_localization import evaluate_localized, markdown
     from pipeline.localization.measures import NMS
     from pipeline.report.published import localized_rows
 

@@ -97,8 +97,8 @@ def localize(
     """
     # Here, so that --help needs no torch.
     from pipeline.heads.experiments import resolve_experiment
-    from pipeline.localization.fit import Sources
     from pipeline.localization.localize import localize_experiment
+    from pipeline.localization.train_localizer import Sources
     from stages.params import load_params
 
     layout = layout_of(dataset, load_params().dataset)

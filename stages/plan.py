@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from pipeline.heads.catalogue import CaptionFeatures, Experiment
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, resolve_experiment
+from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.heads.presets import PRESETS
 from pipeline.retrieval.ensemble import ENSEMBLES
 from stages.params import Params

@@ -88,7 +88,7 @@ def _report_regions(layout: Layout, html: Path | None) -> None:
 
 def _report_captions(layout: Layout, html: Path | None) -> None:
     """Write the page of all captions of a dataset."""
-    from pipeline.report.captions import write_captions_page
+    from pipeline.report.caption_report import write_captions_page
 
     if html is None:
         raise WrongUsage("--captions writes a page only; give --html DIR")

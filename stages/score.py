@@ -41,7 +41,7 @@ def score(
       pipeline score results.json --dataset data/coco --ranked-by kiros2014-linear
     """
     # Here: these take longer to import than --help should.
-    from pipeline.language.evaluate import evaluate_captions, markdown
+    from pipeline.language.score_captions import evaluate_captions, markdown
     from stages.params import load_params
 
     params = load_params()

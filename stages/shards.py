@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.shards.tools.layouts import DEFAULT_ARRAYS, EXPORTS, IMPORTS
+from pipeline.shards.convert.layouts import DEFAULT_ARRAYS, EXPORTS, IMPORTS
 from stages.console import CONSOLE, FAILED, OUTPUT, log_done, log_settings, printable
 from stages.shards_exchange import pull_command, push_command
 
@@ -58,7 +58,7 @@ def info(path: Path) -> None:
     Example:
       pipeline shards info data/features/scenes/efficientnet-lite0-pool
     """
-    from pipeline.shards.tools.describe import describe
+    from pipeline.shards.describe import describe
 
     for line in describe(path):
         click.echo(printable(line))
@@ -79,7 +79,7 @@ def verify_command(ctx: click.Context, path: Path, quick: bool, images_of: Path 
     Example:
       pipeline shards verify data/features/scenes/efficientnet-lite0-pool
     """
-    from pipeline.shards.tools.verify import verify
+    from pipeline.shards.verify import verify
 
     log_settings("shards verify", path=path, quick=quick, images_of=images_of)
     started = time.monotonic()
@@ -140,7 +140,7 @@ def export_command(path: Path, out: Path, **options: Any) -> None:
       pipeline shards export data/features/scenes/efficientnet-lite0-pool \\
           --to npy --repeat 5 --out exports/scenes_ims.npy
     """
-    from pipeline.shards.tools.export import export
+    from pipeline.shards.convert.export import export
 
     log_settings("shards export", path=path, out=out, **options)
     started = time.monotonic()
@@ -183,7 +183,7 @@ def import_command(source: Path, out: Path, **options: Any) -> None:
       pipeline shards import f30k_precomp/test_ims.npy --format npy --every 5 \\
           --ids f30k_precomp/test_ids.txt --dataset-name flickr30k --out data/features/f30k-test
     """
-    from pipeline.shards.tools.importers.catalogue import import_features
+    from pipeline.shards.convert.importers.import_features import import_features
 
     log_settings("shards import", source=source, out=out, **options)
     started = time.monotonic()
@@ -202,7 +202,7 @@ def merge_command(folders: tuple[Path, ...], out: Path, **options: Any) -> None:
     Example:
       pipeline shards merge features/train features/val features/test --out features/all
     """
-    from pipeline.shards.tools.merge import merge
+    from pipeline.shards.convert.merge import merge
 
     log_settings("shards merge", folders=" ".join(map(str, folders)), out=out, **options)
     started = time.monotonic()
@@ -220,7 +220,7 @@ def card(path: Path, licence: str | None, dataset: Path | None) -> None:
     Example:
       pipeline shards card data/features/scenes/efficientnet-lite0-pool --dataset data/scenes
     """
-    from pipeline.shards.tools.dataset_card import write_card
+    from pipeline.shards.card import write_card
 
     log_settings("shards card", path=path, dataset=dataset, licence=licence)
     written = write_card(path, licence=licence, dataset=dataset, monitor=CONSOLE)

@@ -9,7 +9,7 @@ import click
 from stages.console import CONSOLE, OUTPUT, log_done, log_settings
 
 if TYPE_CHECKING:
-    from pipeline.shards.exchange.contents import Transfer
+    from pipeline.shards.remote.contents import Transfer
 
 _PATH = click.Path(path_type=Path)
 
@@ -27,8 +27,8 @@ def push_command(path: Path, url: str) -> None:
     Example:
       pipeline shards push data/features/scenes/efficientnet-lite0-pool /srv/features/scenes
     """
-    from pipeline.shards.exchange.push import push
-    from pipeline.shards.exchange.remote import without_secrets
+    from pipeline.shards.remote.push import push
+    from pipeline.shards.remote.remote import without_secrets
 
     log_settings("shards push", path=path, url=without_secrets(url))
     started = time.monotonic()
@@ -60,8 +60,8 @@ def pull_command(
       pipeline shards pull https://example.org/features/scenes data/features/scenes/pulled \\
           --split test --dataset data/scenes
     """
-    from pipeline.shards.exchange.pull import pull
-    from pipeline.shards.exchange.remote import without_secrets
+    from pipeline.shards.remote.pull import pull
+    from pipeline.shards.remote.remote import without_secrets
 
     log_settings(
         "shards pull",

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from pipeline.experiments.layout import Layout
-from pipeline.text.catalogue import ENCODERS, LEMMAS
+from pipeline.text.encoder_plans import ENCODERS, LEMMAS
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vocabulary import VOCABULARY_RULES

@@ -10,9 +10,9 @@ import pytest
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.extract import extract
+from pipeline.shards.convert.merge import merge
 from pipeline.shards.index import FeatureIndex
-from pipeline.shards.tools.merge import merge
-from pipeline.shards.tools.verify import verify
+from pipeline.shards.verify import verify
 from pipeline.text import rows as caption_rows
 from pipeline.text import sentence_model
 from pipeline.text.encode import encode

@@ -65,7 +65,7 @@ def side_by_side(folder: Path) -> object:
 
 
 def verified(folder: Path) -> object:
-    from pipeline.shards.tools.verify import verify
+    from pipeline.shards.verify import verify
 
     found = verify(folder)
     if not found.faults:  # then every shard is the one that the index names
@@ -84,8 +84,8 @@ def rebuilt_index(folder: Path) -> object:
 
 
 def card(folder: Path) -> object:
-    from pipeline.shards.tools.dataset_card import write_card
-    from pipeline.shards.tools.describe import describe
+    from pipeline.shards.card import write_card
+    from pipeline.shards.describe import describe
 
     return describe(folder), write_card(folder)
 
@@ -101,7 +101,7 @@ def weights(folder: Path) -> object:
 
 def imported(file: str, layout: str, ids: bool = False) -> Callable[[Path], object]:
     def read(folder: Path) -> object:
-        from pipeline.shards.tools.importers.catalogue import import_features
+        from pipeline.shards.convert.importers.import_features import import_features
 
         names = folder / "ids.txt" if ids else None
         return import_features(folder / file, folder / "out", layout=layout, dataset="x", ids=names)
@@ -110,12 +110,12 @@ def imported(file: str, layout: str, ids: bool = False) -> Callable[[Path], obje
 
 
 def boxes(folder: Path) -> object:
-    from pipeline.shards.tools.importers.boxes import read_boxes
+    from pipeline.shards.convert.importers.boxes import read_boxes
 
     return [read_boxes(path) for path in sorted(folder.iterdir())]
 
 
 def localized(folder: Path) -> object:
-    from pipeline.localization.evaluate import evaluate_localized
+    from pipeline.localization.evaluate_localization import evaluate_localized
 
     return evaluate_localized(folder / "x.h5", folder / "table")

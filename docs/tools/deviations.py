@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pipeline.heads.base import settings_from
-from pipeline.heads.catalogue import CaptionFeatures, Finetuning, head_kind
 from pipeline.heads.experiments import Size, resolve_experiment
+from pipeline.heads.head_types import CaptionFeatures, Finetuning, head_kind
 from pipeline.heads.presets import PRESETS
-from pipeline.language.catalogue import LanguageSettings
+from pipeline.language.model_types import LanguageSettings
 from pipeline.language.presets import LANGUAGE_PRESETS, resolve_language_experiment
 
 PAGE = Path(__file__).parents[1] / "deviations.md"

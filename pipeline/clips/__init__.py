@@ -3,5 +3,5 @@
 Of frames read `clip_file` and `frames` first (from a file to pictures with their times), then
 `recipes`, `rows` (the loop) and `extract` (the job). Of sound read `sound` and `mfcc` (from a file
 to windows of coefficients), then `sound_recipes`, `sound_words` (the codebook and its bags) and
-`sound_features` (the job). Nothing here knows HDF5; shards are built by `pipeline.shards.build`.
+`sound_features` (the job). Nothing here knows HDF5; shards are built by `pipeline.shards.resume`.
 """

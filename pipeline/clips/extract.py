@@ -22,10 +22,10 @@ from pipeline.images.side_by_side import split_name
 from pipeline.images.stamps import file_stamps, stamps_sha256
 from pipeline.images.weights import Weights
 from pipeline.progress import QUIET, WRITE, Monitor, Progress, Stopwatch
-from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import MISSING, OK, FeatureHeader
 from pipeline.shards.index import FeatureIndex
+from pipeline.shards.resume.feature_build import ShardBuild
 from pipeline.shards.side_by_side import SCALINGS, write_view
 from pipeline.summary import write_summary
 

@@ -17,10 +17,10 @@ from pipeline.errors import WrongUsage
 from pipeline.images.extract import find_rows, require_counts
 from pipeline.images.stamps import file_stamps, stamps_sha256
 from pipeline.progress import FORWARD, QUIET, Monitor, Stopwatch
-from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OK
 from pipeline.shards.index import FeatureIndex
+from pipeline.shards.resume.feature_build import ShardBuild
 from pipeline.summary import write_summary
 
 _ROWS_AT_ONCE = 1024

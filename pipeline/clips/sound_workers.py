@@ -10,13 +10,13 @@ from pipeline.clips.sound_recipes import sound_recipe
 from pipeline.clips.sound_rows import RowMaker, row_maker, sound_block, sound_header
 from pipeline.images.presence import common_folder, not_seen, seen_files
 from pipeline.progress import FORWARD, Progress, Stopwatch
-from pipeline.shards.build.distributed import Executor, build_on_workers
-from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.build.job import ShardJob, ShardResult, make_shard
-from pipeline.shards.build.job_ref import JobRef, OnProgress
 from pipeline.shards.format import MISSING, RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
+from pipeline.shards.resume.distributed import Executor, build_on_workers
+from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.shards.resume.job import ShardJob, ShardResult, make_shard
+from pipeline.shards.resume.job_ref import JobRef, OnProgress
 
 
 def extract_sound_on_workers(

@@ -14,13 +14,13 @@ from pipeline.clips.rows import View, clip_rows, default_readers, default_thread
 from pipeline.clips.views import Computation, clip_header, clip_view, load_clip_weights
 from pipeline.images.presence import common_folder, not_seen, seen_files
 from pipeline.progress import Progress, Stopwatch
-from pipeline.shards.build.distributed import Executor, build_on_workers
-from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.build.job import ShardJob, ShardResult, make_shard
-from pipeline.shards.build.job_ref import JobRef, OnProgress
 from pipeline.shards.format import MISSING, FeatureHeader, RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
+from pipeline.shards.resume.distributed import Executor, build_on_workers
+from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.shards.resume.job import ShardJob, ShardResult, make_shard
+from pipeline.shards.resume.job_ref import JobRef, OnProgress
 
 _building = Lock()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pipeline.errors import PipelineError, WrongUsage
 from pipeline.progress import Monitor
-from pipeline.shards.build.distributed import Executor
+from pipeline.shards.resume.distributed import Executor
 
 
 class NoDask(PipelineError):

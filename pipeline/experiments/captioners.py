@@ -9,14 +9,14 @@ from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.splits import split_for
 from pipeline.experiments.layout import Layout, unseeded
 from pipeline.finetuning import WEIGHTS_FILE
-from pipeline.heads.catalogue import Experiment
-from pipeline.heads.data.feature_spec import FeatureSpec
+from pipeline.heads.head_types import Experiment
+from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.language.baselines import MostFrequentCaption, NearestCaption
 from pipeline.language.captioner import LanguageCaptioner, Writing
 from pipeline.language.captions import Captioner
-from pipeline.language.evaluate import RankingHead
 from pipeline.language.presets import LANGUAGE_PRESETS
+from pipeline.language.score_captions import RankingHead
 from pipeline.language.trained_model import LANGUAGE_FILE, load_language_model
 from pipeline.search.picture_features import PictureFeatures, open_features
 from pipeline.search.query_models import open_encoder

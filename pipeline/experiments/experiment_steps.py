@@ -8,7 +8,7 @@ from pipeline.experiments.layout import seeded
 from pipeline.experiments.result_steps import add_embeddings, add_evaluation
 from pipeline.experiments.steps import Plan
 from pipeline.heads import HeadError
-from pipeline.heads.catalogue import Experiment
+from pipeline.heads.head_types import Experiment
 
 
 def add_experiment(plan: Plan, experiment: Experiment, seed: int) -> None:

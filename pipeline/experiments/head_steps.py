@@ -11,10 +11,10 @@ from pipeline.experiments.steps import Plan, Step
 from pipeline.finetuning import WEIGHTS_FILE
 from pipeline.finetuning.finetune import finetune
 from pipeline.hashing import sha256_of_file
-from pipeline.heads.catalogue import Experiment, with_epochs_at_most
-from pipeline.heads.data.pairs import made_from
-from pipeline.heads.data.word_vectors import origin_of
 from pipeline.heads.fit import fit
+from pipeline.heads.head_types import Experiment, with_epochs_at_most
+from pipeline.heads.inputs.pairs import made_from
+from pipeline.heads.inputs.word_vectors import origin_of
 from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE
 from pipeline.images.extract import extract
 from pipeline.progress import Monitor

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from pipeline.clips.catalogue import recipe_of_clips
 from pipeline.clips.extract import extract_clips
+from pipeline.clips.recipe_lookup import recipe_of_clips
 from pipeline.clips.recipes import ClipRecipe
 from pipeline.clips.sound_recipes import AnySoundRecipe
 from pipeline.experiments.checks import MISSING, index_fault
 from pipeline.experiments.steps import Plan, Step
-from pipeline.heads.catalogue import CaptionFeatures
+from pipeline.heads.head_types import CaptionFeatures
 from pipeline.images.extract import extract
 from pipeline.images.side_by_side import SideBySide, split_name
 from pipeline.progress import Monitor

@@ -8,8 +8,8 @@ from pipeline.experiments.checks import MISSING, difference, json_fault
 from pipeline.experiments.head_steps import hashes_of
 from pipeline.experiments.steps import Plan, Step
 from pipeline.hashing import sha256_of_file
-from pipeline.heads.catalogue import Experiment
 from pipeline.heads.embed import embed
+from pipeline.heads.head_types import Experiment
 from pipeline.heads.trained_head import TENSORS_FILE
 from pipeline.progress import Monitor
 from pipeline.retrieval.embedding_file import read_provenance

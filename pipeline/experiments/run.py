@@ -10,8 +10,8 @@ from pipeline.experiments.language_steps import add_language_model
 from pipeline.experiments.layout import DATA, Layout, seeded
 from pipeline.experiments.result_steps import add_ensemble
 from pipeline.experiments.steps import Plan, Step
-from pipeline.heads.catalogue import Experiment
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, resolve_experiment
+from pipeline.heads.head_types import Experiment
 from pipeline.language.presets import LANGUAGE_PRESETS, resolve_language_experiment
 from pipeline.language.trained_model import load_language_model
 from pipeline.progress import QUIET, Monitor

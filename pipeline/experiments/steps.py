@@ -14,8 +14,8 @@ from typing import Any
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import Role, split_for
 from pipeline.experiments.layout import Layout
-from pipeline.heads.catalogue import Experiment
 from pipeline.heads.experiments import resolve_experiment
+from pipeline.heads.head_types import Experiment
 from pipeline.progress import Monitor
 
 

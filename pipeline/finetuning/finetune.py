@@ -13,15 +13,15 @@ from pipeline.devices import usable_device
 from pipeline.files import appearing_whole, created_by, require_folder
 from pipeline.finetuning import WEIGHTS_FILE, FinetuningError
 from pipeline.finetuning.augmentation import Augmentation
+from pipeline.finetuning.finetuning_task import divided, with_network
 from pipeline.finetuning.network import LearningNetwork
 from pipeline.finetuning.pictures import Picture, PictureRows, require_unchanged
-from pipeline.finetuning.task import divided, with_network
 from pipeline.hashing import canonical_json, sha256_of_file
 from pipeline.heads.base import FitOptions
-from pipeline.heads.catalogue import Experiment, make_head, with_epochs_at_most
-from pipeline.heads.data.feature_spec import FeatureSpec
-from pipeline.heads.data.pairs import Pairs, made_from
 from pipeline.heads.fit import TrainingData, fit_with_progress, log_sizes, work_folder
+from pipeline.heads.head_types import Experiment, make_head, with_epochs_at_most
+from pipeline.heads.inputs.feature_spec import FeatureSpec
+from pipeline.heads.inputs.pairs import Pairs, made_from
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.training.task import TrainingTask
 from pipeline.heads.training.trainer import NetworkHead

@@ -1,8 +1,9 @@
 """Projection heads: fitted on pairs of image and caption features, they embed both in one space.
 
-Read `base` (what every head offers), `catalogue` (the heads by name) and `presets` (the published
+Read `base` (what every head offers), `head_types` (the heads by name) and `presets` (the published
 systems as data) first; `fit` and `embed` are the jobs of `pipeline train` and `pipeline embed`. A
-head's mathematics is in `models`, what several share in `layers`, `losses`, `data` and `training`.
+head's mathematics is in `architectures`, what several share in `layers`, `losses`, `inputs` and
+`training`.
 No path convention and no reading of params.yaml lives here.
 """
 

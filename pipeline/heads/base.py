@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 from pipeline.heads import HeadError
-from pipeline.heads.data.feature_spec import HeadInputs
-from pipeline.heads.data.pairs import HeldOut, Pairs
-from pipeline.heads.data.rows import Features, Rows, in_blocks
+from pipeline.heads.inputs.feature_rows import Features, Rows, in_blocks
+from pipeline.heads.inputs.feature_spec import HeadInputs
+from pipeline.heads.inputs.pairs import HeldOut, Pairs
 from pipeline.progress import Progress, no_progress
 
 # Enough for full matrix products, few enough for a long caption's activations.

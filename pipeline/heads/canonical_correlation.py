@@ -17,8 +17,8 @@ from scipy.linalg import eigh, solve_triangular
 from scipy.sparse.linalg import eigsh
 
 from pipeline.heads import HeadError
-from pipeline.heads.data.pairs import Pairs, first_captions_of
-from pipeline.heads.data.rows import Doubles
+from pipeline.heads.inputs.feature_rows import Doubles
+from pipeline.heads.inputs.pairs import Pairs, first_captions_of
 
 _IMAGES = 256  # whose float64 copies, and those of their captions, are in memory together
 _NOTHING = 1e-9  # a correlation that is rounding error

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pipeline.heads.base import Head
-from pipeline.heads.data.rows import Features, RowNumbers, Rows
+from pipeline.heads.inputs.feature_rows import Features, RowNumbers, Rows
 from pipeline.progress import FORWARD, READ, Stopwatch
 from pipeline.shards.plan import Span
 

@@ -17,9 +17,9 @@ from pipeline.devices import one_core_each
 from pipeline.heads import HeadError
 from pipeline.heads.base import Head
 from pipeline.heads.chunks import CAPTIONS, IMAGES, embed_chunk, split_into_chunks
-from pipeline.heads.data.averaged import averaged
-from pipeline.heads.data.pairs import Pairs, join_pairs, made_from, with_features
-from pipeline.heads.data.rows import Features, Rows
+from pipeline.heads.inputs.averaged import averaged
+from pipeline.heads.inputs.feature_rows import Features, Rows
+from pipeline.heads.inputs.pairs import Pairs, join_pairs, made_from, with_features
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.workers import EmbeddingJob, embedded_on_workers
 from pipeline.progress import QUIET, Monitor, Progress, Stopwatch, no_progress
@@ -72,7 +72,7 @@ def embed(
     Embeddings
         What the file holds, with its rows mapped. Images without a caption are left out. A head
         that was fitted on averaged captions has one caption an image; see
-        `pipeline.heads.data.averaged.averaged`.
+        `pipeline.heads.inputs.averaged.averaged`.
 
     Raises
     ------

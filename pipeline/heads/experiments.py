@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pipeline.heads import HeadError
 from pipeline.heads.base import settings_from
-from pipeline.heads.catalogue import CaptionFeatures, Experiment, Finetuning, head_kind
+from pipeline.heads.head_types import CaptionFeatures, Experiment, Finetuning, head_kind
 from pipeline.heads.presets import find_preset
 
 Size = Literal["paper", "small", "tiny"]
@@ -237,7 +237,7 @@ def resolve_experiment(
         `TINY` makes of those.
     images, captions, word_vectors, average_captions : in place of the preset's.
     settings : of the head, over those of the preset.
-    finetuning : of `pipeline.heads.catalogue.Finetuning`, over those of the preset.
+    finetuning : of `pipeline.heads.head_types.Finetuning`, over those of the preset.
 
     Raises
     ------

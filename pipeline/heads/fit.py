@@ -11,16 +11,16 @@ from pipeline.datasets.splits import split_for
 from pipeline.devices import usable_device
 from pipeline.files import created_by, require_folder
 from pipeline.heads.base import FitOptions, Head, History
-from pipeline.heads.catalogue import Experiment, make_head, with_epochs_at_most
-from pipeline.heads.data.averaged import averaged
-from pipeline.heads.data.feature_spec import HeadInputs, require_averageable
-from pipeline.heads.data.pairs import HeldOut, Pairs, join_pairs, made_from, with_features
-from pipeline.heads.data.rows import Rows, float32_bytes, is_in_memory
-from pipeline.heads.data.word_vectors import KnownWords, known_words
+from pipeline.heads.head_types import Experiment, make_head, with_epochs_at_most
+from pipeline.heads.inputs.averaged import averaged
+from pipeline.heads.inputs.feature_rows import Rows, float32_bytes, is_in_memory
+from pipeline.heads.inputs.feature_spec import HeadInputs, require_averageable
+from pipeline.heads.inputs.pairs import HeldOut, Pairs, join_pairs, made_from, with_features
+from pipeline.heads.inputs.word_vectors import KnownWords, known_words
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.progress import QUIET, Monitor
-from pipeline.shards.build.locking import WORK_FOLDER, only_writer
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.resume.locking import WORK_FOLDER, only_writer
 
 
 def fit(

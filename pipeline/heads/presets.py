@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pipeline.heads import HeadError
-from pipeline.heads.catalogue import CaptionFeatures, Finetuning
-from pipeline.heads.models.cca import CcaSettings
-from pipeline.heads.models.relational import RelationalSettings
-from pipeline.heads.models.ridge import RidgeSettings
-from pipeline.heads.models.scan import ScanSettings
-from pipeline.heads.models.two_branch import TwoBranchSettings
-from pipeline.heads.models.vse import VseSettings
-from pipeline.heads.models.word2visualvec import Word2VisualVecSettings
-from pipeline.heads.models.zero_shot import ZeroShotSettings
+from pipeline.heads.architectures.cca import CcaSettings
+from pipeline.heads.architectures.relational import RelationalSettings
+from pipeline.heads.architectures.ridge import RidgeSettings
+from pipeline.heads.architectures.scan import ScanSettings
+from pipeline.heads.architectures.two_branch import TwoBranchSettings
+from pipeline.heads.architectures.vse import VseSettings
+from pipeline.heads.architectures.word2visualvec import Word2VisualVecSettings
+from pipeline.heads.architectures.zero_shot import ZeroShotSettings
+from pipeline.heads.head_types import CaptionFeatures, Finetuning
 
 Size = Literal["paper", "small"]
 
@@ -29,7 +29,7 @@ class Preset:
 
     Attributes
     ----------
-    head : a name in `pipeline.heads.catalogue.HEADS`.
+    head : a name in `pipeline.heads.head_types.HEADS`.
     settings : the head's settings.
     images : recipe of the image features.
     captions : caption features.

@@ -15,9 +15,9 @@ from pipeline.files import appearing_whole, parse_json, write_json
 from pipeline.hashing import sha256_of_file
 from pipeline.heads import HeadError
 from pipeline.heads.base import Head, History
-from pipeline.heads.catalogue import make_head
-from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
-from pipeline.heads.data.rows import ArrayRows, Features
+from pipeline.heads.head_types import make_head
+from pipeline.heads.inputs.feature_rows import ArrayRows, Features
+from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
 
 TENSORS_FILE, HEAD_FILE, HISTORY_FILE = "head.safetensors", "head.json", "history.json"
 
@@ -46,14 +46,14 @@ class TrainedHead:
     seed : of everything random.
     dataset, train_split, validation_split : what it was fitted on and chosen by.
     inputs : the features of both sides, with their whole recipes.
-    made_from : SHA-256 of the manifest and of the rows; see `pipeline.heads.data.pairs.made_from`.
+    made_from : SHA-256 of manifest and rows; see `pipeline.heads.inputs.pairs.made_from`.
     word_vectors : name and SHA-256 of the vectors that its words started from, if any, and what
         they were trained on, where they say it.
     history : one entry an epoch.
     created_by : software and versions.
     head : the fitted head itself.
     average_captions : whether it was fitted on the mean features of an image's captions, and embeds
-        those; see `pipeline.heads.data.averaged.averaged`.
+        those; see `pipeline.heads.inputs.averaged.averaged`.
     finetuning : how it learnt together with the network of its image features, and from which head
         and weights; None: on stored features. See `pipeline.finetuning.finetune`.
     tensors_sha256 : of the head's file; None while it is not on disk.

@@ -25,22 +25,22 @@ from pipeline.hashing import canonical_json, sha256_of_file
 from pipeline.heads import HeadError
 from pipeline.heads.base import Head
 from pipeline.heads.chunks import CAPTIONS, IMAGES, RowChunk, embed_chunk, split_into_chunks
-from pipeline.heads.data.averaged import AveragedRows
-from pipeline.heads.data.pairs import first_captions_of
-from pipeline.heads.data.rows import FeatureRows, RowNumbers, Rows
+from pipeline.heads.inputs.averaged import AveragedRows
+from pipeline.heads.inputs.feature_rows import FeatureRows, RowNumbers, Rows
+from pipeline.heads.inputs.pairs import first_captions_of
 from pipeline.heads.trained_head import TENSORS_FILE, load_head
 from pipeline.progress import WRITE, Progress, Stopwatch, no_progress
 from pipeline.retrieval.embedding_file import Blocks
-from pipeline.shards.build.distributed import Executor
-from pipeline.shards.build.job_ref import JOB_FILES, JobRef, NotShared, OnProgress, appears, submit
-from pipeline.shards.build.locking import (
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.plan import Span
+from pipeline.shards.resume.distributed import Executor
+from pipeline.shards.resume.job_ref import JOB_FILES, JobRef, NotShared, OnProgress, appears, submit
+from pipeline.shards.resume.locking import (
     WORK_FOLDER,
     only_writer,
     remove_leftovers,
     work_folders,
 )
-from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.plan import Span
 from pipeline.shards.write import explained
 
 _loading = Lock()

@@ -8,8 +8,8 @@ from torch import nn
 
 from pipeline.images.backbone import Backbone
 from pipeline.images.caffenet import CaffeNet
-from pipeline.images.open_clip import open_clip_backbone
-from pipeline.images.timm import timm_backbone
+from pipeline.images.open_clip_backbones import open_clip_backbone
+from pipeline.images.timm_backbones import timm_backbone
 from pipeline.recipes import provider_of
 
 # By the prefixes of `pipeline.recipes.providers`.

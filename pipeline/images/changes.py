@@ -9,8 +9,8 @@ import numpy as np
 from pipeline.images.decode import source_crc32
 from pipeline.images.region import Region, Source, photo_of
 from pipeline.progress import Progress, no_progress
-from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.format import OK
+from pipeline.shards.resume.feature_build import ShardBuild
 
 
 def changed_rows(

@@ -23,9 +23,9 @@ from pipeline.images.weights import load_weights
 from pipeline.images.workers import ExtractionSettings, extract_on_workers
 from pipeline.progress import QUIET, Monitor, Stopwatch
 from pipeline.recipes import Recipe, resolve_recipe
-from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.format import FeatureHeader
 from pipeline.shards.index import FeatureIndex
+from pipeline.shards.resume.feature_build import ShardBuild
 from pipeline.summary import write_summary
 
 _MB, _GB = 1e6, 1e9

@@ -10,7 +10,7 @@ from pipeline.images.backbones import backbone_named
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.rows import BATCHES_AHEAD, Parallelism
 from pipeline.images.tap import TappedNetwork
-from pipeline.shards.build.partial_shard import PIECE_BYTES
+from pipeline.shards.resume.partial_shard import PIECE_BYTES
 
 # Of the largest activation, what is alive at once: a layer's input, its output, and the
 # shortcut or the bands beside them.

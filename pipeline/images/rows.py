@@ -21,10 +21,10 @@ from pipeline.images.transforms import Sample, read_sample
 from pipeline.images.weights import Weights
 from pipeline.progress import FORWARD, WRITE, Progress, Stopwatch, no_progress
 from pipeline.recipes import Recipe
-from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.format import MISSING, OK, FeatureHeader, RowBlock, names_in
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
+from pipeline.shards.resume.feature_build import ShardBuild
 
 # Crops that go through the network together, unless a batch size is given. On a CPU each core
 # has a batch of its own, and small ones stay in its cache.

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 
 from pipeline.networks.tensor_file import read_metadata, read_tensors, write_tensors
-from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.build.locking import WORK_FOLDER
 from pipeline.shards.index import FeatureIndex
+from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.shards.resume.locking import WORK_FOLDER
 
 Stamps = npt.NDArray[np.int64]
 

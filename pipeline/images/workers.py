@@ -26,13 +26,13 @@ from pipeline.images.rows import (
 from pipeline.images.weights import load_weights
 from pipeline.progress import Progress, Stopwatch, no_progress
 from pipeline.recipes import Recipe, resolve_recipe
-from pipeline.shards.build.distributed import Executor, build_on_workers
-from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.build.job import ShardJob, ShardResult, make_shard
-from pipeline.shards.build.job_ref import JobRef, OnProgress
 from pipeline.shards.format import MISSING, FeatureHeader, RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
+from pipeline.shards.resume.distributed import Executor, build_on_workers
+from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.shards.resume.job import ShardJob, ShardResult, make_shard
+from pipeline.shards.resume.job_ref import JobRef, OnProgress
 
 _GPU_READERS = 16
 _building = Lock()

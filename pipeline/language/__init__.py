@@ -1,10 +1,10 @@
 """Sentences out: language models, what they are conditioned on, and captions that they write.
 
 Read `model` (what every language model offers: a state and a step) and `captions` (what describes
-images) first. `ngram`, `log_bilinear`, `multiplicative`, `structure_content` and `lstm_decoder` are
-the models, `fit` trains one, `generation` finds sentences with a high probability and `captioner`
-chooses among them. Tags and token ids are `pipeline.text`'s, heads and the training loop
-`pipeline.heads`'; no path convention lives here.
+images) first. `architectures` has the models, `ngram` the model without a network,
+`train_language_model` trains one, `generation` finds sentences with a high probability and
+`captioner` chooses among them. Tags and token ids are `pipeline.text`'s, heads and the training
+loop `pipeline.heads`'; no path convention lives here.
 """
 
 from pipeline.errors import PipelineError

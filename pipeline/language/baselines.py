@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.datasets.entries import ImageEntry
-from pipeline.heads.data.rows import ArrayRows, FeatureRows, Features
+from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows, Features
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.language import LanguageError
 from pipeline.language.captions import Caption

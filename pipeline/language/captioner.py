@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pipeline.heads.data.rows import ArrayRows, Features
+from pipeline.heads.inputs.feature_rows import ArrayRows, Features
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.language import LanguageError
 from pipeline.language.captions import Caption

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pipeline.heads.data.rows import Features
+from pipeline.heads.inputs.feature_rows import Features
 
 
 @dataclass(frozen=True)

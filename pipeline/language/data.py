@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipeline.datasets.entries import ImageEntry, PackedEntries
-from pipeline.heads.data.feature_spec import FeatureSpec, caption_blocks, require_sequence
-from pipeline.heads.data.pairs import IN_MEMORY_BYTES, Pairs, require_same_texts
-from pipeline.heads.data.rows import ArrayRows, FeatureRows, Features, Rows, loaded
+from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows, Features, Rows, loaded
+from pipeline.heads.inputs.feature_spec import FeatureSpec, caption_blocks, require_sequence
+from pipeline.heads.inputs.pairs import IN_MEMORY_BYTES, Pairs, require_same_texts
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.language import LanguageError
-from pipeline.language.task import Sizes
+from pipeline.language.language_task import Sizes
 from pipeline.shards.feature_set import FeatureSet
 
 

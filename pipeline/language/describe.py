@@ -11,7 +11,7 @@ from pipeline.datasets.manifest import MANIFEST_FILE, read_manifest
 from pipeline.datasets.splits import split_for
 from pipeline.files import parse_json
 from pipeline.hashing import canonical_json, sha256_of_file, sha256_of_json
-from pipeline.heads.data.feature_spec import FeatureSpec
+from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.language.captions import Captioner
 from pipeline.language.captions_file import (
     Described,

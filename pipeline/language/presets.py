@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pipeline.heads.base import settings_from
 from pipeline.language import LanguageError
-from pipeline.language.catalogue import LanguageExperiment, LanguageSettings
+from pipeline.language.model_types import LanguageExperiment, LanguageSettings
 
 _PROGRAM = {
     "optimiser": "sgd", "learning_rate": 0.43, "momentum": 0.23, "batch_size": 40, "dropout": 0.15,

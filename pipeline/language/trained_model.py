@@ -21,12 +21,12 @@ from torch import nn
 from pipeline.files import appearing_whole, parse_json, write_json
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.base import History, settings_from
-from pipeline.heads.data.feature_spec import FeatureSpec
-from pipeline.heads.data.rows import Features
+from pipeline.heads.inputs.feature_rows import Features
+from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.language import LanguageError
-from pipeline.language.catalogue import LanguageSettings
+from pipeline.language.language_task import Sizes, build_model
+from pipeline.language.model_types import LanguageSettings
 from pipeline.language.ngram import NGramModel
-from pipeline.language.task import Sizes, build_model
 from pipeline.text.encoders.token_ids import END, FIRST_WORD
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary
 

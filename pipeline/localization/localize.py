@@ -13,13 +13,13 @@ from pipeline.datasets.regions import read_phrases
 from pipeline.datasets.splits import split_for
 from pipeline.files import parse_json, require_folder
 from pipeline.hashing import sha256_of_file
-from pipeline.heads.catalogue import Experiment, with_epochs_at_most
-from pipeline.heads.data.rows import FeatureRows
+from pipeline.heads.head_types import Experiment, with_epochs_at_most
+from pipeline.heads.inputs.feature_rows import FeatureRows
 from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE, TrainedHead, load_head
 from pipeline.localization import LocalizationError
-from pipeline.localization.fit import OpenSources, Sources, fit_to_phrases
 from pipeline.localization.localized import Localized, write_localized
 from pipeline.localization.pairs import frame, phrase_keys, region_ids
+from pipeline.localization.train_localizer import OpenSources, Sources, fit_to_phrases
 from pipeline.progress import QUIET, Monitor
 from pipeline.text.encode import encoder_folder
 from pipeline.text.encoders.base import unknown_to_all

@@ -14,8 +14,8 @@ import numpy as np
 
 from pipeline.datasets.phrases import RegionPhrase
 from pipeline.heads.base import Head
-from pipeline.heads.data.pairs import Lists
-from pipeline.heads.data.rows import ArrayRows, FeatureRows, Features, RowNumbers
+from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows, Features, RowNumbers
+from pipeline.heads.inputs.pairs import Lists
 from pipeline.localization.measures import IOU
 from pipeline.progress import Progress, no_progress
 from pipeline.regions.boxes import iou

@@ -12,11 +12,11 @@ from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.photo_size import photo_size
 from pipeline.datasets.phrases import RegionPhrase
-from pipeline.heads.data.links import RepeatedRows
-from pipeline.heads.data.pairs import IN_MEMORY_BYTES, Links, Lists, Pairs
-from pipeline.heads.data.rows import FeatureRows, Features, Rows, loaded
+from pipeline.heads.inputs.feature_rows import FeatureRows, Features, Rows, loaded
+from pipeline.heads.inputs.links import RepeatedRows
+from pipeline.heads.inputs.pairs import IN_MEMORY_BYTES, Links, Lists, Pairs
 from pipeline.localization import LocalizationError
-from pipeline.localization.evaluate import CUTOFFS
+from pipeline.localization.evaluate_localization import CUTOFFS
 from pipeline.localization.localized import Localized
 from pipeline.localization.measures import by_head, rank
 from pipeline.regions.ground_truth import true_regions

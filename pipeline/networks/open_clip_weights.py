@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pipeline.hashing import sha256_of_file
-from pipeline.networks.open_clip import ClipModel, fetch_weights, open_clip, quiet_logging
+from pipeline.networks.open_clip_models import ClipModel, fetch_weights, open_clip, quiet_logging
 from pipeline.networks.random_weights import seeded_state
 from pipeline.networks.state_dicts import (
     Weights,

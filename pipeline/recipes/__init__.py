@@ -1,10 +1,11 @@
 """Image recipes: everything that changes a feature, as data with a name.
 
-Read `schema` for what a recipe says and `catalogue` for the recipes by name. No torch code lives
-here: `pipeline.images` carries recipes out, and the shards carry them along as canonical JSON.
+Read `schema` for what a recipe says and `image_recipes` for the recipes by name. No torch code
+lives here: `pipeline.images` carries recipes out, and the shards carry them along as canonical
+JSON.
 """
 
-from pipeline.recipes.catalogue import DEFAULT_RECIPE, RECIPES, resolve_recipe
+from pipeline.recipes.image_recipes import DEFAULT_RECIPE, RECIPES, resolve_recipe
 from pipeline.recipes.providers import provider_of
 from pipeline.recipes.schema import (
     PILLOW_RGB,

@@ -6,9 +6,9 @@ network.
 
 from collections.abc import Callable
 
-from pipeline.recipes.open_clip import open_clip_recipe
+from pipeline.recipes.open_clip_recipes import open_clip_recipe
 from pipeline.recipes.schema import Recipe
-from pipeline.recipes.timm import timm_recipe
+from pipeline.recipes.timm_recipes import timm_recipe
 
 PROVIDERS: dict[str, Callable[[str], Recipe]] = {
     "open-clip": open_clip_recipe,

@@ -20,10 +20,10 @@ from pipeline.images.changes import changed_rows
 from pipeline.images.decode import Rule
 from pipeline.images.region import Region, Source, photo_of
 from pipeline.progress import Monitor
-from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.format import OK, REFUSED, FeatureHeader, RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
+from pipeline.shards.resume.feature_build import ShardBuild
 
 _PHOTOS_AHEAD = 2
 

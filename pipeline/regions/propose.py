@@ -18,7 +18,7 @@ from pipeline.images.decode import read_image
 from pipeline.progress import QUIET, Monitor
 from pipeline.regions.ground_truth import true_boxes
 from pipeline.regions.methods import Grid, KnownBoxes, Method, Unproposable
-from pipeline.regions.opencv import Bing, EdgeBoxes, SelectiveSearch, opencv
+from pipeline.regions.opencv_methods import Bing, EdgeBoxes, SelectiveSearch, opencv
 from pipeline.regions.proposals import (
     ProposalError,
     proposal_row,
@@ -26,10 +26,10 @@ from pipeline.regions.proposals import (
     read_proposals,
 )
 from pipeline.regions.recall import proposal_recall
-from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.convert.importers.boxes import read_boxes
 from pipeline.shards.format import OK, REFUSED, RowBlock
 from pipeline.shards.index import FeatureIndex
-from pipeline.shards.tools.importers.boxes import read_boxes
+from pipeline.shards.resume.feature_build import ShardBuild
 
 METHODS = ("edge-boxes", "selective-search", "bing", "grid", "boxes", "ground-truth")
 RECALL_FILE = "recall.json"
@@ -66,7 +66,7 @@ def propose(
     split : only the images of this split; None takes all.
     limit : only the first images, this many; None takes all.
     boxes : file of the boxes of the method "boxes"; see
-        `pipeline.shards.tools.importers.boxes.read_boxes`. Its ids are those of the images.
+        `pipeline.shards.convert.importers.boxes.read_boxes`. Its ids are those of the images.
     model : folder of BING's model, or file of an edge model for EdgeBoxes (None: gradients).
     threads : photos at once; None: one for each core.
     monitor : gets log lines and progress.

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import PipelineError
-from pipeline.heads.data.feature_spec import FeatureSpec, caption_blocks
+from pipeline.heads.inputs.feature_spec import FeatureSpec, caption_blocks
 from pipeline.report.retrievals import SEED, Place, as_compared, chosen, words_of
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.geometry import Closeness, closeness, common_plane

@@ -14,7 +14,7 @@ from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.errors import WrongUsage
 from pipeline.files import require_folder, write_text
 from pipeline.images.decode import read_image
-from pipeline.localization.evaluate import CUTOFFS, LocalizationTable, tabulate
+from pipeline.localization.evaluate_localization import CUTOFFS, LocalizationTable, tabulate
 from pipeline.localization.localized import Localized, RowNumbers, read_localized
 from pipeline.localization.measures import NMS, NO_HIT, by_head, rank
 from pipeline.pages.marked import Mark, marked_photo

@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 
 from pipeline.hashing import recipe_hash, sha256_of_json
-from pipeline.heads.data.feature_spec import FeatureSpec
-from pipeline.heads.data.rows import Features
+from pipeline.heads.inputs.feature_rows import Features
+from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.rows import feature_header
 from pipeline.images.transforms import cut_crops, read_sample, resize_image

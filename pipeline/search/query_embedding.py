@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pipeline.heads.data.rows import ArrayRows, Features
+from pipeline.heads.inputs.feature_rows import ArrayRows, Features
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.retrieval.search import SearchError
 from pipeline.search.picture_features import PictureFeatures

@@ -10,10 +10,10 @@ from pipeline.cluster.place import place_of_work
 from pipeline.datasets.manifest import read_manifest
 from pipeline.hashing import sha256_of_texts
 from pipeline.progress import QUIET, Monitor, Stopwatch
-from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.index import FeatureIndex
+from pipeline.shards.resume.feature_build import ShardBuild
 from pipeline.summary import write_summary
-from pipeline.text.catalogue import plan_encoder
+from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.text.rows import caption_header, changed_rows, encode_captions
@@ -55,7 +55,7 @@ def encode(
     ----------
     dataset : folder of a prepared dataset.
     out : folder of the shards; its row ids are caption ids, or `phrase_key` of phrases.
-    encoder : names of `pipeline.text.catalogue.ENCODERS`, joined by "+" for a concatenation.
+    encoder : names of `pipeline.text.encoder_plans.ENCODERS`, joined by "+" for a concatenation.
     phrases : encode, and fit to, the distinct phrases of the regions in place of captions.
     split : only the captions of this split; None takes all.
     fit_split : split whose captions vocabularies, codebooks and components are fitted to.

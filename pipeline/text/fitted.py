@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.files import parse_json
-from pipeline.text.catalogue import EncoderError, EncoderPlan, EncoderSpec
+from pipeline.text.encoder_plans import EncoderError, EncoderPlan, EncoderSpec
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
 from pipeline.text.encoders.concatenation import Concatenation
 from pipeline.text.encoders.pca import Pca
 from pipeline.text.fisher.codebook import Codebook, load_codebook
 from pipeline.text.fisher.mixture import MixtureKind
 from pipeline.text.lexicon import Lexicon
-from pipeline.text.pca.fit import PrincipalComponents, load_pca
+from pipeline.text.pca.components import PrincipalComponents, load_pca
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 from pipeline.text.vectors import WordVectors
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary

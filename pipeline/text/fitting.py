@@ -8,8 +8,8 @@ from typing import Any
 from pipeline.files import write_json
 from pipeline.hashing import sha256_of_texts
 from pipeline.progress import QUIET, Monitor
-from pipeline.shards.build.locking import WORK_FOLDER
-from pipeline.text.catalogue import (
+from pipeline.shards.resume.locking import WORK_FOLDER
+from pipeline.text.encoder_plans import (
     CodebookPlan,
     EncoderError,
     EncoderPlan,
@@ -31,7 +31,7 @@ from pipeline.text.fitted import (
     vocabulary_file,
 )
 from pipeline.text.lexicon import Lexicon
-from pipeline.text.pca.fit import fit_disk, fit_memory, fit_pca, require_enough
+from pipeline.text.pca.components import fit_disk, fit_memory, fit_pca, require_enough
 from pipeline.text.vectors import WordVectors
 from pipeline.text.vocabulary import build_vocabulary, save_vocabulary
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pipeline.text.catalogue import LEMMAS, EncoderPlan, EncoderSpec
+from pipeline.text.encoder_plans import LEMMAS, EncoderPlan, EncoderSpec
 from pipeline.text.encoders.bag_of_words import tfidf_tokenizer
 from pipeline.text.tokenizers.lemmas import Lemmatizer, RuleLemmatizer, load_wordnet
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS, Tokenizer

@@ -8,10 +8,10 @@ from threadpoolctl import threadpool_limits
 
 from pipeline.files import created_by
 from pipeline.progress import FORWARD, WRITE, Progress, Stopwatch, no_progress
-from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.format import FeatureHeader, RowBlock, names_in
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
+from pipeline.shards.resume.feature_build import ShardBuild
 from pipeline.text.encoders.base import CaptionEncoder
 
 # Bytes of rows that are encoded together: for more, memory would be mapped afresh each time.

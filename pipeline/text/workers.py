@@ -10,13 +10,13 @@ from pathlib import Path
 from threading import Lock
 
 from pipeline.progress import Progress, Stopwatch, no_progress
-from pipeline.shards.build.distributed import Executor, build_on_workers
-from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.build.job import ShardJob, ShardResult, make_shard
-from pipeline.shards.build.job_ref import JobRef, NotShared, OnProgress
 from pipeline.shards.format import RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
+from pipeline.shards.resume.distributed import Executor, build_on_workers
+from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.shards.resume.job import ShardJob, ShardResult, make_shard
+from pipeline.shards.resume.job_ref import JobRef, NotShared, OnProgress
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitted import FittedFolder, load_plan
 from pipeline.text.lexicon import Lexicon

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from pipeline.progress import Stopwatch
-from pipeline.shards.build import job, job_ref, partial_shard
-from pipeline.shards.build.feature_build import ShardBuild
-from pipeline.shards.build.job import make_shard, read_job
-from pipeline.shards.build.job_ref import NotShared, RunEnded
 from pipeline.shards.format import OtherShard, RowBlock, ShardError
 from pipeline.shards.plan import Span
+from pipeline.shards.resume import job, job_ref, partial_shard
+from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.shards.resume.job import make_shard, read_job
+from pipeline.shards.resume.job_ref import NotShared, RunEnded
 from tests.cluster.tasks import FAILED, build_made, make_made_shard, serial
 from tests.shards.factories import ROWS_PER_SHARD, block_of, build, contents, header, ids
 

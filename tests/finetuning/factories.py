@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pipeline.experiments.layout import Layout
 from pipeline.finetuning.finetune import finetune
-from pipeline.heads.catalogue import CaptionFeatures, Experiment, Finetuning
+from pipeline.heads.head_types import CaptionFeatures, Experiment, Finetuning
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.images.backbone import Backbone
 from pipeline.images.backbones import BACKBONES

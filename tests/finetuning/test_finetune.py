@@ -19,8 +19,8 @@ from pipeline.finetuning import WEIGHTS_FILE, FinetuningError
 from pipeline.finetuning.finetune import finetune, learnable_recipe
 from pipeline.hashing import sha256_of_file
 from pipeline.heads import HeadError
-from pipeline.heads.data.feature_spec import FeatureSpec
 from pipeline.heads.embed import embed
+from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.heads.trained_head import load_head
 from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe

@@ -18,17 +18,17 @@ from torch import Tensor, nn
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.heads.base import FitOptions, Head
-from pipeline.heads.data.batches import Batch, shuffled_captions
-from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
-from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.data.rows import ArrayRows, Features, Rows
+from pipeline.heads.inputs.batches import Batch, shuffled_captions
+from pipeline.heads.inputs.feature_rows import ArrayRows, Features, Rows
+from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
+from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.layers.scaling import mean_and_scale
 from pipeline.heads.training.task import TrainingTask, overall, plateau
 from pipeline.heads.training.trainer import NetworkHead
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import recall_table
-from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.format import OK, UNREADABLE, FeatureHeader, RowBlock
+from pipeline.shards.resume.feature_build import ShardBuild
 from pipeline.text.encoders.token_ids import FIRST_WORD
 
 IMAGE_DIM, CAPTION_DIM = 12, 8

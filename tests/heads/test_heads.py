@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from pipeline.heads import HeadError
+from pipeline.heads.architectures.two_branch import TwoBranchSettings, task
 from pipeline.heads.base import FitOptions, Head, History
-from pipeline.heads.catalogue import HEADS, head_kind, make_head
-from pipeline.heads.data.averaged import AveragedRows
-from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
-from pipeline.heads.data.rows import ArrayRows
 from pipeline.heads.embed import embed_split, pretraining_of
-from pipeline.heads.models.two_branch import TwoBranchSettings, task
+from pipeline.heads.head_types import HEADS, head_kind, make_head
+from pipeline.heads.inputs.averaged import AveragedRows
+from pipeline.heads.inputs.feature_rows import ArrayRows
+from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.retrieval.recall import recall_table
 from pipeline.shards.feature_set import FeatureSet

@@ -10,21 +10,21 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from pipeline.clips.catalogue import recipe_of_clips
+from pipeline.clips.recipe_lookup import recipe_of_clips
 from pipeline.heads import HeadError
+from pipeline.heads.architectures.two_branch import TwoBranchSettings
+from pipeline.heads.architectures.vse import VseSettings
 from pipeline.heads.base import settings_from
-from pipeline.heads.catalogue import HEADS, CaptionFeatures, head_kind, make_head
-from pipeline.heads.data.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.experiments import SMALL, TRAINED_VECTORS, Size, resolve_experiment
-from pipeline.heads.models.two_branch import TwoBranchSettings
-from pipeline.heads.models.vse import VseSettings
+from pipeline.heads.head_types import HEADS, CaptionFeatures, head_kind, make_head
+from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.presets import PRESETS
 from pipeline.heads.training.trainer import NetworkHead
 from pipeline.images.side_by_side import SideBySide, split_name
-from pipeline.recipes.catalogue import resolve_recipe
+from pipeline.recipes.image_recipes import resolve_recipe
 from pipeline.retrieval.embeddings import EmbeddingsError
 from pipeline.retrieval.ensemble import ENSEMBLES, members_of
-from pipeline.text.catalogue import plan_encoder
+from pipeline.text.encoder_plans import plan_encoder
 from tests.project import PROJECT
 
 PARAMS: dict[str, Any] = yaml.safe_load((PROJECT / "params.yaml").read_text())
@@ -255,7 +255,7 @@ def test_ensembles_are_of_presets() -> None:
 def test_fitting_one_head_needs_no_module_of_another() -> None:
     """The job and the file of a head come to these: `fit` and `trained_head`."""
     program = (
-        "import sys; from pipeline.heads.catalogue import head_kind; head_kind('vse');"
+        "import sys; from pipeline.heads.head_types import head_kind; head_kind('vse');"
         "print(*(n for n, m in sys.modules.items() if n.startswith('pipeline.heads.') "
         "and not hasattr(m, '__path__')))"
     )

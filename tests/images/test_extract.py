@@ -23,7 +23,7 @@ from pipeline.images.side_by_side import SideBySide, split_name
 from pipeline.recipes import RecipeError
 from pipeline.regions.features import extract_regions
 from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.tools.verify import verify
+from pipeline.shards.verify import verify
 from stages import extract as command
 from tests.images.odd_files import photo
 from tests.project import Recorder

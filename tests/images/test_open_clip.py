@@ -12,7 +12,7 @@ from PIL import Image
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import are_here, load_weights
-from pipeline.networks.open_clip import find_clip_model
+from pipeline.networks.open_clip_models import find_clip_model
 from pipeline.networks.open_clip_weights import load_clip_weights
 from pipeline.recipes import Recipe, RecipeError, resolve_recipe
 from tests.images.odd_files import photo

@@ -12,13 +12,13 @@ from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.scenes.dataset import scene_of
 from pipeline.datasets.scenes.grammar import describe
-from pipeline.heads.data.rows import Features
+from pipeline.heads.inputs.feature_rows import Features
 from pipeline.language import LanguageError
 from pipeline.language.baselines import MostFrequentCaption
 from pipeline.language.captions import Caption
 from pipeline.language.captions_file import read_captions
 from pipeline.language.describe import describe_split
-from pipeline.language.evaluate import evaluate_captions, markdown
+from pipeline.language.score_captions import evaluate_captions, markdown
 
 IMAGES = [f"scene-{k:05d}" for k in range(120)]
 

@@ -14,16 +14,16 @@ from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.experiments.captioners import is_language_model, open_language_model
 from pipeline.experiments.layout import Layout
-from pipeline.heads.catalogue import CaptionFeatures, Experiment
 from pipeline.heads.fit import fit
+from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.heads.trained_head import load_head
 from pipeline.language import LanguageError
 from pipeline.language.captioner import LanguageCaptioner, Writing, load_captioner
 from pipeline.language.captions_file import read_provenance
-from pipeline.language.catalogue import LanguageExperiment
 from pipeline.language.describe import describe_split
-from pipeline.language.evaluate import evaluate_captions
-from pipeline.language.fit import fit_language_model
+from pipeline.language.model_types import LanguageExperiment
+from pipeline.language.score_captions import evaluate_captions
+from pipeline.language.train_language_model import fit_language_model
 from pipeline.language.trained_model import LANGUAGE_FILE, load_language_model
 from pipeline.progress import QUIET, Monitor, Progress
 from pipeline.text.encode import encode, encoder_folder

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline.language.catalogue import MODELS, LanguageSettings
 from pipeline.language.generation import Found, beam_search, sample
+from pipeline.language.language_task import Sizes, build_model
 from pipeline.language.model import log_probabilities
-from pipeline.language.task import Sizes, build_model
+from pipeline.language.model_types import MODELS, LanguageSettings
 from pipeline.text.encoders.token_ids import END, PADDING, START, UNKNOWN
 
 V, TAGS, DIM, CONTEXT, FORWARD = 9, 8, 6, 3, 2

@@ -10,7 +10,7 @@ from pipeline.experiments.run import run
 from pipeline.heads import HeadError
 from pipeline.heads.presets import PRESETS
 from pipeline.language import LanguageError
-from pipeline.language.catalogue import LanguageExperiment, condition_of
+from pipeline.language.model_types import LanguageExperiment, condition_of
 from pipeline.language.presets import LANGUAGE_PRESETS, SMALL, resolve_language_experiment
 
 

@@ -13,17 +13,17 @@ from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.regions import read_phrases
 from pipeline.datasets.scenes.dataset import draw_scenes
 from pipeline.heads import HeadError
-from pipeline.heads.catalogue import Experiment
-from pipeline.heads.data.links import links_of
 from pipeline.heads.experiments import resolve_experiment
+from pipeline.heads.head_types import Experiment
+from pipeline.heads.inputs.links import links_of
 from pipeline.heads.trained_head import load_head
 from pipeline.localization import LocalizationError
-from pipeline.localization.evaluate import tabulate
-from pipeline.localization.fit import OpenSources, Sources, fit_to_phrases
+from pipeline.localization.evaluate_localization import tabulate
 from pipeline.localization.localize import localize, localize_experiment
 from pipeline.localization.localized import Localized, read_localized
 from pipeline.localization.mining import mine
 from pipeline.localization.pairs import training_pairs
+from pipeline.localization.train_localizer import OpenSources, Sources, fit_to_phrases
 from pipeline.regions.boxes import iou
 from pipeline.regions.ground_truth import true_boxes, true_regions
 from pipeline.regions.proposals import read_proposals, region_id

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline.localization import LocalizationError
-from pipeline.localization.evaluate import evaluate_localized, markdown, tabulate
+from pipeline.localization.evaluate_localization import evaluate_localized, markdown, tabulate
 from pipeline.localization.localized import Localized, read_localized, write_localized
 from pipeline.localization.measures import (
     NO_HIT,

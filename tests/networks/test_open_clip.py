@@ -10,7 +10,12 @@ import torch
 from safetensors.torch import save_file
 
 from pipeline.errors import PipelineError
-from pipeline.networks.open_clip import ClipModel, ModelError, cached_weights, find_clip_model
+from pipeline.networks.open_clip_models import (
+    ClipModel,
+    ModelError,
+    cached_weights,
+    find_clip_model,
+)
 from pipeline.networks.open_clip_weights import build_clip, load_clip_weights
 from pipeline.networks.state_dicts import WeightsError, state_sha256
 from tests.networks.factories import add_tiny_models

@@ -19,11 +19,11 @@ from pipeline.datasets.scenes.dataset import draw_scenes
 from pipeline.errors import PipelineError, WrongUsage
 from pipeline.regions.boxes import iou, require_inside
 from pipeline.regions.ground_truth import true_boxes
-from pipeline.regions.opencv import SIDE
+from pipeline.regions.opencv_methods import SIDE
 from pipeline.regions.proposals import read_proposals
 from pipeline.regions.propose import propose
-from pipeline.shards.tools.importers.boxes import read_boxes
-from pipeline.shards.tools.importers.source import LayoutError
+from pipeline.shards.convert.importers.boxes import read_boxes
+from pipeline.shards.convert.importers.source import LayoutError
 from tests.project import SHARED, Recorder
 
 BING = SHARED / "data" / "models" / "bing"

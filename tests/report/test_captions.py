@@ -10,8 +10,8 @@ from pipeline.datasets.scenes.dataset import draw_scenes
 from pipeline.errors import WrongUsage
 from pipeline.language.captions import Caption
 from pipeline.language.captions_file import Described, write_captions
-from pipeline.language.evaluate import evaluate_captions
-from pipeline.report.captions import write_captions_page
+from pipeline.language.score_captions import evaluate_captions
+from pipeline.report.caption_report import write_captions_page
 from pipeline.search.regularities import Plane, Regularities, write_regularities
 from tests.project import Recorder
 

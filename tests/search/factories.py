@@ -8,19 +8,19 @@ from PIL import Image
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.heads.base import FitOptions
-from pipeline.heads.catalogue import make_head
-from pipeline.heads.data.feature_spec import HeadInputs
-from pipeline.heads.data.pairs import join_pairs
 from pipeline.heads.embed import embed_split
+from pipeline.heads.head_types import make_head
+from pipeline.heads.inputs.feature_spec import HeadInputs
+from pipeline.heads.inputs.pairs import join_pairs
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.rows import Parallelism, extract_features, feature_header
 from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
-from pipeline.text.catalogue import plan_encoder
+from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.text.rows import caption_header, encode_captions
 

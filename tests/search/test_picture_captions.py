@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipeline.heads.data.rows import ArrayRows
+from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.heads.trained_head import load_head
 from pipeline.language.baselines import NearestCaption
 from pipeline.retrieval.similarity import unit_rows

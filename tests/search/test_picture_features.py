@@ -5,15 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.heads.data.feature_spec import FeatureSpec
+from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.rows import Parallelism, extract_features, feature_header
 from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.search import SearchError
 from pipeline.search.picture_features import open_features
-from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.resume.feature_build import ShardBuild
 from pipeline.shards.side_by_side import write_view
 from tests.search.factories import ENTRIES, FILES
 

@@ -16,7 +16,7 @@ from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
 from pipeline.retrieval.search import SearchError
 from pipeline.search.query_embedding import embed_sentences
 from pipeline.search.query_models import QueryModels, head_of, open_encoder, open_network
-from pipeline.text.catalogue import plan_encoder
+from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitting import Fitting, fit_encoder
 from tests.search.factories import CAPTIONS, FILES, embedded, encode, quiet, train

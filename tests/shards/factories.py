@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.shards.build import partial_shard
-from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.format import OK, UNREADABLE, FeatureHeader, RowBlock
 from pipeline.shards.index import FeatureIndex
+from pipeline.shards.resume import partial_shard
+from pipeline.shards.resume.feature_build import ShardBuild
 
 ROWS_PER_SHARD = 10
 SHAPE = (2, 3)

@@ -8,16 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline.shards.build.arrays import write_features
-from pipeline.shards.build.feature_build import ShardBuild
+from pipeline.shards.card import write_card
+from pipeline.shards.convert.export import export
+from pipeline.shards.convert.merge import merge
+from pipeline.shards.describe import describe
 from pipeline.shards.feature_set import FailedRows, FeatureSet, read_set_index
 from pipeline.shards.format import OK, OtherShard, ShardError
+from pipeline.shards.resume.arrays import write_features
+from pipeline.shards.resume.feature_build import ShardBuild
 from pipeline.shards.side_by_side import VIEW_FILE, write_view
-from pipeline.shards.tools.dataset_card import write_card
-from pipeline.shards.tools.describe import describe
-from pipeline.shards.tools.export import export
-from pipeline.shards.tools.merge import merge
-from pipeline.shards.tools.verify import verify
+from pipeline.shards.verify import verify
 from tests.shards.factories import header
 
 IDS = [f"{(7 * k) % 23}.jpg" for k in range(23)]

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.cluster.place import Place
 from pipeline.progress import Monitor
-from pipeline.shards.build.distributed import Executor
+from pipeline.shards.resume.distributed import Executor
 from tests.cluster.tasks import serial
 from tests.project import Call
 from tests.stages.test_train_command import NAME, experiment

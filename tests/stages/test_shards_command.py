@@ -9,8 +9,8 @@ import pytest
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.shards.build.feature_build import ShardBuild
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.resume.feature_build import ShardBuild
 from tests.project import Call
 from tests.shards.factories import ROWS_PER_SHARD, block, build, header, ids
 

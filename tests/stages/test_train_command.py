@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.heads.data.pairs import join_pairs
+from pipeline.heads.inputs.pairs import join_pairs
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.retrieval.embedding_file import read_embeddings

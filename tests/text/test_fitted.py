@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from pipeline.files import write_json
-from pipeline.text.catalogue import ENCODERS, EncoderError, EncoderPlan, plan_encoder
+from pipeline.text.encoder_plans import ENCODERS, EncoderError, EncoderPlan, plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fisher.codebook import CodebookError
 from pipeline.text.fitted import ENCODER_FILE, FORMAT, FORMAT_VERSION, load_encoder
 from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.text.lexicon import Lexicon
-from pipeline.text.pca.fit import PcaError
+from pipeline.text.pca.components import PcaError
 from pipeline.text.vectors import WordVectors, load_vectors, save_vectors
 from pipeline.text.vocabulary import VocabularyError
 from tests.project import Recorder

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from pipeline.heads import HeadError
-from pipeline.heads.data.rows import Features
+from pipeline.heads.inputs.feature_rows import Features
 from pipeline.heads.layers.recurrence import last_rows, lstm_states, run_recurrent
 from pipeline.text.encoders.token_ids import PADDING
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.heads.data.rows import Doubles, Features, RowNumbers, Rows, in_blocks
+from pipeline.heads.inputs.feature_rows import Doubles, Features, RowNumbers, Rows, in_blocks
 
 
 def mean_and_scale(rows: Rows) -> tuple[Doubles, float]:

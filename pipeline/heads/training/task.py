@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pipeline.heads.data.batches import Batches
-from pipeline.heads.data.links import LinkedRows
-from pipeline.heads.data.pairs import Pairs
-from pipeline.heads.data.rows import Features
+from pipeline.heads.inputs.batches import Batches
+from pipeline.heads.inputs.feature_rows import Features
+from pipeline.heads.inputs.links import LinkedRows
+from pipeline.heads.inputs.pairs import Pairs
 
 Loss = Callable[[nn.ModuleDict, Any, int, torch.Generator], Tensor]
 """See `TrainingTask.loss`."""

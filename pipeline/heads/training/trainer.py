@@ -24,11 +24,11 @@ from pipeline.heads.base import (
     require_fitted,
     retrieval_figures,
 )
-from pipeline.heads.data.batches import BatchLoader, PairDataset
-from pipeline.heads.data.feature_spec import HeadInputs
-from pipeline.heads.data.links import LinkedDataset
-from pipeline.heads.data.pairs import HeldOut, Pairs
-from pipeline.heads.data.rows import Features, RowNumbers, Rows
+from pipeline.heads.inputs.batches import BatchLoader, PairDataset
+from pipeline.heads.inputs.feature_rows import Features, RowNumbers, Rows
+from pipeline.heads.inputs.feature_spec import HeadInputs
+from pipeline.heads.inputs.links import LinkedDataset
+from pipeline.heads.inputs.pairs import HeldOut, Pairs
 from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.heads.training.task import TrainingTask
 

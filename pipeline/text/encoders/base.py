@@ -70,7 +70,7 @@ class Parts(Protocol):
         """Read the codebooks that were fitted."""
 
     def option(self, name: str) -> Any:
-        """Return a field of the encoder's `pipeline.text.catalogue.EncoderSpec`."""
+        """Return a field of the encoder's `pipeline.text.encoder_plans.EncoderSpec`."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pipeline.hashing import sha256_of_json
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
-from pipeline.text.pca.fit import PrincipalComponents
+from pipeline.text.pca.components import PrincipalComponents
 
 _CHUNK = 256  # captions multiplied at once: never fewer, see `Pca.encode`
 

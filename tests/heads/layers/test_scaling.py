@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from pipeline.heads.data.rows import ArrayRows
+from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.heads.layers.scaling import (
     Standardised,
     UnitLength,
@@ -17,7 +17,7 @@ from tests.heads.factories import all_of
 
 
 def test_statistics_in_blocks_equal_those_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.heads.data.rows._BLOCK_BYTES", 10_000)
+    monkeypatch.setattr("pipeline.heads.inputs.feature_rows._BLOCK_BYTES", 10_000)
     array = (1000 + np.random.default_rng(0).standard_normal((70, 3, 4, 6))).astype(np.float32)
     array[::7] *= 3
     mean, scale = mean_and_scale(ArrayRows(array))

@@ -9,9 +9,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from pipeline.heads import HeadError
+from pipeline.heads.architectures.relational import Pools, RelationalSettings, task
 from pipeline.heads.base import FitOptions
-from pipeline.heads.catalogue import make_head
-from pipeline.heads.data.batches import Batch
+from pipeline.heads.head_types import make_head
+from pipeline.heads.inputs.batches import Batch
 from pipeline.heads.layers.transformer import (
     GridEncoder,
     SelfAttention,
@@ -21,7 +22,6 @@ from pipeline.heads.layers.transformer import (
     moved,
     pooled,
 )
-from pipeline.heads.models.relational import Pools, RelationalSettings, task
 from pipeline.text.encoders.token_ids import PADDING
 from tests.heads.factories import GRID, SEQUENCE, grid_pairs, inputs_of_parts
 

@@ -16,7 +16,7 @@ from torch import nn
 from pipeline.devices import DeviceError
 from pipeline.heads import HeadError
 from pipeline.heads.base import FitOptions, History
-from pipeline.heads.data.pairs import Pairs, join_pairs
+from pipeline.heads.inputs.pairs import Pairs, join_pairs
 from pipeline.heads.training.checkpoints import CHECKPOINT_FILE
 from pipeline.heads.training.task import (
     TrainingTask,

@@ -16,10 +16,9 @@ from pipeline.hashing import canonical_json
 from pipeline.shards.format import ShardError
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport, report_on
 from pipeline.text.encoders.pca import Pca
+from pipeline.text.pca import components as pca_fit
 from pipeline.text.pca import covariance, eigenvectors
-from pipeline.text.pca import fit as pca_fit
-from pipeline.text.pca.covariance import CovarianceError
-from pipeline.text.pca.fit import (
+from pipeline.text.pca.components import (
     PcaError,
     PrincipalComponents,
     fit_disk,
@@ -27,6 +26,7 @@ from pipeline.text.pca.fit import (
     fit_pca,
     load_pca,
 )
+from pipeline.text.pca.covariance import CovarianceError
 
 
 @dataclass(eq=False)

@@ -1,0 +1,89 @@
+"""What a head's training task becomes when the network of its image features learns with it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.finetuning.network import LearningNetwork
+from pipeline.heads.inputs.batches import Batch
+from pipeline.heads.inputs.feature_rows import Features
+from pipeline.heads.training.task import TrainingTask
+
+_NETWORK, _HEAD = "image.network.", "image.head."
+
+
+class PictureTower(nn.Module):
+    """Embeddings of pictures: a network's features through a head's image side."""
+
+    def __init__(self, network: LearningNetwork, head: nn.Module) -> None:
+        """Put a network before a head's image side."""
+        super().__init__()
+        self.network, self.head = network, head
+
+    def forward(self, windows: Tensor) -> Tensor:
+        """Return the head's embeddings of (n, h, w, 3) float32 windows."""
+        embeddings: Tensor = self.head(self.network(windows))
+        return embeddings
+
+
+def with_network(
+    task: TrainingTask,
+    learnt: dict[str, Tensor],
+    network: Callable[[], LearningNetwork],
+    learning_rate: float,
+    on_images: Callable[[int], None],
+) -> TrainingTask:
+    """Return a head's task with a network in front of its image side.
+
+    Loss, batches, clipping, schedule and optimiser are the head's own; the gradients of network
+    and head are clipped together, as in the program of VSE++.
+
+    Parameters
+    ----------
+    task : the head's.
+    learnt : what the head begins with; nothing is prepared from the data again.
+    network : builds the network with the weights that it begins with.
+    learning_rate : of the network.
+    on_images : is given the number of images of each batch before its step.
+    """
+
+    def build(words: Features | None) -> nn.ModuleDict:
+        net = task.build(None)
+        net.load_state_dict(learnt)
+        net["image"] = PictureTower(network(), net["image"])
+        return net
+
+    def optimiser(net: nn.ModuleDict) -> torch.optim.Optimizer:
+        tower = net["image"]
+        assert isinstance(tower, PictureTower)
+        own = task.optimiser(nn.ModuleDict({**net, "image": tower.head}))
+        learning = [p for p in tower.network.parameters() if p.requires_grad]
+        own.add_param_group({"params": learning, "lr": learning_rate})
+        return own
+
+    def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
+        on_images(len(batch.images))
+        return task.loss(net, batch, epoch, generator)
+
+    return replace(task, build=build, optimiser=optimiser, loss=loss, prepare=None)
+
+
+def divided(
+    tensors: dict[str, Tensor], own_names: tuple[str, ...]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the tensors of the head and of the network, each under its own names.
+
+    Parameters
+    ----------
+    tensors : state dictionary of what `with_network` builds.
+    own_names : of the network's own state dictionary, in order.
+    """
+    network = [tensor for name, tensor in tensors.items() if name.startswith(_NETWORK)]
+    head = {
+        name.replace(_HEAD, "image.", 1) if name.startswith(_HEAD) else name: tensor
+        for name, tensor in tensors.items()
+        if not name.startswith(_NETWORK)
+    }
+    return head, dict(zip(own_names, network, strict=True))

@@ -1,0 +1,171 @@
+"""Relational embeddings: transformer encoders on both sides, trained with hardest negatives.
+
+Yan 2019: image cells and words as nodes of two graphs whose pooled embeddings are compared by
+cosine, with an intermediate loss (section 2.5) that aligns the nodes themselves, or none. Where the
+text leaves it open, each side has pools with weights of its own, drawn as those of a linear layer.
+Deviation: the weights are those of the best epoch by validation, there those of the last. See
+`pipeline.heads.layers.transformer` for the encoders and `pipeline.heads.losses.nodes` for the
+losses.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.heads import HeadError
+from pipeline.heads.base import choice, setting
+from pipeline.heads.inputs.batches import Batch, require_two_images, shuffled_captions
+from pipeline.heads.inputs.feature_rows import Features
+from pipeline.heads.inputs.feature_spec import HeadInputs, require_grid, require_sequence
+from pipeline.heads.layers.rnn import word_table
+from pipeline.heads.layers.transformer import GridEncoder, Stack, WordEncoder, pooled
+from pipeline.heads.losses.nodes import cross_attention_loss, pooling_loss
+from pipeline.heads.losses.ranking import max_of_hinges, mean_of_hinges
+from pipeline.heads.training.task import TrainingTask, milestones
+from pipeline.heads.training.trainer import network_kind
+from pipeline.retrieval.torch_scores import cosine
+
+_POOLING_WEIGHT, _CROSS_ATTENTION_WEIGHT = 0.8, 0.15  # of the losses on nodes, section 3.4
+
+
+@dataclass(frozen=True)
+class RelationalSettings:
+    """Settings of section 3.4; `attention_heads`, `dropout` and `pools` are not in the text.
+
+    loss : on embeddings alone ("basic"), or also on pooled nodes ("pooling", section 2.5.1) or
+        on nodes ("cross-attention", section 2.5.2).
+    pooling : how the nodes of a side become one vector.
+    dim, attention_heads : of the nodes after a layer, and of its attention.
+    image_layers, caption_layers : transformer layers of each side.
+    word_dim : of the word vectors.
+    dropout : probability, after each sublayer and on word vectors.
+    pools : P, nodes that each side is pooled to in the pooling loss.
+    margin, node_margin : of the loss on embeddings, and of that on nodes.
+    mean_hinge_epochs : in the first of them, this number, the mean hinge of all negatives on
+        embeddings takes the place of the loss; 0 as in the paper. See
+        `pipeline.heads.losses.ranking.mean_of_hinges`.
+    epochs, batch_size : an epoch is every pair once.
+    learning_rate : of Adam.
+    lr_milestones : epochs, the first being 1: from the first milestone on the learning rate is
+        halved, from the second on it is a tenth.
+    """
+
+    loss: str = choice("basic", "pooling", "cross-attention")
+    pooling: str = choice("mean", "max")
+    dim: int = setting(1024, at_least=1)
+    attention_heads: int = setting(8, at_least=1)
+    image_layers: int = setting(1, at_least=1)
+    caption_layers: int = setting(2, at_least=1)
+    word_dim: int = setting(300, at_least=1)
+    dropout: float = setting(0.0, below=1)
+    pools: int = setting(4, at_least=1)
+    margin: float = setting(0.2)
+    node_margin: float = setting(0.2)
+    mean_hinge_epochs: int = setting(0)
+    epochs: int = setting(20, at_least=1)
+    batch_size: int = setting(128, at_least=2)
+    learning_rate: float = setting(2e-5)
+    lr_milestones: tuple[int, ...] = setting((9, 15), at_least=1)
+
+
+class Pools(nn.Module):
+    """Node pooling, section 2.5.1: P means of a side's nodes, weighted by softmax(w . x)."""
+
+    def __init__(self, pools: int, dim: int) -> None:
+        """Take P and the dimension of the nodes."""
+        super().__init__()
+        self.weights = nn.Linear(dim, pools, bias=False)
+
+    def forward(self, nodes: Tensor, present: Tensor) -> Tensor:
+        """Return (n, P, dim) unit vectors of nodes (n, l, dim), of which `present` (n, l) count.
+
+        Where none does, they are zero vectors.
+        """
+        absent = ~present[:, None, :]
+        scores: Tensor = self.weights(nodes).transpose(1, 2)
+        # Not minus infinity: a row of those has no softmax.
+        scores = scores.masked_fill(absent, torch.finfo(scores.dtype).min)
+        weights = scores.softmax(dim=2).masked_fill(absent, 0.0)
+        return F.normalize(weights @ nodes, dim=2)
+
+
+def task(settings: RelationalSettings, inputs: HeadInputs) -> TrainingTask:
+    """Return the training task of a relational head.
+
+    Raises
+    ------
+    HeadError
+        The image features are no grids, the caption features no word sequences, or the heads
+        cannot share the dimension.
+    """
+    cells, channels = require_grid("relational", inputs.images)
+    sequence = require_sequence("relational", inputs.captions)
+    if settings.dim % settings.attention_heads:
+        raise HeadError(
+            f"head 'relational': {settings.attention_heads} attention heads cannot share a dim of "
+            f"{settings.dim}; give a dim that attention_heads divides"
+        )
+
+    def stack(layers: int) -> Stack:
+        return Stack(
+            settings.dim, settings.attention_heads, layers, settings.dropout, settings.pooling
+        )
+
+    def build(words: Features | None) -> nn.ModuleDict:
+        table = word_table(sequence.vocab_size, settings.word_dim, words, trained=True)
+        net = nn.ModuleDict(
+            {
+                "image": GridEncoder(cells, channels, stack(settings.image_layers)),
+                "caption": WordEncoder(table, sequence.dim, stack(settings.caption_layers)),
+            }
+        )
+        if settings.loss == "pooling":
+            net["image_pools"] = Pools(settings.pools, settings.dim)
+            net["caption_pools"] = Pools(settings.pools, settings.dim)
+        return net
+
+    def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
+        v, cells = net["image"].nodes(batch.images)  # type: ignore[operator]
+        u, words = net["caption"].nodes(batch.captions)  # type: ignore[operator]
+        image_of_caption, margin = batch.image_of_caption, settings.margin
+        scores = cosine(pooled(v, cells, settings.pooling), pooled(u, words, settings.pooling))
+        if epoch < settings.mean_hinge_epochs:
+            return mean_of_hinges(scores, image_of_caption, margin)
+        if settings.loss == "pooling":
+            pools = net["image_pools"](v, cells), net["caption_pools"](u, words)
+            pool_scores = torch.einsum("ipd,cpd->pic", *pools)
+            return pooling_loss(
+                scores, pool_scores, image_of_caption, margin, settings.node_margin, _POOLING_WEIGHT
+            )
+        if settings.loss == "cross-attention":
+            u = u * words[:, :, None]
+            return cross_attention_loss(
+                scores,
+                v,
+                u,
+                image_of_caption,
+                margin,
+                settings.node_margin,
+                _CROSS_ATTENTION_WEIGHT,
+            )
+        return max_of_hinges(scores, image_of_caption, margin)
+
+    return TrainingTask(
+        similarity="cosine",
+        build=build,
+        loss=loss,
+        batches=lambda image_of_caption, rng: shuffled_captions(
+            image_of_caption, settings.batch_size, rng
+        ),
+        optimiser=lambda net: torch.optim.Adam(net.parameters(), settings.learning_rate),
+        rate=milestones(
+            dict(zip((e - 1 for e in settings.lr_milestones), (0.5, 0.1), strict=True))
+        ),
+        epochs=settings.epochs,
+        require=require_two_images,
+    )
+
+
+HEAD = network_kind(RelationalSettings, task)

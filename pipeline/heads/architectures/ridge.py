@@ -1,0 +1,134 @@
+"""Multi-response ridge regression from caption features to image features, in closed form.
+
+Qian & Lamberti 2018, section 4.1: W minimises sum_k |v_k - W s_k|^2 over the training pairs; a
+caption is then looked up by the Euclidean distance of W s to the image features, which are the
+image embeddings unchanged. Their "Baseline + Weight" has the mean of the features of an image's
+captions as its one caption; see `pipeline.heads.inputs.averaged.averaged`. Deviations: both
+sides are centred, which is the same as a constant feature; a small ridge keeps collinear text
+features from blowing up; the image features may be brought to unit length first (`image_scaling`),
+since predictions shrink towards the mean image, and images near it, or short ones, are then close
+to every caption.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from pipeline.heads.base import FitOptions, HeadKind, History, choice, setting
+from pipeline.heads.inputs.feature_rows import Doubles, Features, Rows, in_blocks
+from pipeline.heads.inputs.feature_spec import HeadInputs, require_vectors
+from pipeline.heads.inputs.pairs import HeldOut, Pairs
+from pipeline.heads.layers.scaling import UnitRows, mean_and_scale
+
+# Pairs whose float64 copies are in memory together.
+_CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class RidgeSettings:
+    """Settings.
+
+    ridge : weight of |W|^2, relative to the mean variance of the caption features.
+    image_scaling : features as "given", as in the paper; each made of "unit" length; or "centred":
+        less the mean of the training images, then of unit length.
+    """
+
+    ridge: float = setting(1e-4)
+    image_scaling: str = choice("given", "unit", "centred")
+
+
+class RidgeHead:
+    """Regression from caption features (captions, d) to image features (images, e)."""
+
+    similarity = "euclidean"
+
+    def __init__(self, settings: RidgeSettings, inputs: HeadInputs) -> None:
+        """Take the shapes and recipes of both sides.
+
+        Raises
+        ------
+        HeadError
+            A side has no vectors.
+        """
+        self.settings = settings
+        image_dim = require_vectors("ridge", inputs.images)
+        caption_dim = require_vectors("ridge", inputs.captions)
+        self._weight: Doubles = np.zeros((caption_dim, image_dim))
+        self._caption_mean: Doubles = np.zeros(caption_dim)
+        self._image_mean: Doubles = np.zeros(image_dim)
+        self._image_centre: Doubles = np.zeros(image_dim)
+
+    def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:
+        """Solve the normal equations, accumulated in float64; nothing is random or chosen."""
+        options.progress(0, 1, 0)
+        caption_dim, image_dim = self._weight.shape
+        pairs = len(train.image_of_caption)
+        if self.settings.image_scaling == "centred":
+            self._image_centre = mean_and_scale(train.images)[0]
+        train = replace(train, images=self._prepared(train.images))
+        caption_sum, image_sum = np.zeros(caption_dim), np.zeros(image_dim)
+        for captions, images in self._chunks(train):
+            caption_sum += captions.sum(axis=0, dtype=np.float64)
+            image_sum += images.sum(axis=0, dtype=np.float64)
+        self._caption_mean, self._image_mean = caption_sum / pairs, image_sum / pairs
+        gram = np.zeros((caption_dim, caption_dim))
+        cross = np.zeros((caption_dim, image_dim))
+        for captions, images in self._chunks(train):
+            x = captions - self._caption_mean
+            gram += x.T @ x
+            cross += x.T @ (images - self._image_mean)
+        gram[np.diag_indices_from(gram)] += self.settings.ridge * np.trace(gram) / caption_dim
+        # Least squares, so that features that never vary get no weight instead of an error.
+        self._weight = np.asarray(np.linalg.lstsq(gram, cross, rcond=None)[0], np.float64)
+        squares = sum(
+            float(np.square(self._predict(captions) - images.astype(np.float64)).sum())
+            for captions, images in self._chunks(train)
+        )
+        options.progress(1, 1, 0)
+        return [{"epoch": 1, "mean_squared_error": squares / (pairs * image_dim)}]
+
+    def embed_images(self, rows: Rows) -> Features:
+        """Return (images, e) float32: the image features, as `image_scaling` has them."""
+        return np.concatenate(list(in_blocks(self._prepared(rows))))
+
+    def embed_captions(self, rows: Rows) -> Features:
+        """Return (captions, e) float32: the predicted image features."""
+        return np.concatenate([self._predict(block) for block in in_blocks(rows, _CHUNK)])
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return the regression matrix (d, e), the means and the images' centre, float64."""
+        return {
+            "weight": torch.from_numpy(self._weight),
+            "caption_mean": torch.from_numpy(self._caption_mean),
+            "image_mean": torch.from_numpy(self._image_mean),
+            "image_centre": torch.from_numpy(self._image_centre),
+        }
+
+    def restore(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Take back what `tensors` gave."""
+        self._weight = tensors["weight"].numpy()
+        self._caption_mean = tensors["caption_mean"].numpy()
+        self._image_mean = tensors["image_mean"].numpy()
+        self._image_centre = tensors["image_centre"].numpy()
+
+    def _predict(self, captions: Features) -> Features:
+        predicted = (captions - self._caption_mean) @ self._weight + self._image_mean
+        return predicted.astype(np.float32)
+
+    def _prepared(self, images: Rows) -> Rows:
+        if self.settings.image_scaling == "given":
+            return images
+        return UnitRows(images, lambda rows: rows - self._image_centre)
+
+    def _chunks(self, pairs: Pairs) -> Iterator[tuple[Features, Features]]:
+        """Yield the features of some captions (n, d) and of their images (n, e), in order."""
+        for start in range(0, len(pairs.image_of_caption), _CHUNK):
+            image_of_caption = pairs.image_of_caption[start : start + _CHUNK]
+            images, place = np.unique(image_of_caption, return_inverse=True)
+            rows = np.arange(start, start + len(image_of_caption))
+            yield pairs.captions.take(rows), pairs.images.take(images)[place]
+
+
+HEAD = HeadKind(RidgeSettings, RidgeHead)

@@ -1,0 +1,139 @@
+"""SCAN: image cells and words in one space, compared through stacked cross attention.
+
+Lee, Chen, Hua, Hu & He 2018, "Stacked Cross Attention for Image-Text Matching", whose simple
+grids of cells stand in for detected regions, as in the baseline of Yan 2019. Each cell is a
+linear map of its features, each word the mean of both directions of a GRU, and all are of unit
+length. Images and captions are scored by cross attention (`pipeline.retrieval.torch_scores`) and
+trained with the hardest negatives of a batch. Deviation: the two captions of one image that a
+batch may hold are never negatives of each other, as they are there.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_packed_sequence
+
+from pipeline.heads.base import choice, setting
+from pipeline.heads.inputs.batches import Batch, require_two_images, shuffled_captions
+from pipeline.heads.inputs.feature_rows import Features
+from pipeline.heads.inputs.feature_spec import HeadInputs, require_grid, require_sequence
+from pipeline.heads.layers.recurrence import run_recurrent
+from pipeline.heads.layers.rnn import packed, word_table
+from pipeline.heads.losses.ranking import max_of_hinges, mean_of_hinges
+from pipeline.heads.training.task import TrainingTask, overall, steps
+from pipeline.heads.training.trainer import network_kind
+from pipeline.retrieval.torch_scores import SCORES
+from pipeline.text.encoders.token_ids import PADDING
+
+
+@dataclass(frozen=True)
+class ScanSettings:
+    """Settings; the defaults are those of the published program for Flickr30K.
+
+    similarity : the cross attention; "t2i" where words ask, "i2t" where cells do; see
+        `pipeline.retrieval.similarity.CROSS_ATTENTIONS`.
+    dim, word_dim : of the common space, and of the word vectors.
+    margin : of the hinges.
+    mean_hinge_epochs : number of epochs, the first ones, that take the mean hinge of all
+        negatives; 0 as published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
+    epochs, batch_size : an epoch is every pair once.
+    learning_rate : of Adam, a tenth after every `lr_decay_every` epochs.
+    clip : norm of all gradients together at most; 0 clips nothing.
+    """
+
+    similarity: str = choice("scan-t2i-avg", "scan-t2i-lse", "scan-i2t-avg", "scan-i2t-lse")
+    dim: int = setting(1024, at_least=1)
+    word_dim: int = setting(300, at_least=1)
+    margin: float = setting(0.2)
+    mean_hinge_epochs: int = setting(0)
+    epochs: int = setting(30, at_least=1)
+    batch_size: int = setting(128, at_least=2)
+    learning_rate: float = setting(2e-4)
+    lr_decay_every: int = setting(15, at_least=1)
+    clip: float = setting(2.0)
+
+
+class Cells(nn.Module):
+    """Image side: a linear map of each cell, of unit length."""
+
+    def __init__(self, channels: int, dim: int) -> None:
+        """Take the number of channels; weights are Xavier uniform and biases 0, as published."""
+        super().__init__()
+        self.project = nn.Linear(channels, dim)
+        nn.init.xavier_uniform_(self.project.weight)
+        nn.init.zeros_(self.project.bias)
+
+    def forward(self, grids: Tensor) -> Tensor:
+        """Return (n, cells, dim) unit vectors of grids (n, ..., channels)."""
+        return F.normalize(self.project(grids.flatten(1, -2)), dim=2)
+
+
+class Words(nn.Module):
+    """Caption side: the mean of both directions of a GRU at each word, of unit length."""
+
+    def __init__(self, words: nn.Embedding, dim: int) -> None:
+        """Take the vectors of all token ids, and the length of each direction's state."""
+        super().__init__()
+        self.words = words
+        self.gru = nn.GRU(words.embedding_dim, dim, bidirectional=True)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return (n, length, dim) unit vectors of token ids (n, length), in order.
+
+        A caption's words come first, whatever side its padding is on; the rest is zero.
+        """
+        sequence, lengths = packed(rows)
+        words = sequence._replace(data=self.words(sequence.data))
+        states, _ = run_recurrent(self.gru, words)
+        both, _ = pad_packed_sequence(states, batch_first=True, total_length=rows.shape[1])
+        forwards, backwards = both.chunk(2, dim=2)
+        present = torch.arange(rows.shape[1], device=rows.device) < lengths[:, None]
+        return F.normalize((forwards + backwards) / 2, dim=2) * present[:, :, None]
+
+
+def task(settings: ScanSettings, inputs: HeadInputs) -> TrainingTask:
+    """Return the training task of a SCAN head.
+
+    Raises
+    ------
+    HeadError
+        The image features are no grids, or the caption features no word sequences.
+    """
+    _, channels = require_grid("scan", inputs.images)
+    sequence = require_sequence("scan", inputs.captions)
+    score = SCORES[settings.similarity]
+
+    def build(words: Features | None) -> nn.ModuleDict:
+        table = word_table(sequence.vocab_size, settings.word_dim, words, trained=True)
+        return nn.ModuleDict(
+            {
+                "image": Cells(channels, settings.dim),
+                "caption": Words(table, settings.dim),
+            }
+        )
+
+    def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
+        longest = int((batch.captions != PADDING).sum(dim=1).max())
+        captions = net["caption"](batch.captions)[:, : max(longest, 1)]
+        scores = score(net["image"](batch.images), captions)
+        chosen = mean_of_hinges if epoch < settings.mean_hinge_epochs else max_of_hinges
+        return chosen(scores, batch.image_of_caption, settings.margin)
+
+    return TrainingTask(
+        similarity=settings.similarity,
+        build=build,
+        loss=loss,
+        batches=lambda image_of_caption, rng: shuffled_captions(
+            image_of_caption, settings.batch_size, rng
+        ),
+        optimiser=lambda net: torch.optim.Adam(net.parameters(), settings.learning_rate),
+        rate=steps(settings.lr_decay_every, 0.1),
+        epochs=settings.epochs,
+        clip=overall(settings.clip) if settings.clip else None,
+        require=require_two_images,
+    )
+
+
+HEAD = network_kind(ScanSettings, task)

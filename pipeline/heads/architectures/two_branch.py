@@ -1,0 +1,134 @@
+"""The two-branch network with bi-directional ranking and structure-preserving constraints.
+
+Wang, Li & Lazebnik 2016. Each branch: linear, ReLU, dropout, linear, batch norm, L2; or, of the
+linear models of section 3.2, linear and L2. Deviations: models without structure to preserve take
+batches with siblings, too; the inputs are centred and scaled (one mean vector and one scale a side,
+of the training split), since batch norm comes only after the last layer and our features have other
+ranges than the paper's fc7 and Fisher vectors; the loss is a mean, see
+`pipeline.heads.losses.structure.top_violations`; the epoch is chosen by rsum on the validation
+split, where the paper says "convergence within 30 epochs on average".
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.heads.base import choice, setting
+from pipeline.heads.inputs.batches import Batch, batches_with_siblings, require_two_images
+from pipeline.heads.inputs.feature_rows import Features
+from pipeline.heads.inputs.feature_spec import HeadInputs, require_vectors
+from pipeline.heads.inputs.links import LinkedBatch, linked_batches, require_two_phrases
+from pipeline.heads.inputs.pairs import Pairs
+from pipeline.heads.layers.scaling import Standardised, UnitLength
+from pipeline.heads.losses.structure import structure_preserving_loss
+from pipeline.heads.training.task import TrainingTask, steps
+from pipeline.heads.training.trainer import network_kind
+
+
+@dataclass(frozen=True)
+class TwoBranchSettings:
+    """Settings of section 3.1, whose last three name the terms of eq. (5), and of section 3.3.
+
+    branches : "nonlinear", or "linear" for a single linear layer a branch, without batch norm.
+    hidden, dim : outputs of the two linear layers of each branch; a linear one has no hidden.
+    dropout : probability, after the ReLU.
+    epochs, batch_size : an epoch is every pair once; a batch counts pairs before siblings.
+    learning_rate, momentum, weight_decay : of SGD.
+    lr_decay, lr_decay_every : the learning rate is multiplied by `lr_decay` after every
+        `lr_decay_every` epochs.
+    margin, top_k : m, and K, the violations that count for each positive pair.
+    text_to_image_weight, structure_weight : lambda_1 (0 ranks in one direction only) and lambda_3.
+    image_structure_weight : lambda_2; regions have it, since several may be of one phrase.
+    mined_each : mined boxes of each phrase of a batch, drawn anew in every epoch; of regions.
+    """
+
+    branches: str = choice("nonlinear", "linear")
+    hidden: int = setting(2048, at_least=1)
+    dim: int = setting(512, at_least=1)
+    dropout: float = setting(0.5, below=1)
+    epochs: int = setting(30, at_least=1)
+    batch_size: int = setting(1500, at_least=1)
+    learning_rate: float = setting(0.1)
+    momentum: float = setting(0.9, below=1)
+    weight_decay: float = setting(5e-4)
+    lr_decay_every: int = setting(10, at_least=1)
+    lr_decay: float = setting(0.1)
+    margin: float = setting(0.1)
+    top_k: int = setting(50, at_least=1)
+    text_to_image_weight: float = setting(2.0)
+    structure_weight: float = setting(0.2)
+    image_structure_weight: float = setting(0.0)
+    mined_each: int = setting(0)
+
+
+def task(settings: TwoBranchSettings, inputs: HeadInputs) -> TrainingTask:
+    """Return the two-branch network for inputs that are vectors.
+
+    Raises
+    ------
+    HeadError
+        A side has no vectors.
+    """
+    s = settings
+    dims = {
+        "image": require_vectors("two-branch", inputs.images),
+        "caption": require_vectors("two-branch", inputs.captions),
+    }
+
+    def build(words: Features | None) -> nn.ModuleDict:
+        return nn.ModuleDict({side: _branch(s, dim) for side, dim in dims.items()})
+
+    def loss(
+        net: nn.ModuleDict, batch: Batch | LinkedBatch, epoch: int, generator: torch.Generator
+    ) -> Tensor:
+        return structure_preserving_loss(
+            net["image"](batch.images),
+            net["caption"](batch.captions),
+            batch.matches,
+            s.margin,
+            s.top_k,
+            text_to_image=s.text_to_image_weight,
+            image_structure=s.image_structure_weight,
+            sentence_structure=s.structure_weight,
+            negatives=batch.negatives if isinstance(batch, LinkedBatch) else None,
+        )
+
+    def prepare(net: nn.ModuleDict, train: Pairs) -> None:
+        for side, rows in (("image", train.images), ("caption", train.captions)):
+            net[side].fit(rows)  # type: ignore[operator]
+
+    return TrainingTask(
+        similarity="cosine",
+        build=build,
+        loss=loss,
+        batches=lambda image_of_caption, rng: batches_with_siblings(
+            image_of_caption, s.batch_size, rng
+        ),
+        optimiser=lambda net: torch.optim.SGD(
+            net.parameters(), s.learning_rate, s.momentum, weight_decay=s.weight_decay
+        ),
+        rate=steps(s.lr_decay_every, s.lr_decay),
+        epochs=s.epochs,
+        require=lambda pairs: (require_two_phrases if pairs.links else require_two_images)(pairs),
+        prepare=prepare,
+        linked_batches=lambda pairs, rng: linked_batches(pairs, s.batch_size, s.mined_each, rng),
+    )
+
+
+def _branch(s: TwoBranchSettings, inputs: int) -> nn.Module:
+    """Return a branch of torch's default initialisation, drawn from torch's global generator."""
+    if s.branches == "linear":
+        return Standardised(inputs, nn.Linear(inputs, s.dim), UnitLength())
+    return Standardised(
+        inputs,
+        nn.Linear(inputs, s.hidden),
+        nn.ReLU(),
+        nn.Dropout(s.dropout),
+        nn.Linear(s.hidden, s.dim),
+        nn.BatchNorm1d(s.dim),
+        UnitLength(),
+    )
+
+
+HEAD = network_kind(TwoBranchSettings, task)

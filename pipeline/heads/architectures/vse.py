@@ -1,0 +1,233 @@
+"""Joint embeddings: a linear map of the image, a recurrent network over the caption's words.
+
+One family of published systems, told apart by their settings, which stand in
+`pipeline.heads.presets`: Qian & Lamberti 2018, whose GRU is the default, order-embeddings (Vendrov
+et al. 2016), VSE++ and VSE0 (Faghri et al. 2018), and Kiros et al. 2014 with an LSTM, with a sum of
+word vectors, and as their later program has it. Deviations: the image map has a bias, and starts
+xavier-uniform with a bias of zero, as in VSE++; GRU and LSTM have torch's initial weights.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.heads import HeadError
+from pipeline.heads.base import choice, setting
+from pipeline.heads.inputs.batches import (
+    Batch,
+    one_caption_each,
+    require_two_images,
+    shuffled_captions,
+)
+from pipeline.heads.inputs.feature_rows import Features
+from pipeline.heads.inputs.feature_spec import (
+    FeatureSpec,
+    HeadInputs,
+    caption_blocks,
+    require_sequence,
+    require_vectors,
+)
+from pipeline.heads.inputs.pairs import Pairs
+from pipeline.heads.layers.rnn import SentenceTower, WordSum, word_table
+from pipeline.heads.layers.scaling import Standardised, UnitLength
+from pipeline.heads.losses.ranking import (
+    info_nce,
+    max_of_hinges,
+    mean_of_hinges,
+    sampled_contrast,
+    sum_of_hinges,
+)
+from pipeline.heads.training.task import Loss, TrainingTask, overall, per_tensor, steps
+from pipeline.heads.training.trainer import network_kind
+from pipeline.retrieval.torch_scores import SCORES
+
+
+@dataclass(frozen=True)
+class VseSettings:
+    """Settings; the defaults are those of Qian & Lamberti 2018.
+
+    cell : of the recurrent network; "peephole_lstm" is that of Kiros et al. 2014. "none" sums the
+        words' vectors instead, or maps captions that are vectors, such as word counts, linearly;
+        the next two lines then do nothing.
+    layers, bidirectional : of the recurrent network; each direction gives half of `dim`.
+    pooling : how the states become one vector: the "last", as in the papers, their "mean" or "max".
+    word_dim : length of the word vectors. train_words : whether training changes them.
+    dim : of the joint space.
+    image_scaling : features as "given", each made of "unit" length, or "standardised": less the
+        mean vector, over one scale, of the training images.
+    l2_normalise : which embeddings are scaled to unit length: "neither", "both", or the "captions"
+        only; then, where the similarity is cosine, training takes the inner product.
+    absolute : whether both sides take absolute values after that.
+    similarity : of training and of retrieval. A Euclidean distance hangs on the length of the image
+        features, which `image_scaling` sets.
+    loss : of `pipeline.heads.losses.ranking`: "sum_of_hinges" against all negatives in the batch,
+        "max_of_hinges" against the hardest, "sampled_contrast" against `negatives` random ones of
+        either side, or "info_nce" of the scores over `temperature`.
+    margin : of the hinges.
+    mean_hinge_epochs : number of epochs, the first ones, that take the mean hinge of all negatives
+        instead of the hardest; 0 as published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
+    epoch : all "captions" once, or all "images" once, each with a random caption.
+    optimiser : "adam", or "sgd" without momentum.
+    lr_decay, lr_decay_every : the learning rate is multiplied by `lr_decay` after every
+        `lr_decay_every` epochs.
+    clip : norm of the gradient at most, of all weights together or of each tensor (`clip_each`);
+        0 clips nothing.
+    patience : training stops after more epochs than this without a better one.
+    """
+
+    cell: str = choice("gru", "lstm", "peephole_lstm", "none")
+    layers: int = setting(1, at_least=1)
+    bidirectional: bool = setting(False)
+    pooling: str = choice("last", "mean", "max")
+    word_dim: int = setting(300, at_least=1)
+    train_words: bool = setting(True)
+    dim: int = setting(1024, at_least=1)
+    image_scaling: str = choice("given", "unit", "standardised")
+    l2_normalise: str = choice("neither", "both", "captions")
+    absolute: bool = setting(False)
+    similarity: str = choice("euclidean", "cosine", "order")
+    loss: str = choice("sum_of_hinges", "max_of_hinges", "sampled_contrast", "info_nce")
+    negatives: int = setting(10, at_least=1)
+    margin: float = setting(0.1)
+    temperature: float = setting(0.05, at_least=0.001)
+    mean_hinge_epochs: int = setting(0)
+    epoch: str = choice("captions", "images")
+    batch_size: int = setting(128, at_least=2)
+    optimiser: str = choice("adam", "sgd")
+    learning_rate: float = setting(0.001)
+    lr_decay: float = setting(1.0)
+    lr_decay_every: int = setting(1, at_least=1)
+    clip: float = setting(0.0)
+    clip_each: bool = setting(False)
+    epochs: int = setting(50, at_least=1)
+    patience: int = setting(10)
+
+
+class Absolute(nn.Module):
+    """Rows of absolute values."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (n, dim) of the same."""
+        return x.abs()
+
+
+def task(settings: VseSettings, inputs: HeadInputs) -> TrainingTask:
+    """Return the training task of a joint embedding.
+
+    Raises
+    ------
+    HeadError
+        Images are no vectors, captions no word sequences (with `cell: none` they may be vectors),
+        or the settings do not fit each other.
+    """
+    s = settings
+    image_dim = require_vectors("vse", inputs.images)
+    captions = _caption_tower(s, inputs.captions)
+
+    def build(words: Features | None) -> nn.ModuleDict:
+        # Not standardised before `prepare`, which only image_scaling "standardised" asks for.
+        given = Standardised(image_dim, *[UnitLength()] * (s.image_scaling == "unit"))
+        image = _linear(image_dim, s.dim, bias=True)
+        return nn.ModuleDict(
+            {
+                "image": nn.Sequential(given, image, *_ending(s, s.l2_normalise == "both")),
+                "caption": nn.Sequential(captions(words), *_ending(s, s.l2_normalise != "neither")),
+            }
+        )
+
+    batches = shuffled_captions if s.epoch == "captions" else one_caption_each
+    clip = per_tensor if s.clip_each else overall
+    return TrainingTask(
+        similarity=s.similarity,
+        build=build,
+        loss=_loss(s),
+        batches=lambda image_of_caption, rng: batches(image_of_caption, s.batch_size, rng),
+        optimiser=partial(_optimiser, s),
+        rate=steps(s.lr_decay_every, s.lr_decay),
+        epochs=s.epochs,
+        clip=clip(s.clip) if s.clip else None,
+        patience=s.patience,
+        require=require_two_images,
+        prepare=_standardise if s.image_scaling == "standardised" else None,
+    )
+
+
+def _caption_tower(s: VseSettings, captions: FeatureSpec) -> Callable[..., nn.Module]:
+    """Return a function from word vectors (or None) to the caption's tower without its ending."""
+    if s.cell == "none" and all(part.kind != "sequence" for part in caption_blocks(captions)):
+        dim = require_vectors("vse", captions)
+        return lambda words: _linear(dim, s.dim, bias=False)
+    vocab_size = require_sequence("vse", captions).vocab_size
+    if s.cell == "none":
+        if s.word_dim != s.dim:
+            raise HeadError(
+                f"the sum of word vectors has their word_dim, {s.word_dim}, which must be the dim "
+                f"of the joint space, {s.dim}; give both the same, or choose a cell"
+            )
+        return lambda words: WordSum(word_table(vocab_size, s.word_dim, words, s.train_words))
+    if s.cell == "peephole_lstm" and (s.bidirectional or s.layers > 1):
+        raise HeadError(
+            f"the LSTM with peepholes has one layer and one direction, layers is {s.layers} and "
+            f"bidirectional {s.bidirectional}; take the cell lstm for more"
+        )
+    if s.bidirectional and s.dim % 2:
+        raise HeadError(
+            f"each direction of a bidirectional network gives half of dim, {s.dim}; give an even "
+            "number"
+        )
+    return lambda words: SentenceTower(
+        word_table(vocab_size, s.word_dim, words, s.train_words),
+        s.dim,
+        s.cell,
+        s.layers,
+        s.bidirectional,
+        s.pooling,
+    )
+
+
+def _ending(s: VseSettings, unit: bool) -> list[nn.Module]:
+    """Return the last layers of a tower, whose output is a point of the joint space."""
+    return [UnitLength()] * unit + [Absolute()] * s.absolute
+
+
+def _linear(inputs: int, outputs: int, bias: bool) -> nn.Linear:
+    linear = nn.Linear(inputs, outputs, bias=bias)
+    nn.init.xavier_uniform_(linear.weight)
+    if bias:
+        nn.init.zeros_(linear.bias)
+    return linear
+
+
+def _loss(s: VseSettings) -> Loss:
+    inner_product = s.similarity == "cosine" and s.l2_normalise == "captions"
+    score = SCORES["dot" if inner_product else s.similarity]
+
+    def loss(towers: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
+        scores = score(towers["image"](batch.images), towers["caption"](batch.captions))
+        if s.loss == "sampled_contrast":
+            return sampled_contrast(
+                scores, batch.image_of_caption, s.margin, s.negatives, generator
+            )
+        if s.loss == "info_nce":
+            return info_nce(scores, batch.image_of_caption, s.temperature)
+        if s.loss == "sum_of_hinges":
+            return sum_of_hinges(scores, batch.image_of_caption, s.margin)
+        hinges = mean_of_hinges if epoch < s.mean_hinge_epochs else max_of_hinges
+        return hinges(scores, batch.image_of_caption, s.margin)
+
+    return loss
+
+
+def _optimiser(s: VseSettings, towers: nn.ModuleDict) -> torch.optim.Optimizer:
+    kind = torch.optim.Adam if s.optimiser == "adam" else torch.optim.SGD
+    return kind([p for p in towers.parameters() if p.requires_grad], lr=s.learning_rate)
+
+
+def _standardise(towers: nn.ModuleDict, train: Pairs) -> None:
+    towers["image"][0].fit(train.images)  # type: ignore[index]
+
+
+HEAD = network_kind(VseSettings, task)

@@ -1,0 +1,207 @@
+"""Word2VisualVec: a caption's vector is the visual feature that it predicts for its image.
+
+Dong et al. 2018 and its published program. Images keep their features; captions go through a
+multilayer perceptron from word counts, mean word vectors, the last state of a GRU, or several of
+these ("multi-scale", eq. 4), trained to the smallest mean squared error (eq. 8) to the feature of
+their image. Deviations:
+
+- the GRU does not read padding. There it stands in front, without a mask, so that how long the
+  rows are made changes every caption's vector, and most steps compute on nothing;
+- torch's GRU applies the reset gate after the recurrent product, and has no dropout on its state
+  (.2 there); dropout on the word vectors is as there;
+- the learning rate and the end of training follow the program. The paper halves the rate after
+  three epochs in a row without a better one, and stops after ten;
+- the epoch is chosen by rsum on the validation split, there by the mean average precision of
+  image queries.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.heads import HeadError
+from pipeline.heads.base import setting
+from pipeline.heads.inputs.batches import Batch, random_images
+from pipeline.heads.inputs.feature_rows import Features, in_blocks
+from pipeline.heads.inputs.feature_spec import (
+    CaptionBlock,
+    HeadInputs,
+    caption_blocks,
+    require_vectors,
+)
+from pipeline.heads.inputs.pairs import Pairs
+from pipeline.heads.layers.recurrence import run_recurrent
+from pipeline.heads.layers.rnn import RANDOM_WORD, packed, word_table
+from pipeline.heads.training.task import TrainingTask, per_tensor, plateau
+from pipeline.heads.training.trainer import network_kind
+
+_RANDOM_WORD = 1.0  # words without a vector start uniform in plus or minus this
+
+
+@dataclass(frozen=True)
+class Word2VisualVecSettings:
+    """Settings of section III, and of the program where that says nothing.
+
+    layers : of the perceptron, its input counted as the first: 500-2048-2048 has three.
+    hidden : outputs of each layer between the first and the last, which is as long as the visual
+        feature.
+    word_dim, hidden_size : of the GRU's words, and of the GRU.
+    dropout : probability, on the GRU's words and after each hidden layer.
+    epochs, batch_size : upper bound of the epochs; an epoch is ceil(captions / batch_size) batches,
+        each of distinct images with a random caption of each.
+    learning_rate, rmsprop_alpha, epsilon : of RMSprop; `rmsprop_alpha` smooths the mean square.
+    clip : norm of each gradient tensor at most; 0 clips nothing.
+    halve_after : the learning rate halves where it has been used for this number of epochs and the
+        last was no better one.
+    patience : training stops after more epochs than this without a better one.
+    """
+
+    layers: int = setting(3, at_least=2, below=5)
+    hidden: int = setting(2048, at_least=1)
+    word_dim: int = setting(500, at_least=1)
+    hidden_size: int = setting(1024, at_least=1)
+    dropout: float = setting(0.2, below=1)
+    epochs: int = setting(100, at_least=1)
+    batch_size: int = setting(100, at_least=1)
+    learning_rate: float = setting(1e-4)
+    rmsprop_alpha: float = setting(0.9, below=1)
+    epsilon: float = setting(1e-6)
+    clip: float = setting(5.0)
+    halve_after: int = setting(3, at_least=1)
+    patience: int = setting(10)
+
+
+class LastState(nn.Module):
+    """Token ids to the last state of a GRU."""
+
+    def __init__(self, words: nn.Embedding, state: int, dropout: float) -> None:
+        """Take the vectors of all token ids; dropout is on them."""
+        super().__init__()
+        self.words = words
+        self.dropout = nn.Dropout(dropout)
+        self.gru = nn.GRU(words.embedding_dim, state)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return (n, state) of token ids (n, length); zero for a caption without words."""
+        sequence, lengths = packed(rows)
+        words = self.dropout(self.words(sequence.data))
+        _, last = run_recurrent(self.gru, sequence._replace(data=words))
+        return torch.where(lengths[:, None] > 0, last[0], 0.0)
+
+
+class SentenceVector(nn.Module):
+    """Caption features with each sequence replaced by the last state of a GRU; eq. (4)."""
+
+    def __init__(
+        self,
+        blocks: tuple[CaptionBlock, ...],
+        settings: Word2VisualVecSettings,
+        words: Features | None,
+    ) -> None:
+        """Take the blocks of a row of caption features, and the word vectors of a sequence."""
+        super().__init__()
+        self.columns = [block.columns for block in blocks]
+        self.encoders = nn.ModuleList()
+        self.dim = 0
+        for block in blocks:
+            if block.kind == "sequence":
+                table = words_of(block.vocab_size, settings.word_dim, words)
+                self.encoders.append(LastState(table, settings.hidden_size, settings.dropout))
+                self.dim += settings.hidden_size
+            else:
+                self.encoders.append(nn.Identity())
+                self.dim += block.dim
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return (n, dim) of caption features (n, columns)."""
+        pairs = zip(self.encoders, self.columns, strict=True)
+        return torch.cat([encoder(rows[:, columns]) for encoder, columns in pairs], dim=1)
+
+
+def words_of(vocab_size: int, dim: int, words: Features | None) -> nn.Embedding:
+    """Return a trained word table; words without a vector are uniform in (-1, 1)."""
+    table = word_table(vocab_size, dim, words, trained=True)
+    drawn = torch.ones(vocab_size, dtype=torch.bool)
+    if words is not None:
+        drawn = torch.from_numpy(np.isnan(words).all(axis=1))
+    with torch.no_grad():
+        table.weight[drawn] *= _RANDOM_WORD / RANDOM_WORD
+    return table
+
+
+def perceptron(inputs: int, hidden: int, outputs: int, layers: int, dropout: float) -> nn.Module:
+    """Return layers of linear and ReLU, eq. (5) to (7), with dropout between them."""
+    sizes = [inputs] + [hidden] * (layers - 2) + [outputs]
+    modules: list[nn.Module] = []
+    for before, after in pairwise(sizes):
+        modules += [nn.Linear(before, after), nn.ReLU(), nn.Dropout(dropout)]
+    return nn.Sequential(*modules[:-1])
+
+
+def task(settings: Word2VisualVecSettings, inputs: HeadInputs) -> TrainingTask:
+    """Return the training task of a Word2VisualVec head.
+
+    Raises
+    ------
+    HeadError
+        The image features are not vectors.
+    """
+    feature = require_vectors("word2visualvec", inputs.images)
+    blocks = caption_blocks(inputs.captions)
+
+    def build(words: Features | None) -> nn.ModuleDict:
+        sentence = SentenceVector(blocks, settings, words)
+        mlp = perceptron(sentence.dim, settings.hidden, feature, settings.layers, settings.dropout)
+        return nn.ModuleDict({"image": nn.Identity(), "caption": nn.Sequential(sentence, mlp)})
+
+    return TrainingTask(
+        similarity="cosine",
+        build=build,
+        loss=squared_error,
+        batches=lambda image_of_caption, rng: random_images(
+            image_of_caption, settings.batch_size, rng
+        ),
+        optimiser=lambda net: torch.optim.RMSprop(
+            net.parameters(), settings.learning_rate, settings.rmsprop_alpha, settings.epsilon
+        ),
+        rate=plateau(0.5, settings.halve_after),
+        epochs=settings.epochs,
+        clip=per_tensor(settings.clip) if settings.clip else None,
+        patience=settings.patience,
+        require=require_targets,
+    )
+
+
+def squared_error(
+    net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator
+) -> Tensor:
+    """Return the squared error of eq. (8), its mean over dimensions and captions."""
+    return F.mse_loss(net["caption"](batch.captions), batch.images[batch.image_of_caption])
+
+
+def require_targets(train: Pairs) -> None:
+    """Refuse image features that the last layer's ReLU cannot reach.
+
+    Raises
+    ------
+    HeadError
+        A feature is negative.
+    """
+    start = 0
+    for features in in_blocks(train.images):
+        if (negative := np.flatnonzero((features < 0).any(axis=1))).size:
+            row = int(negative[0])
+            raise HeadError(
+                f"image {train.image_ids[start + row]} has the feature value "
+                f"{features[row].min():g}, and word2visualvec predicts values of at least 0, the "
+                "range of its last ReLU; take features from after a ReLU or their mean, such as "
+                "vgg19-fc7-10crop or resnet152-pool, not vgg19-fc7pre-10crop"
+            )
+        start += len(features)
+
+
+HEAD = network_kind(Word2VisualVecSettings, task)

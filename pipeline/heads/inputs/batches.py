@@ -1,0 +1,279 @@
+"""Training batches: which captions form one, and how they become tensors, here or in workers.
+
+Every function that divides an epoch into batches takes `image_of_caption`, (captions,) int64, the
+ascending image row of each caption where every image has one, and yields caption rows (n,) int64,
+ascending and distinct. The state of `rng` is all that makes two epochs differ. A batch never has a
+single image, which would have no negative and no batch statistics: such a batch is joined to the
+one before.
+"""
+
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from pipeline.errors import PipelineError
+from pipeline.heads import HeadError
+from pipeline.heads.inputs.feature_rows import EpochRows, RowNumbers, Rows
+from pipeline.heads.inputs.pairs import Pairs, first_captions_of
+
+Batches = Callable[[RowNumbers, np.random.Generator], Iterator[RowNumbers]]
+"""One epoch of caption rows (n,) from `Pairs.image_of_caption`, in training order."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Images, each once, and some of their captions.
+
+    Attributes
+    ----------
+    images : (i, *row_shape) float32.
+    captions : (c, *row_shape) float32.
+    image_of_caption : (c,) int64, the row in `images` of each caption's image.
+    """
+
+    images: Tensor
+    captions: Tensor
+    image_of_caption: Tensor
+
+    @property
+    def matches(self) -> Tensor:
+        """Which captions are of an image, (i, c) bool."""
+        row = torch.arange(len(self.images), device=self.image_of_caption.device)
+        return self.image_of_caption == row[:, None]
+
+    def to(self, device: torch.device) -> "Batch":
+        """Return the batch on another device."""
+        return Batch(
+            *(
+                t.to(device, non_blocking=True)
+                for t in (self.images, self.captions, self.image_of_caption)
+            )
+        )
+
+    def pin_memory(self) -> "Batch":
+        """Return the batch in pinned memory; the data loader asks for it by this name."""
+        return Batch(*(t.pin_memory() for t in (self.images, self.captions, self.image_of_caption)))
+
+
+def require_two_images(pairs: Pairs) -> None:
+    """Refuse training data that give no caption a negative.
+
+    Raises
+    ------
+    HeadError
+        There are fewer than two images.
+    """
+    if len(pairs.image_ids) < 2:
+        raise HeadError(
+            f"{len(pairs.image_ids)} training image found; at least 2 are needed, so that every "
+            "caption has a negative"
+        )
+
+
+def batches_with_siblings(
+    image_of_caption: RowNumbers, batch_size: int, rng: np.random.Generator
+) -> Iterator[RowNumbers]:
+    """Yield all captions once in random order, each batch filled up with siblings.
+
+    Wang et al. 2016, section 2.2: all pairs once in random order, `batch_size` at a time; to
+    each image of a batch one more of its sentences is added, other than those already there,
+    if it has one. Batches thus vary in size, and the structure term is never empty.
+    """
+    starts = first_captions_of(image_of_caption)
+    counts = np.diff(starts)
+    taken = np.zeros(len(image_of_caption), bool)
+    chunks = in_batches(rng.permutation(len(image_of_caption)), batch_size)
+    for sampled in _without_single_images(chunks, image_of_caption):
+        taken[sampled] = True
+        images = np.unique(image_of_caption[sampled])
+        # All captions of the images of the batch, image after image.
+        number = counts[images]
+        ends = np.cumsum(number)
+        own = np.arange(ends[-1]) + np.repeat(starts[images] + number - ends, number)
+        free = own[~taken[own]]
+        place = np.searchsorted(images, image_of_caption[free])
+        siblings = one_more_of_each(free, place, len(images), rng)
+        taken[sampled] = False
+        yield np.sort(np.concatenate([sampled, siblings]))
+
+
+def one_more_of_each(
+    members: RowNumbers, group: RowNumbers, groups: int, rng: np.random.Generator
+) -> RowNumbers:
+    """Return a random member of each group that has any, group after group.
+
+    Parameters
+    ----------
+    members : (n,), group after group.
+    group : (n,) ascending, the group of each.
+    groups : their number.
+    rng : draws.
+    """
+    number = np.bincount(group, minlength=groups)
+    first = np.cumsum(number) - number
+    having = number > 0
+    chosen: RowNumbers = members[first[having] + rng.integers(number[having])]
+    return chosen
+
+
+def one_caption_each(
+    image_of_caption: RowNumbers, batch_size: int, rng: np.random.Generator
+) -> Iterator[RowNumbers]:
+    """Yield all images once in random order, each with one random caption.
+
+    An epoch of order-embeddings (Vendrov et al. 2016).
+    """
+    rows = _random_captions(image_of_caption, rng)
+    chunks = in_batches(rows[rng.permutation(len(rows))], batch_size)
+    for batch in _without_single_images(chunks, image_of_caption):
+        yield np.sort(batch)
+
+
+def shuffled_captions(
+    image_of_caption: RowNumbers, batch_size: int, rng: np.random.Generator
+) -> Iterator[RowNumbers]:
+    """Yield all captions once in random order.
+
+    An epoch of VSE++ (Faghri et al. 2018). A batch may hold two captions of one image; deviation:
+    they are then never negatives of each other or of their image, as they are there.
+    """
+    chunks = in_batches(rng.permutation(len(image_of_caption)), batch_size)
+    for batch in _without_single_images(chunks, image_of_caption):
+        yield np.sort(batch)
+
+
+def random_images(
+    image_of_caption: RowNumbers, batch_size: int, rng: np.random.Generator
+) -> Iterator[RowNumbers]:
+    """Yield random distinct images with one random caption each, captions / batch_size times.
+
+    An epoch of Word2VisualVec (Dong et al. 2018): as many batches as all captions would fill, but
+    some images are met more often than others, or not at all. Where there are fewer images than
+    `batch_size`, a batch holds each once.
+    """
+    images = int(image_of_caption[-1]) + 1
+    for _ in range(-(-len(image_of_caption) // batch_size)):
+        chosen = rng.choice(images, min(images, max(2, batch_size)), replace=False)
+        yield np.sort(_random_captions(image_of_caption, rng)[chosen])
+
+
+def _random_captions(image_of_caption: RowNumbers, rng: np.random.Generator) -> RowNumbers:
+    """Return one random caption row of each image, (images,)."""
+    starts = first_captions_of(image_of_caption)
+    return starts[:-1] + rng.integers(np.diff(starts))
+
+
+def in_batches(rows: RowNumbers, batch_size: int) -> list[RowNumbers]:
+    """Return consecutive rows, `batch_size` at a time and the rest."""
+    return [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
+
+
+def _without_single_images(
+    chunks: Sequence[RowNumbers], image_of_caption: RowNumbers
+) -> list[RowNumbers]:
+    """Join a chunk of a single image to the one before it."""
+    joined: list[RowNumbers] = []
+    for chunk in chunks:
+        if joined and any(_is_single(image_of_caption[rows]) for rows in (chunk, joined[-1])):
+            joined[-1] = np.concatenate([joined[-1], chunk])
+        else:
+            joined.append(chunk)
+    return joined
+
+
+def _is_single(images: RowNumbers) -> bool:
+    return bool((images == images[0]).all())
+
+
+class PairDataset(Dataset[Batch | PipelineError]):
+    """Pairs by arrays of caption rows."""
+
+    def __init__(self, pairs: Pairs) -> None:
+        """Take the features, but not the ids, which a worker need not have."""
+        self._images: Rows = pairs.images
+        self._captions: Rows = pairs.captions
+        self._image_of_caption = pairs.image_of_caption
+
+    def __getitem__(self, asked: tuple[int, RowNumbers]) -> Batch | PipelineError:
+        """Return the captions of an epoch's rows with each of their images once.
+
+        An error of the user's is returned, not raised: raised in a worker, its text would become
+        a traceback.
+        """
+        epoch, rows = asked
+        images, image_of_caption = np.unique(self._image_of_caption[rows], return_inverse=True)
+        seen = self._images
+        if isinstance(seen, EpochRows):
+            seen = seen.in_epoch(epoch)
+        try:
+            return Batch(
+                torch.from_numpy(seen.take(images)),
+                torch.from_numpy(self._captions.take(rows)),
+                torch.from_numpy(image_of_caption),
+            )
+        except PipelineError as error:
+            return error
+
+
+class BatchLoader:
+    """One epoch of batches whenever it is iterated.
+
+    Which batches, and in which order, is drawn in this process alone, so that neither depends on
+    the number of workers.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        epoch: Callable[[], Iterable[Any]],
+        workers: int,
+        device: torch.device,
+    ) -> None:
+        """Describe the loading; `workers` start with the first epoch and end with the loader.
+
+        Parameters
+        ----------
+        dataset : gives the batch of a key, or an error of the user's.
+        epoch : draws the keys of an epoch.
+        workers : processes that read batches ahead; 0 reads them in this one.
+        device : where the batches go.
+        """
+        self._device = device
+        self._loader = DataLoader(
+            dataset,
+            batch_size=None,
+            sampler=_Epoch(epoch),
+            num_workers=workers,
+            # A new worker would check again what the last one has checked of the features.
+            persistent_workers=workers > 0,
+            pin_memory=device.type == "cuda",
+            worker_init_fn=_leave_interrupts_to_the_parent,
+            # Otherwise each epoch draws from torch's global generator, which is the dropout's.
+            generator=torch.Generator(),
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._loader:
+            if isinstance(batch, PipelineError):
+                raise batch
+            yield batch.to(self._device)
+
+
+class _Epoch:
+    """The keys of a new epoch whenever it is iterated."""
+
+    def __init__(self, epoch: Callable[[], Iterable[Any]]) -> None:
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._epoch())
+
+
+def _leave_interrupts_to_the_parent(worker: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,207 @@
+"""Captions that describe several images: the phrases of regions, many to many.
+
+The pairs of regions and phrases are `Pairs`, in which a phrase is the caption of each region that
+it is paired with. `Links` say which of these captions are the same phrase, so that a head may
+compare every region and every phrase of a batch once (Wang et al. 2016, section 3.3).
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from pipeline.errors import PipelineError
+from pipeline.heads import HeadError
+from pipeline.heads.inputs.batches import in_batches, one_more_of_each
+from pipeline.heads.inputs.feature_rows import Features, RowNumbers, Rows
+from pipeline.heads.inputs.pairs import Links, Lists, Pairs
+
+
+class RepeatedRows:
+    """Rows of which some stand in several places."""
+
+    def __init__(self, rows: Rows, places: RowNumbers) -> None:
+        """Take (n,) row numbers of `rows`, one for each place."""
+        self._rows, self._places = rows, places
+        self.row_shape: tuple[int, ...] = rows.row_shape
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def take(self, rows: RowNumbers) -> Features:
+        """Return (n, *row_shape) float32 of places (n,); see `Rows.take`."""
+        return self._rows.take(self._places[rows])
+
+    def digest(self) -> str:
+        """Return a text that differs where the rows or the places do."""
+        return hashlib.sha256(self._rows.digest().encode() + self._places.tobytes()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedRows:
+    """The rows of a batch.
+
+    Attributes
+    ----------
+    images, phrases, mined : rows of `Pairs.images`, `Links.phrases` and `Links.mined`, ascending
+        and distinct.
+    """
+
+    images: RowNumbers
+    phrases: RowNumbers
+    mined: RowNumbers
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedBatch:
+    """Images and phrases, each once, and which of them match.
+
+    Attributes
+    ----------
+    images : (n, *row_shape) float32; mined boxes come last.
+    captions : (m, *row_shape) float32.
+    matches : (n, m) bool; a mined box has no match.
+    negatives : (n, m) bool, which images and phrases do not match; of a mined box only the phrases
+        that it was mined for, since nobody said that it does not show what others name.
+    """
+
+    images: Tensor
+    captions: Tensor
+    matches: Tensor
+    negatives: Tensor
+
+    def to(self, device: torch.device) -> "LinkedBatch":
+        """Return the batch on another device."""
+        return LinkedBatch(*(part.to(device, non_blocking=True) for part in self._parts()))
+
+    def pin_memory(self) -> "LinkedBatch":
+        """Return the batch in pinned memory; the data loader asks for it by this name."""
+        return LinkedBatch(*(part.pin_memory() for part in self._parts()))
+
+    def _parts(self) -> tuple[Tensor, ...]:
+        return self.images, self.captions, self.matches, self.negatives
+
+
+def linked_batches(
+    pairs: Pairs, batch_size: int, mined_each: int, rng: np.random.Generator
+) -> list[LinkedRows]:
+    """Return an epoch: all pairs once in random order, each batch enlarged.
+
+    Wang et al. 2016, section 3.3: to `batch_size` pairs come one more phrase of each of their
+    images that has another, and one more image of each of their phrases; then of each phrase,
+    where boxes were mined, `mined_each` of those, drawn with replacement. A batch of a single
+    image or phrase, which would have no negative, is joined to the one before it.
+
+    Parameters
+    ----------
+    pairs : with `links`.
+    batch_size : pairs before the batch is enlarged.
+    mined_each : mined boxes of a phrase.
+    rng : draws everything.
+    """
+    links = links_of(pairs)
+    image_of, phrase_of = pairs.image_of_caption, links.phrase_of_caption
+    sampled: list[RowNumbers] = []
+    for rows in in_batches(rng.permutation(len(image_of)), batch_size):
+        if sampled and any(
+            len(np.unique(of[part])) < 2 for of in (image_of, phrase_of) for part in
+            (rows, sampled[-1])
+        ):  # fmt: skip
+            sampled[-1] = np.concatenate([sampled[-1], rows])
+        else:
+            sampled.append(rows)
+    batches = []
+    for rows in sampled:
+        images, phrases = np.unique(image_of[rows]), np.unique(phrase_of[rows])
+        further_phrases = _further(links.phrases_of_image, images, phrases, rng)
+        further_images = _further(links.images_of_phrase, phrases, images, rng)
+        mined = _drawn(links.mined_of_phrase, phrases, mined_each, rng)
+        batches.append(
+            LinkedRows(
+                np.union1d(images, further_images), np.union1d(phrases, further_phrases), mined
+            )
+        )
+    return batches
+
+
+def _further(
+    lists: Lists, rows: RowNumbers, there: RowNumbers, rng: np.random.Generator
+) -> RowNumbers:
+    """Return for each row one random value that is not there yet, if its list has any."""
+    values, place = lists.of_rows(rows)
+    free = ~np.isin(values, there)
+    return one_more_of_each(values[free], place[free], len(rows), rng)
+
+
+def _drawn(
+    lists: Lists | None, rows: RowNumbers, each: int, rng: np.random.Generator
+) -> RowNumbers:
+    if lists is None:
+        return np.zeros(0, np.int64)
+    number = lists.starts[rows + 1] - lists.starts[rows]
+    having = rows[number > 0]
+    drawn = rng.integers(number[number > 0][:, None], size=(len(having), each))
+    return np.unique(lists.values[lists.starts[having][:, None] + drawn])
+
+
+def links_of(pairs: Pairs) -> Links:
+    """Return the links of pairs that have them; `ValueError` if they do not."""
+    if pairs.links is None:
+        raise ValueError("these pairs have no links")
+    return pairs.links
+
+
+def require_two_phrases(pairs: Pairs) -> None:
+    """Refuse training data that give a region no negative.
+
+    Raises
+    ------
+    HeadError
+        There are fewer than two regions or phrases.
+    """
+    images, phrases = len(pairs.image_ids), len(links_of(pairs).phrases)
+    if min(images, phrases) < 2:
+        raise HeadError(
+            f"{images} training regions and {phrases} distinct phrases found; at least 2 of each "
+            "are needed, so that every one has a negative"
+        )
+
+
+class LinkedDataset(Dataset["LinkedBatch | PipelineError"]):
+    """Batches of images and phrases by their rows."""
+
+    def __init__(self, pairs: Pairs) -> None:
+        """Take the features and links, but not the ids."""
+        self._images, self._links = pairs.images, links_of(pairs)
+
+    def __getitem__(self, rows: LinkedRows) -> "LinkedBatch | PipelineError":
+        """Return a batch; an error of the user's is returned, see `PairDataset`."""
+        links = self._links
+        matches = np.zeros((len(rows.images) + len(rows.mined), len(rows.phrases)), bool)
+        column = np.full(len(links.phrases), -1)
+        column[rows.phrases] = np.arange(len(rows.phrases))
+        phrases, place = links.phrases_of_image.of_rows(rows.images)
+        there = column[phrases] >= 0
+        matches[place[there], column[phrases[there]]] = True
+        negatives = ~matches
+        if links.mined_of_phrase is not None:
+            mined, phrase = links.mined_of_phrase.of_rows(rows.phrases)
+            row = np.searchsorted(rows.mined, mined)
+            drawn = np.isin(mined, rows.mined)
+            negatives[len(rows.images) :] = False
+            negatives[len(rows.images) + row[drawn], phrase[drawn]] = True
+        try:
+            images = self._images.take(rows.images)
+            if links.mined is not None and len(rows.mined):
+                images = np.concatenate([images, links.mined.take(rows.mined)])
+            return LinkedBatch(
+                torch.from_numpy(images),
+                torch.from_numpy(links.phrases.take(rows.phrases)),
+                torch.from_numpy(matches),
+                torch.from_numpy(negatives),
+            )
+        except PipelineError as error:
+            return error

@@ -1,0 +1,274 @@
+"""Images and captions of a split as a head sees them: rows of both sides, joined by id."""
+
+import hashlib
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from pipeline.datasets.entries import Captions, ImageEntry, PackedEntries
+from pipeline.datasets.manifest import MANIFEST_FILE
+from pipeline.hashing import sha256_of_file, sha256_of_texts
+from pipeline.heads import HeadError
+from pipeline.heads.inputs.feature_rows import FeatureRows, Features, RowNumbers, Rows, loaded
+from pipeline.packed import PackedTexts
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.recall import recall_table
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.format import OK
+from pipeline.shards.index import FeatureIndex
+
+_FIGURES = (
+    "image_to_text_r1",
+    "text_to_image_r1",
+    "image_to_text_r10",
+    "text_to_image_r10",
+    "rsum",
+)
+
+IN_MEMORY_BYTES = 1 << 30
+"""A side of fewer float32 bytes is held in memory; a larger one is read as it is needed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """A list of numbers for each of some rows.
+
+    Attributes
+    ----------
+    starts : (rows + 1,) int64, where the list of each row starts in `values`; their number last.
+    values : (n,) int64.
+    """
+
+    starts: RowNumbers
+    values: RowNumbers
+
+    @classmethod
+    def of(cls, rows: RowNumbers, values: RowNumbers, num_rows: int) -> "Lists":
+        """Return the lists of pairs (row, value), each in ascending order."""
+        order = np.lexsort((values, rows))
+        counts = np.bincount(rows, minlength=num_rows)
+        return cls(np.concatenate(([0], np.cumsum(counts))).astype(np.int64), values[order])
+
+    def of_rows(self, rows: RowNumbers) -> tuple[RowNumbers, RowNumbers]:
+        """Return all values of some rows, and for each its place in `rows`."""
+        number = self.starts[rows + 1] - self.starts[rows]
+        place = np.repeat(np.arange(len(rows)), number)
+        before = np.cumsum(number) - number
+        return self.values[np.arange(len(place)) + (self.starts[rows] - before)[place]], place
+
+    def digest(self) -> str:
+        """Return a text that differs where the lists do."""
+        return hashlib.sha256(self.starts.tobytes() + b"|" + self.values.tobytes()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """Which captions of `Pairs` are the same phrase, and which phrases describe which image.
+
+    Attributes
+    ----------
+    phrases : features of the distinct phrases.
+    phrase_of_caption : (captions,) int64, rows of `phrases`.
+    phrases_of_image : all that describe an image, those too that make no pair with it.
+    images_of_phrase : the same the other way.
+    mined : features of boxes that no phrase describes, but that came nearer to one than its true
+        boxes; None without any.
+    mined_of_phrase : rows of `mined` by the phrase that they came near to; None without any.
+    """
+
+    phrases: Rows
+    phrase_of_caption: RowNumbers
+    phrases_of_image: Lists
+    images_of_phrase: Lists
+    mined: Rows | None = None
+    mined_of_phrase: Lists | None = None
+
+    def digest(self) -> str:
+        """Return a text that differs where the phrases, the joining or the mined boxes do."""
+        parts = [self.phrases.digest(), self.phrases_of_image.digest()]
+        parts.append(hashlib.sha256(self.phrase_of_caption.tobytes()).hexdigest())
+        if self.mined is not None and self.mined_of_phrase is not None:
+            parts += [self.mined.digest(), self.mined_of_phrase.digest()]
+        return " ".join(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The images of a split and all their captions.
+
+    Attributes
+    ----------
+    image_ids, caption_ids : ids in row order.
+    image_of_caption : (captions,) int64, the row of each caption's image; ascending, no image
+        without one.
+    images, captions : the features of either side.
+    links : which captions are the same phrase, where they describe several images; see
+        `pipeline.heads.inputs.links`.
+    """
+
+    image_ids: Sequence[str]
+    caption_ids: Sequence[str]
+    image_of_caption: RowNumbers
+    images: Rows
+    captions: Rows
+    links: Links | None = None
+
+    @property
+    def caption_image_ids(self) -> Sequence[str]:
+        """The image id of each caption."""
+        return PackedTexts(self.image_ids[row] for row in self.image_of_caption.tolist())
+
+    def digest(self) -> str:
+        """Return a text that differs where an id, a feature or the joining does."""
+        digest = hashlib.sha256()
+        for ids in (self.image_ids, self.caption_ids):
+            digest.update(sha256_of_texts(ids).encode())
+        digest.update(self.image_of_caption.tobytes())
+        digest.update(self.images.digest().encode())
+        digest.update(self.captions.digest().encode())
+        if self.links is not None:
+            digest.update(self.links.digest().encode())
+        return digest.hexdigest()
+
+    def figures(self, images: Features, captions: Features, similarity: str) -> dict[str, float]:
+        """Return R@1 and R@10 in both directions and rsum of embeddings, in percent."""
+        table = recall_table(
+            Embeddings(
+                self.image_ids,
+                images,
+                self.caption_ids,
+                self.caption_image_ids,
+                captions,
+                similarity,
+                {},
+            )
+        )
+        return {name: float(table[name]) for name in _FIGURES}
+
+
+class HeldOut(Protocol):
+    """What a split gives to choose an epoch or a setting by; `Pairs` are one."""
+
+    @property
+    def images(self) -> Rows:
+        """Features of the images."""
+
+    @property
+    def captions(self) -> Rows:
+        """Features of the captions."""
+
+    def digest(self) -> str:
+        """Return a text that differs where the features or the joining do."""
+
+    def figures(self, images: Features, captions: Features, similarity: str) -> dict[str, float]:
+        """Return figures of the rows' embeddings, all finite; by the greatest `rsum` is chosen."""
+
+
+def made_from(dataset: str | Path, images: FeatureIndex, captions: FeatureIndex) -> dict[str, str]:
+    """Return the hashes of the rows that a head or embeddings are made from, by name.
+
+    Parameters
+    ----------
+    dataset : folder of the dataset.
+    images, captions : features of both sides.
+    """
+    return {
+        "manifest_sha256": sha256_of_file(Path(dataset) / MANIFEST_FILE),
+        "images_sha256": images.content_sha256,
+        "captions_sha256": captions.content_sha256,
+    }
+
+
+def first_captions_of(image_of_caption: RowNumbers) -> RowNumbers:
+    """Return the first caption row of each image, and the number of captions at the end.
+
+    Parameters
+    ----------
+    image_of_caption : (captions,) ascending image rows; every image has a caption.
+
+    Returns
+    -------
+    (images + 1,) int64
+    """
+    counts = np.bincount(image_of_caption)
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+
+
+def with_features(entries: PackedEntries, images: FeatureSet) -> PackedEntries:
+    """Return the entries whose image has features, leaving out those whose row failed.
+
+    Raises
+    ------
+    MissingRows
+        An image has no row at all.
+    HeadError
+        None has features.
+    """
+    kept = entries.take(np.flatnonzero(images.status[images.rows_of(entries.ids)] == OK))
+    if not kept:
+        raise HeadError(
+            f"{images.folder}: none of the {len(entries)} images has features; mend the files and "
+            "run `pipeline extract` again"
+        )
+    return kept
+
+
+def join_pairs(
+    entries: Sequence[ImageEntry],
+    images: FeatureSet,
+    captions: FeatureSet,
+    in_memory: int = IN_MEMORY_BYTES,
+) -> Pairs:
+    """Join the features of some images and their captions by id.
+
+    Images without a caption take no part: there is nothing to pair them with.
+
+    Parameters
+    ----------
+    entries : the images, in the order of the result.
+    images, captions : features of either side.
+    in_memory : a side whose rows are fewer bytes than this in float32 is read at once.
+
+    Raises
+    ------
+    MissingRows, FailedRows
+        An image or caption has no features.
+    HeadError
+        No image has a caption, a caption's features were made from another text, or features
+        that are read at once are not finite.
+    """
+    packed = PackedEntries.of(entries)
+    captioned = packed.take(np.flatnonzero(packed.num_captions))
+    if not captioned:
+        raise HeadError("none of the images has a caption, so there are no pairs")
+    said = captioned.captions
+    require_same_texts(said, captions)
+    image_ids, caption_ids = captioned.ids, said.ids
+    return Pairs(
+        image_ids,
+        caption_ids,
+        np.repeat(np.arange(len(captioned)), captioned.num_captions),
+        loaded(FeatureRows(images, image_ids), in_memory),
+        loaded(FeatureRows(captions, caption_ids), in_memory),
+    )
+
+
+def require_same_texts(said: Captions, captions: FeatureSet) -> None:
+    """Check each caption against the CRC-32 that its features were made from, if it is known.
+
+    Raises
+    ------
+    HeadError
+    """
+    made_from = captions.source_crc32[captions.rows_of(said.ids)]
+    now = np.fromiter((zlib.crc32(text.encode()) for text in said.texts), np.uint32, len(said.ids))
+    if (other := np.flatnonzero((made_from != now) & (made_from != 0))).size:
+        raise HeadError(
+            f"{captions.folder} was made from other texts for {other.size} of {len(said.ids)} "
+            f"captions, first {[said.ids[row] for row in other[:5].tolist()]}; run `pipeline text` "
+            "again: it makes just those rows again"
+        )

@@ -1,0 +1,80 @@
+"""A known vector for each token id, for heads that read words and start from known vectors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.heads import HeadError
+from pipeline.heads.inputs.feature_rows import Features
+from pipeline.heads.inputs.feature_spec import FeatureSpec, caption_blocks
+from pipeline.text.encoders.token_ids import FIRST_WORD
+from pipeline.text.fitted import load_plan, vocabulary_of
+from pipeline.text.vectors import WordVectors, load_vectors
+
+
+@dataclass(frozen=True, eq=False)
+class KnownWords:
+    """Word vectors by token id.
+
+    Attributes
+    ----------
+    rows : (vocab_size, d) float32, NaN for marks and for words without a vector.
+    origin : name and SHA-256 of the vectors, and what they were trained on where they say it.
+    missing : words of the vocabulary without a vector, in its order.
+    """
+
+    rows: Features
+    origin: Mapping[str, Any]
+    missing: tuple[str, ...]
+
+
+def known_words(captions: FeatureSpec, encoder: Path, source: str) -> KnownWords:
+    """Look up the words that the numbers of caption features stand for.
+
+    Parameters
+    ----------
+    captions : spec of the caption features.
+    encoder : folder of their fitted encoder, which has the vocabulary.
+    source : word vectors, as `pipeline.text.vectors.load_vectors` takes them.
+
+    Raises
+    ------
+    HeadError
+        The captions have no token ids, or those of another vocabulary.
+    EncoderError, VocabularyError, VectorsError
+        The vocabulary or the vectors cannot be read.
+    """
+    sequences = [part for part in caption_blocks(captions) if part.kind == "sequence"]
+    if not sequences:
+        raise HeadError(
+            f"word vectors are given, but {captions.name!r} has no token ids; leave the "
+            "vectors out, or use caption features of the encoder token-ids"
+        )
+    numbered = [spec for spec in load_plan(encoder).specs if spec.layout is not None]
+    if not numbered:
+        raise HeadError(f"{encoder} is not the encoder of {captions.name!r}; run `pipeline text`")
+    vocabulary = vocabulary_of(encoder, numbered[0])
+    vocab_size = FIRST_WORD + len(vocabulary.words)
+    recipe = sequences[0].recipe
+    if (recipe["vocabulary"], recipe["num_ids"]) != (vocabulary.name, vocab_size):
+        raise HeadError(
+            f"{encoder} has the vocabulary {vocabulary.name!r} of {vocab_size} numbers, but the "
+            f"caption features have {recipe['vocabulary']!r} of {recipe['num_ids']}; run "
+            "`pipeline text` again"
+        )
+    vectors = load_vectors(source, vocabulary.words)
+    rows = np.full((vocab_size, vectors.dim), np.nan, np.float32)
+    known = [place for place, word in enumerate(vocabulary.words) if word in vectors.index]
+    of = [vectors.index[vocabulary.words[place]] for place in known]
+    rows[np.array(known, np.int64) + FIRST_WORD] = vectors.matrix[np.array(of, np.int64)]
+    missing = tuple(word for word in vocabulary.words if word not in vectors.index)
+    return KnownWords(rows, origin_of(vectors), missing)
+
+
+def origin_of(vectors: WordVectors) -> dict[str, Any]:
+    """Return name and SHA-256 of word vectors, and what they were trained on where they say it."""
+    known_of = {"trained_on": list(vectors.trained_on)} if vectors.trained_on else {}
+    return {"name": vectors.name, "sha256": vectors.sha256, **known_of}

@@ -1,0 +1,63 @@
+"""The image towers and weights of open_clip."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from pipeline.images.backbone import Backbone
+from pipeline.images.timm_backbones import timm_tracing
+from pipeline.networks.open_clip_models import cached_weights, find_clip_model
+from pipeline.networks.open_clip_weights import build_clip, load_clip_weights
+from pipeline.networks.state_dicts import Weights
+
+
+class _ImageTower(nn.Module):
+    """The image tower of a model, under the name that it has in the whole model."""
+
+    def __init__(self, net: Any) -> None:
+        super().__init__()
+        self.visual = net.visual
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (n, dim) embeddings, not normalised, of (n, 3, size, size) crops."""
+        found = self.visual(x)
+        # CoCa's tower gives its tokens besides.
+        embedding: Tensor = found[0] if isinstance(found, tuple) else found
+        return embedding
+
+
+def open_clip_backbone(name: str) -> Backbone:
+    """Return the image tower of a model of open_clip as a backbone.
+
+    Raises
+    ------
+    ModelError
+        open_clip is not installed or has no such model.
+    """
+    model = find_clip_model(name)
+
+    def build() -> nn.Module:
+        return _ImageTower(build_clip(model))
+
+    # Many of the towers are timm's.
+    return Backbone(
+        build,
+        methods={"embedding": "forward"},
+        tracing=timm_tracing(),
+        tested=False,
+        load=_load,
+        cached=_cached,
+    )
+
+
+def _cached(name: str) -> bool:
+    model = find_clip_model(name)
+    return bool(model.tag) and cached_weights(model) is not None
+
+
+def _load(name: str, source: str) -> Weights:
+    model = find_clip_model(name)
+    source = "pretrained" if source == "imagenet" else source
+    whole = load_clip_weights(model, source, build_clip(model))
+    state = {key: value for key, value in whole.state.items() if key.startswith("visual.")}
+    return Weights(whole.name, whole.sha256, state)

@@ -1,0 +1,111 @@
+"""The networks and weights of timm."""
+
+import importlib
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.images.backbone import Backbone
+from pipeline.images.engine.fuse import Tracing
+from pipeline.networks.state_dicts import WeightsError
+from pipeline.recipes.layers import layout_of
+from pipeline.recipes.timm_recipes import (
+    METHODS,
+    create_timm_model,
+    is_channels_last,
+    prefix_tokens,
+)
+
+
+def timm_backbone(name: str) -> Backbone:
+    """Return a model of timm as a backbone.
+
+    Raises
+    ------
+    RecipeError
+        timm is not installed or has no such model.
+    """
+    build = partial(create_timm_model, name)
+    with torch.device("meta"):
+        net = build()
+    cfg = net.pretrained_cfg
+    classifier = cfg.get("classifier") or ()
+    heads = (classifier,) if isinstance(classifier, str) else tuple(classifier)
+    return Backbone(
+        build,
+        # Built without its classifier, such a network gives what timm calls the pre-logits.
+        methods=METHODS,
+        heads=tuple(f"{head}." for head in heads),
+        layout=partial(layout_of, prefix=prefix_tokens(net), channels_last=is_channels_last(net)),
+        tracing=timm_tracing(),
+        tested=False,
+        pretrained=partial(_pretrained, name, cfg),
+        cached=lambda weights: _cached(cfg),
+    )
+
+
+def timm_tracing() -> Tracing:
+    """Return how timm wants its networks traced."""
+    layers = importlib.import_module("timm.layers")
+    return Tracing(
+        tuple(layers.get_notrace_modules()), tuple(layers.get_notrace_functions()), _parts
+    )
+
+
+def _parts(module: Any) -> Sequence[nn.Module]:
+    """Return a batch norm and its activation, which timm puts into one module."""
+    if type(module) is not importlib.import_module("timm.layers").BatchNormAct2d:
+        return ()
+    norm = nn.BatchNorm2d(module.num_features, module.eps, affine=module.affine)
+    norm.load_state_dict(norm.state_dict() | dict(module.state_dict()), assign=True)
+    return norm.eval().requires_grad_(False), module.drop, module.act
+
+
+def _pretrained(name: str, cfg: dict[str, Any]) -> dict[str, Tensor]:
+    try:
+        state: dict[str, Tensor] = create_timm_model(name, pretrained=True).state_dict()
+    except (OSError, RuntimeError, ValueError) as error:
+        repository, url = cfg.get("hf_hub_id"), cfg.get("url")
+        if repository:
+            source = f"https://huggingface.co/{repository}"
+            remedy = (
+                f"on a machine that can, `hf download {repository}` puts them into its cache of "
+                f"huggingface_hub; copy the folder {_folder(repository).name} from there to "
+                f"{_folder(repository).parent}"
+            )
+        elif url:
+            source = url
+            remedy = f"fetch them on a machine that can and put the file at {_torch_file(url)}"
+        else:
+            raise WeightsError(
+                f"timm has no pretrained weights of {name}; give a file of them, or random:SEED "
+                "for a trial without meaning"
+            ) from error
+        raise WeightsError(
+            f"the pretrained weights of {name} ({source}) are not in the cache and cannot be "
+            f"downloaded ({str(error).partition(chr(10))[0]}); {remedy}, or give a state dict of "
+            "timm's as a file, or take random:SEED for a trial without meaning"
+        ) from error
+    return state
+
+
+def _cached(cfg: dict[str, Any]) -> bool:
+    """Tell whether the pretrained weights are on this machine."""
+    if repository := cfg.get("hf_hub_id"):
+        return any(_folder(repository).glob("snapshots/*/*"))
+    return bool(cfg.get("url")) and _torch_file(cfg["url"]).is_file()
+
+
+def _folder(repository: str) -> Path:
+    """Return where huggingface_hub keeps the files of a repository."""
+    constants = importlib.import_module("huggingface_hub.constants")
+    return Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}"
+
+
+def _torch_file(url: str) -> Path:
+    """Return where torch keeps a file of this address."""
+    return Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]

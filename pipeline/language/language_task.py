@@ -1,0 +1,165 @@
+"""What a language model gives to the training loop of `pipeline.heads.training`.
+
+A pair is a condition and a sentence: `Pairs.images` are conditions, `Pairs.captions` token ids with
+tags behind them, as `pipeline.language.data` joins them.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from pipeline.heads.inputs.batches import Batch, shuffled_captions
+from pipeline.heads.inputs.feature_rows import Features
+from pipeline.heads.inputs.pairs import Pairs
+from pipeline.heads.layers.scaling import Standardised
+from pipeline.heads.training.task import TrainingTask, overall, plateau
+from pipeline.language.architectures.context_model import ContextModel
+from pipeline.language.architectures.lstm_decoder import LstmDecoder
+from pipeline.language.layers.contexts import Factored, LogBilinear
+from pipeline.language.layers.gates import ContentGate, StructureGate
+from pipeline.language.model_types import LanguageSettings
+from pipeline.text.encoders.token_ids import PADDING
+
+SENTENCE = "sentence"
+"""The module of the task's network."""
+
+_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a language model is built for.
+
+    Attributes
+    ----------
+    vocab_size : number of token ids.
+    length : of a row of token ids; tags follow behind it.
+    num_tags : number of tag ids; 0: no tags.
+    condition_dim : length of a condition.
+    """
+
+    vocab_size: int
+    length: int
+    num_tags: int
+    condition_dim: int
+
+
+def build_model(model: str, s: LanguageSettings, sizes: Sizes) -> ContextModel | LstmDecoder:
+    """Return an untrained model; its weights are drawn from torch's global generator.
+
+    Parameters
+    ----------
+    model : a name in `pipeline.language.model_types.MODELS`.
+    s : its settings.
+    sizes : of what it reads.
+    """
+    condition = sizes.condition_dim
+    if model == "lstm-decoder":
+        scaled = Standardised(condition)
+        return LstmDecoder(sizes.vocab_size, scaled, condition, s.word_dim, s.dim, s.dropout)
+    if model == "lbl":
+        return ContextModel(LogBilinear(sizes.vocab_size, s.dim, s.context), dropout=s.dropout)
+    gate: ContentGate | StructureGate
+    if model == "sc-nlm":
+        gate = StructureGate(sizes.num_tags, condition, s.dim, s.factors, s.forward)
+    else:
+        gate = ContentGate(condition, s.factors)
+    context = Factored(sizes.vocab_size, s.dim, s.factors, s.context)
+    return ContextModel(context, gate, condition, s.dropout)
+
+
+def language_task(model: str, s: LanguageSettings, sizes: Sizes) -> TrainingTask:
+    """Return the training task of a language model: the mean of -log P(word) of a batch.
+
+    Perplexity on the validation split chooses the epoch.
+    """
+
+    def build(words: Features | None) -> nn.ModuleDict:
+        return nn.ModuleDict({SENTENCE: build_model(model, s, sizes)})
+
+    def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
+        module: Any = net[SENTENCE]
+        conditions = batch.images[batch.image_of_caption]
+        if s.content_noise:
+            noise = torch.randn_like(conditions) * (s.content_noise / sizes.condition_dim**0.5)
+            conditions = normalize(conditions + noise)
+        vectors, targets = module.vectors(*_sentences(batch.captions, sizes, conditions))
+        if s.sampled_words:
+            output: Tensor = module.output.sampled_loss(
+                vectors, module.words, targets, s.sampled_words, generator
+            )
+        else:
+            output = module.output.loss(vectors, module.words, targets)
+        return output
+
+    def optimiser(net: nn.ModuleDict) -> torch.optim.Optimizer:
+        if s.optimiser == "adam":
+            return torch.optim.AdamW(
+                net.parameters(), lr=s.learning_rate, weight_decay=s.weight_decay
+            )
+        return torch.optim.SGD(
+            net.parameters(), s.learning_rate, s.momentum, weight_decay=s.weight_decay
+        )
+
+    def prepare(net: nn.ModuleDict, train: Pairs) -> None:
+        module: Any = net[SENTENCE]
+        module.scaled.fit(train.images)
+
+    return TrainingTask(
+        similarity="cosine",
+        build=build,
+        loss=loss,
+        batches=lambda image_of_caption, rng: shuffled_captions(
+            image_of_caption, s.batch_size, rng
+        ),
+        optimiser=optimiser,
+        rate=plateau(s.lr_decay, 1),
+        epochs=s.epochs,
+        clip=overall(s.clip) if s.clip else None,
+        patience=s.patience,
+        prepare=prepare if model == "lstm-decoder" else None,
+        figures=lambda net, pairs, device: perplexity(net[SENTENCE], pairs, sizes, device),
+        score="log_likelihood",
+    )
+
+
+@torch.inference_mode()
+def perplexity(model: Any, pairs: Pairs, sizes: Sizes, device: torch.device) -> dict[str, float]:
+    """Return how well a model predicts the words of sentences, the end marks among them.
+
+    Parameters
+    ----------
+    model : in evaluation mode.
+    pairs : sentences with their conditions. A word out of vocabulary counts as the word `UNKNOWN`.
+    sizes, device : of the model.
+
+    Returns
+    -------
+    dict
+        `perplexity`, and `log_likelihood`, the mean of log P(word) in nats.
+    """
+    total, number = 0.0, 0
+    for start in range(0, len(pairs.captions), _BLOCK):
+        rows = np.arange(start, min(start + _BLOCK, len(pairs.captions)))
+        conditions = torch.from_numpy(pairs.images.take(pairs.image_of_caption[rows])).to(device)
+        captions = torch.from_numpy(pairs.captions.take(rows)).to(device)
+        vectors, targets = model.vectors(*_sentences(captions, sizes, conditions))
+        total += float(model.output.loss(vectors, model.words, targets).double()) * len(targets)
+        number += len(targets)
+    return {"perplexity": math.exp(total / number), "log_likelihood": -total / number}
+
+
+def _sentences(
+    captions: Tensor, sizes: Sizes, conditions: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return token ids, conditions and tags of rows of both, without padding of all."""
+    ids = captions.long()
+    sentences = ids[:, : sizes.length]
+    longest = int((sentences != PADDING).sum(dim=1).max())
+    tags = ids[:, sizes.length :][:, : longest - 1] if sizes.num_tags else None
+    return sentences[:, :longest], conditions, tags

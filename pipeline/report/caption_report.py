@@ -1,0 +1,225 @@
+"""A page of generated captions: scores of all systems, images with their captions, regularities."""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pipeline import __version__
+from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.datasets.scenes.dataset import scenes_of
+from pipeline.datasets.scenes.parse import parse
+from pipeline.datasets.scenes.truth import truth_of
+from pipeline.datasets.scenes.world import Scene
+from pipeline.errors import WrongUsage
+from pipeline.files import parse_json, require_folder, write_text
+from pipeline.hashing import sha256_of_file
+from pipeline.images.decode import read_image
+from pipeline.language.captions_file import read_captions
+from pipeline.language.score_captions import CAPTIONS_FILE, HEADINGS, PROVENANCE_FILE, TRUTH_COLUMNS
+from pipeline.pages.rendering import environment, jpeg_of
+from pipeline.progress import QUIET, Monitor
+from pipeline.report.figures import picture_chart
+from pipeline.search.regularities import COLUMNS, Plane, Regularities, read_regularities
+
+SHOWN, SEED = 20, 0
+"""Images with their captions, and the seed that draws them."""
+
+_SIDE, _SMALL, _QUALITY = 320, 76, 80
+
+
+@dataclass(frozen=True)
+class Said:
+    """A system's caption of an image, and what the scene says of it: "true", "false", ..."""
+
+    system: str
+    text: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Example:
+    """An image with what systems and people say of it; `picture` is a JPEG in base64, or ""."""
+
+    image: str
+    picture: str
+    said: Sequence[Said]
+    people: Sequence[str]
+
+
+def write_captions_page(
+    files: Sequence[str | Path],
+    scores: str | Path,
+    dataset: str | Path,
+    out: str | Path,
+    *,
+    regularities: Sequence[str | Path] = (),
+    monitor: Monitor = QUIET,
+) -> Path:
+    """Write `captions.html`: one file that opens offline, without scripts.
+
+    The same files and pictures give the same bytes.
+
+    Parameters
+    ----------
+    files : of captions, each a system called as the file is.
+    scores : folder of the scores, a folder a system, as `pipeline score` leaves them.
+    dataset : folder of the dataset whose images they are of.
+    out : folder of the page.
+    regularities : files of `pipeline search --regularities`.
+    monitor : gets a line for each system whose scores are missing or of other captions, and one
+        on the page.
+
+    Raises
+    ------
+    WrongUsage
+        No file of captions, or no image that all describe.
+    LanguageError, SearchError
+        A file is damaged.
+    ImageReadError
+        The system could not read a picture that is there.
+    OutputError
+        The folder cannot be written to.
+    """
+    if not files:
+        raise WrongUsage("no file of captions was given; `pipeline caption` makes them")
+    folder, manifest = Path(out), read_manifest(dataset)
+    require_folder(folder)
+    captions = {Path(file).stem: read_captions(file) for file in files}
+    rows: dict[str, Mapping[str, Any]] = {}
+    for file in map(Path, files):
+        row = _row(file, Path(scores) / file.stem)
+        if row is None:
+            monitor.log(f"{file} has no scores yet, or others have; run `pipeline score`")
+        else:
+            rows[file.stem] = row
+    spaces = {Path(file).stem: read_regularities(file) for file in regularities}
+    page = environment("pipeline.report").get_template("captions.html")
+    path = folder / "captions.html"
+    text = page.render(
+        dataset=manifest.name,
+        scores=_table(rows, [name for name in HEADINGS if name not in TRUTH_COLUMNS]),
+        truth=_table(rows, [*TRUTH_COLUMNS]),
+        examples=examples_of(captions, manifest),
+        seed=SEED,
+        regularities=spaces,
+        regularity_columns=COLUMNS,
+        planes={name: _planes(space, manifest) for name, space in spaces.items()},
+        made_by=f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}",
+        licence=manifest.licence,
+    )
+    write_text(path, text)
+    monitor.log(f"{path}: {len(captions)} systems, {len(spaces)} spaces")
+    return path
+
+
+def examples_of(
+    captions: Mapping[str, Mapping[str, str | None]], manifest: Manifest
+) -> list[Example]:
+    """Return `SHOWN` images that all systems describe, drawn by the seed, in the dataset's order.
+
+    Parameters
+    ----------
+    captions : by system, the caption of each image, or None where it has none.
+
+    Raises
+    ------
+    WrongUsage
+        There is no image that all describe.
+    """
+    shared = [e for e in manifest.entries if all(e.id in found for found in captions.values())]
+    if not shared:
+        raise WrongUsage(
+            f"the files {', '.join(captions)} have no image of {manifest.name} in common; give "
+            "captions of one split of this dataset"
+        )
+    drawn = np.sort(np.random.default_rng(SEED).permutation(len(shared))[:SHOWN])
+    scenes = scenes_of(manifest, [shared[at].id for at in drawn]) or {}
+    return [
+        Example(
+            entry.id,
+            b64encode(_jpeg(manifest.image_root / entry.file, _SIDE)).decode(),
+            [
+                Said(name, text or "", _verdict(text, scenes.get(entry.id)))
+                for name, found in captions.items()
+                for text in [found[entry.id]]
+            ],
+            entry.captions,
+        )
+        for entry in (shared[at] for at in drawn)
+    ]
+
+
+def _verdict(text: str | None, scene: Scene | None) -> str:
+    if text is None:
+        return "no caption"
+    if scene is None:
+        return ""
+    said = parse(text)
+    if said is None:
+        return "not parsed"
+    right = truth_of(said, scene).right
+    wrong = ", ".join(facet for facet, is_right in right.items() if not is_right)
+    return f"wrong {wrong}" if wrong else "true"
+
+
+def _row(file: Path, folder: Path) -> Mapping[str, Any] | None:
+    """Return the scores of a file of captions, None if there are none of these captions."""
+    try:
+        made = parse_json((folder / PROVENANCE_FILE).read_text(encoding="utf-8"))
+        row: Mapping[str, Any] = parse_json((folder / CAPTIONS_FILE).read_text(encoding="utf-8"))
+        return row if made["captions_sha256"] == sha256_of_file(file) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _table(
+    rows: Mapping[str, Mapping[str, Any]], columns: Sequence[str]
+) -> dict[str, dict[str, str]]:
+    """Return cells by system and heading, of columns that a system has."""
+    present = [name for name in columns if any(name in row for row in rows.values())]
+    return {
+        system: {HEADINGS[name]: _cell(row.get(name)) for name in present}
+        for system, row in rows.items()
+        if present
+    }
+
+
+def _cell(value: float | int | None) -> str:
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, int) else f"{value:.2f}"
+
+
+def _planes(space: Regularities, manifest: Manifest) -> dict[str, str]:
+    """Return by kind the SVG of its words over small pictures."""
+    return {kind: _plane(kind, plane, manifest.path_by_id) for kind, plane in space.planes.items()}
+
+
+def _plane(kind: str, plane: Plane, files: Mapping[str, Path]) -> str:
+    pictures = [
+        (f"{word}: {image}", _jpeg(files[image], _SMALL) if image in files else b"", (x, y))
+        for word, images in plane.images.items()
+        for image, (x, y) in images.items()
+    ]
+    x_axis, y_axis = (
+        f"component {k}, {100 * share:.0f} % of the variance"
+        for k, share in enumerate(plane.shares, 1)
+    )
+    words = {word: (x, y) for word, (x, y) in plane.words.items()}
+    alt = f"{kind}: the words {', '.join(words)} and {len(pictures)} images that have one of them, "
+    alt += "in the plane of their first two principal components"
+    return picture_chart(words, pictures, x_axis, y_axis, alt)
+
+
+def _jpeg(file: Path, side: int) -> bytes:
+    decoded = read_image(file).image
+    if decoded is None:
+        return b""
+    decoded.thumbnail((side, side), Image.Resampling.BICUBIC)
+    return jpeg_of(decoded, _QUALITY)

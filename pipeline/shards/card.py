@@ -1,0 +1,182 @@
+"""SHARDS.md: the dataset card that travels with published shards, written from their index."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.datasets.manifest import read_manifest
+from pipeline.files import write_text
+from pipeline.hashing import canonical_json
+from pipeline.progress import QUIET, Monitor
+from pipeline.shards.describe import reading_lines
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.format import ShardError
+from pipeline.shards.index import FeatureIndex
+from pipeline.shards.side_by_side import require_own_rows
+
+CARD_FILE = "SHARDS.md"
+_FAILURES_SHOWN = 100
+_PLAIN = re.compile(r"[\w ,/:;=()'\"?%.-]")
+
+
+def write_card(
+    folder: str | Path,
+    *,
+    licence: str | None = None,
+    dataset: str | Path | None = None,
+    monitor: Monitor = QUIET,
+) -> Path:
+    """Write SHARDS.md into a finished feature folder.
+
+    Parameters
+    ----------
+    folder : of the shards.
+    licence : who may use the images and captions. None: as the dataset says.
+    dataset : folder of the prepared dataset, which names its licence and source.
+    monitor : gets a line if no licence is known.
+
+    Returns
+    -------
+    Path
+        Of the page.
+
+    Raises
+    ------
+    ShardError, DatasetError
+    """
+    manifest = read_manifest(Path(dataset)) if dataset else None
+    if manifest:
+        licence = licence or manifest.licence
+    require_own_rows(folder)
+    features = FeatureSet(folder)
+    text = card_text(
+        features.index, features.failures(), licence, manifest.source if manifest else None
+    )
+    path = features.folder / CARD_FILE
+    write_text(path, text)
+    if licence is None:
+        monitor.log(f"no licence is stated in {CARD_FILE}; give --dataset or --licence")
+    return path
+
+
+def card_text(
+    index: FeatureIndex,
+    failures: Sequence[tuple[str, str, str]] = (),
+    licence: str | None = None,
+    source: str | None = None,
+) -> str:
+    """Return the page as Markdown; text from data is escaped for Markdown and HTML.
+
+    Parameters
+    ----------
+    index : of the feature set.
+    failures : (id, status name, reason) of the failed rows.
+    licence, source : who may use the images or captions, and where they came from. None: the
+        page says that this is not stated.
+
+    Raises
+    ------
+    ShardError
+        The index names files that no shard is called.
+    """
+    for entry in index.shards:
+        if not re.fullmatch(r"shard-\d+-of-\d+\.h5", entry.file):
+            raise ShardError(f"index.json names {entry.file!r}, which is no shard's name")
+    header = index.header
+    shape = " x ".join(map(str, header.row_shape))
+    contents = index.content_sha256
+    lines = [
+        f"# Features of {_escaped(header.dataset)}",
+        "",
+        f"{index.rows} rows of {shape} {header.dtype} (axes: {_escaped(header.axes)}), ids beside "
+        f"every row, in {len(index.shards)} HDF5 files.",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| dataset | {_escaped(header.dataset)} |",
+        f"| licence of its images and captions | {_escaped(licence or 'not stated')} |",
+        f"| source of its images and captions | {_escaped(source or 'not stated')} |",
+        f"| recipe hash | {header.recipe_hash} |",
+        f"| weights | {_escaped(header.weights)} |",
+        f"| SHA-256 of the weights | {_escaped(header.weights_sha256)} |",
+        f"| weights trained on | {_escaped(', '.join(header.trained_on) or 'not stated')} |",
+        f"| software | {_escaped(header.created_by)} |",
+        f"| rows | {index.rows} |",
+        f"| failed rows | {index.failed_rows} |",
+        "",
+        "## Recipe",
+        "",
+        "Everything that changes a feature:",
+        "",
+        "| field | value |",
+        "|---|---|",
+        *(
+            f"| {_escaped(name)} | "
+            f"{_escaped(value if isinstance(value, str) else canonical_json(value))} |"
+            for name, value in sorted(header.recipe.items())
+        ),
+        "",
+        *_failed_rows(index, failures),
+        "## Reading",
+        "",
+        "Rows with a status other than 0 hold NaN.",
+        "",
+        "```python",
+        *reading_lines(index.shards[0].file),
+        "```",
+        "",
+        "## Checksums",
+        "",
+        "| file | first row | rows | failed | SHA-256 of the content |",
+        "|---|---:|---:|---:|---|",
+        *(
+            f"| {e.file} | {e.first_row} | {e.rows} | {e.failed_rows} | {_hex(e.content_sha256)} |"
+            for e in index.shards
+        ),
+        "",
+        "To check the files, here or wherever they were copied to:",
+        "",
+        "```sh",
+        "sha256sum --check <<'END'",
+        *(f"{_hex(e.sha256)}  {e.file}" for e in index.shards),
+        "END",
+        "```",
+        "",
+        "`pipeline shards verify .` checks every row as well.",
+        "",
+        "## Citing",
+        "",
+        "Name the dataset, the weights and these two, which stand for every setting and every "
+        "value:",
+        "",
+        f"- recipe hash {header.recipe_hash}",
+        f"- content {contents} (SHA-256 of the canonical JSON list of the shards' contents)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _failed_rows(index: FeatureIndex, failures: Sequence[tuple[str, str, str]]) -> list[str]:
+    if not index.failed_rows:
+        return []
+    shown = failures[:_FAILURES_SHOWN]
+    lines = ["## Failed rows", "", "They keep their ids and hold NaN.", ""]
+    if shown:
+        lines += ["| id | status | reason |", "|---|---|---|"]
+        lines += [f"| {' | '.join(map(_escaped, failure))} |" for failure in shown] + [""]
+    if rest := index.failed_rows - len(shown):
+        lines += [f"{rest} more: see `status` and `error` in the shards.", ""]
+    return lines
+
+
+def _escaped(text: str) -> str:
+    """Return text with everything that Markdown or HTML could act on as character references."""
+    visible = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    plain = "".join(c if _PLAIN.fullmatch(c) and c != "_" else f"&#{ord(c)};" for c in visible)
+    # No bare addresses: some renderers make links of them.
+    return plain.replace("://", "&#58;//").replace("www.", "www&#46;")
+
+
+def _hex(text: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{64}", text):
+        raise ShardError(f"index.json has the SHA-256 {text!r}, which is none")
+    return text

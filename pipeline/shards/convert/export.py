@@ -1,0 +1,347 @@
+"""Feature sets in the layouts that other programs read, a bounded number of bytes at a time."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from pipeline.errors import WrongUsage
+from pipeline.files import appearing_whole
+from pipeline.hashing import canonical_json
+from pipeline.progress import QUIET, Monitor, Progress, no_progress
+from pipeline.shards.convert.importers.id_files import read_ids
+from pipeline.shards.convert.layouts import EXPORTS
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.format import RowBlock, ShardError
+from pipeline.shards.index import INDEX_FILE
+from pipeline.shards.resume.locking import require_output_file
+from pipeline.shards.shard_file import ShardFile
+from pipeline.shards.side_by_side import require_own_rows
+from pipeline.shards.write import with_room, write_shard
+
+_IMS, _IDS = "_ims.npy", "_ids.txt"
+# The safetensors format allows no longer header.
+_SAFETENSORS_HEADER_BYTES = 100_000_000
+# An id and an error take references of 16 bytes in a file, and their texts with headers in a heap.
+_ID_BYTES = 100
+_STRING = h5py.string_dtype("utf-8")
+
+
+def export(
+    features: FeatureSet | str | Path,
+    out: str | Path,
+    *,
+    to: str,
+    ids: Sequence[str] | str | Path | None = None,
+    repeat: int = 1,
+    copy: bool = False,
+    compress: bool = False,
+    allow_failed: bool = False,
+    monitor: Monitor = QUIET,
+) -> int:
+    """Write a feature set in a layout that other programs read, and return the number of rows.
+
+    Parameters
+    ----------
+    features : a feature set or its folder.
+    out : the file to write; for npy its name ends in `_ims.npy`.
+    to : a name of `pipeline.shards.convert.layouts.EXPORTS`.
+    ids : rows in the order wanted, or a file as `read_ids` takes. None: all rows.
+    repeat : npy only: how often each row is written.
+    copy : h5 only: copy the rows instead of pointing to the shards.
+    compress : h5 with `copy` or `ids` only: gzip in small chunks.
+    allow_failed : write failed rows as NaN instead of refusing.
+    monitor : gets the progress.
+
+    Raises
+    ------
+    WrongUsage
+        Arguments that do not go with the layout.
+    ShardError, OutputError
+        See the function of each layout.
+    MissingRows, FailedRows, DamagedShard
+    """
+    view = to == "h5" and not copy and ids is None
+    if to not in EXPORTS:
+        raise WrongUsage(f"layout {to!r} is none of {', '.join(EXPORTS)}")
+    if repeat > 1 and to != "npy":
+        raise WrongUsage("--repeat goes with --to npy")
+    if copy and to != "h5":
+        raise WrongUsage("--copy goes with --to h5")
+    if compress and (to != "h5" or view):
+        raise WrongUsage("--compress goes with --to h5 and --copy or --ids")
+    out = Path(out)
+    features = features if isinstance(features, FeatureSet) else FeatureSet(features)
+    if isinstance(ids, str | Path):
+        ids = read_ids(ids)
+    asked = features.ids if ids is None else ids
+    with monitor.progress("export", "row") as progress:
+        if to == "npy":
+            export_npy(features, out, asked, repeat, allow_failed, progress)
+        elif view:
+            features.blocks(asked, allow_failed)
+            export_h5_view(features, out)
+        elif to == "h5":
+            export_h5_copy(features, out, asked, allow_failed, compress, progress)
+        elif to == "safetensors":
+            export_safetensors(features, out, asked, allow_failed, progress)
+        else:
+            export_vqa(features, out, asked, allow_failed, progress)
+    return len(asked)
+
+
+def export_npy(
+    features: FeatureSet,
+    out: Path,
+    ids: Sequence[str],
+    repeat: int = 1,
+    allow_failed: bool = False,
+    progress: Progress = no_progress,
+) -> None:
+    """Write `NAME_ims.npy` and `NAME_ids.txt`: what VSE++ and SCAN read as precomputed images.
+
+    The array is float32, (rows * repeat, dim), as `data.py` of VSE++ (github.com/fartashf/vsepp)
+    loads it, or (rows * repeat, cells, channels) of a grid, cells row by row from the top left,
+    as SCAN (github.com/kuanghuei/SCAN) loads regions. Line n of the text is the id of row n of
+    the array. Our addition is the text of ids: theirs go by position alone.
+
+    Parameters
+    ----------
+    features : the source.
+    out : ends in `_ims.npy`.
+    ids : rows in the order wanted.
+    repeat : how often each row is written, one after the other; VSE++ wants 5, once a caption.
+    allow_failed : write failed rows as NaN instead of refusing.
+    progress : called with rows done, rows in all, and 0.
+
+    Raises
+    ------
+    ShardError
+        `out` is called otherwise, or an id has a line break.
+    OutputError
+        `out` is a folder, or lies where nothing can be written. So in all exports.
+    MissingRows, FailedRows, DamagedShard
+    """
+    if not out.name.endswith(_IMS) or out.name == _IMS:
+        raise ShardError(f"{out} does not end in {_IMS}, such as test{_IMS}")
+    ids_file = out.with_name(out.name.removesuffix(_IMS) + _IDS)
+    for file in (out, ids_file):
+        require_output_file(file)
+    if broken := [row_id for row_id in ids if len(row_id.splitlines()) != 1]:
+        raise ShardError(f"id {broken[0]!r} has a line break, so {_IDS} cannot hold it")
+    shape = features.row_shape
+    row = (int(np.prod(shape[:-1])), shape[-1]) if len(shape) > 1 else shape
+    blocks = _counted(features.blocks(ids, allow_failed), len(ids), progress)
+    with (
+        appearing_whole(ids_file) as ids_part,
+        appearing_whole(out) as part,
+    ):
+        with part.open("wb") as stream:
+            described = {"descr": "<f4", "fortran_order": False, "shape": (len(ids) * repeat, *row)}
+            np.lib.format.write_array_header_1_0(stream, described)
+            for block in blocks:
+                stream.write(np.repeat(block.features.astype("<f4"), repeat, axis=0).tobytes())
+        with ids_part.open("w", encoding="utf-8", newline="\n") as text:
+            text.writelines(f"{row_id}\n" * repeat for row_id in ids)
+
+
+def export_h5_view(features: FeatureSet, out: Path) -> None:
+    """Write one small HDF5 file through which all shards are seen as one dataset.
+
+    `features` is a virtual dataset over the shards by relative names; `ids`, `status`, `error`,
+    `crc32` and `source_crc32` are copied. HDF5 reads a virtual row whose shard is gone as
+    zeros, without a word: the file must stay where it is beside the shards, which is checked
+    here, once, by reading a row of each shard through it.
+
+    Raises
+    ------
+    ShardError
+        A shard cannot be seen through the new file.
+    """
+    require_own_rows(features.folder)
+    _require_output(features, out)
+    header = features.index.header
+    dtype = np.dtype(header.dtype).newbyteorder("<")
+    layout = h5py.VirtualLayout((len(features), *header.row_shape), dtype)
+    here = out.absolute().parent
+    for entry in features.index.shards:
+        relative = os.path.relpath(features.folder.absolute() / entry.file, here)
+        source = h5py.VirtualSource(relative, "features", (entry.rows, *header.row_shape), dtype)
+        layout[entry.first_row : entry.first_row + entry.rows] = source
+    needed = _ID_BYTES * len(features)
+    with with_room(out, needed) as part:
+        with h5py.File(part, "w") as file:
+            for name, value in header.attributes().items():
+                file.attrs[name] = value
+            file.create_virtual_dataset("features", layout)
+            errors = [features.error(row) for row in range(len(features))]
+            columns = (("ids", features.ids, _STRING), ("error", errors, _STRING))
+            for name, texts, kind in columns:
+                file.create_dataset(name, data=texts, dtype=kind, track_times=False)
+            for name in ("status", "crc32", "source_crc32"):
+                file.create_dataset(name, data=getattr(features, name), track_times=False)
+        with h5py.File(part, "r") as file:
+            for entry in features.index.shards:
+                seen = file["features"][entry.first_row]
+                shard = ShardFile(features.folder / entry.file)
+                if seen.tobytes() != shard.read_rows(np.array([0]))[0].tobytes():
+                    raise ShardError(
+                        f"{entry.file} cannot be seen through {out}; copy the rows instead"
+                    )
+
+
+def export_h5_copy(
+    features: FeatureSet,
+    out: Path,
+    ids: Sequence[str],
+    allow_failed: bool = False,
+    compress: bool = False,
+    progress: Progress = no_progress,
+) -> None:
+    """Write rows as one file that is a shard of its own: the same datasets and attributes.
+
+    Parameters
+    ----------
+    features, ids, allow_failed, progress : see `export_npy`.
+    out : the new file.
+    compress : see `write_shard`.
+
+    Raises
+    ------
+    ShardError
+        An id is asked for twice.
+    MissingRows, FailedRows, DamagedShard
+    """
+    _require_output(features, out)
+    if len(set(ids)) != len(ids):
+        raise ShardError("some ids are asked for twice; a shard has one row an id")
+    blocks = _counted(features.blocks(ids, allow_failed), len(ids), progress)
+    write_shard(out, features.index.header, ids, blocks, 0, 1, compress)
+
+
+def export_safetensors(
+    features: FeatureSet,
+    out: Path,
+    ids: Sequence[str],
+    allow_failed: bool = False,
+    progress: Progress = no_progress,
+) -> None:
+    """Write a safetensors file: tensor `features`, and in its metadata the ids as a JSON list.
+
+    The metadata also holds `recipe`, `recipe_hash`, `weights`, `weights_sha256`, `axes`,
+    `dataset` and `created_by` as the shards do. The file is written as the format's README
+    (github.com/huggingface/safetensors) lays it down, so that no more than some rows are in memory.
+
+    Parameters
+    ----------
+    features, ids, allow_failed, progress : see `export_npy`.
+    out : the new file.
+
+    Raises
+    ------
+    ShardError
+        The ids are too long for the format's header (100 MB).
+    MissingRows, FailedRows, DamagedShard
+    """
+    _require_output(features, out)
+    header = features.index.header
+    about = {k: v for k, v in header.attributes().items() if isinstance(v, str)}
+    shape = [len(ids), *header.row_shape]
+    size = len(ids) * header.row_bytes
+    text = json.dumps(
+        {
+            "__metadata__": about | {"ids": canonical_json(list(ids))},
+            "features": {
+                "dtype": {"float32": "F32", "float16": "F16"}[header.dtype],
+                "shape": shape,
+                "data_offsets": [0, size],
+            },
+        },
+        ensure_ascii=False,
+        separators=(",", ":"),
+    ).encode()
+    text += b" " * (-len(text) % 8)
+    if len(text) > _SAFETENSORS_HEADER_BYTES:
+        raise ShardError(
+            f"{len(ids)} ids and the recipe are {len(text)} bytes; a safetensors header holds "
+            f"{_SAFETENSORS_HEADER_BYTES}: export fewer rows, or another format"
+        )
+    blocks = _counted(features.blocks(ids, allow_failed), len(ids), progress)
+    with appearing_whole(out) as part, part.open("wb") as stream:
+        stream.write(len(text).to_bytes(8, "little") + text)
+        for block in blocks:
+            stream.write(block.features.tobytes())
+
+
+def export_vqa(
+    features: FeatureSet,
+    out: Path,
+    ids: Sequence[str],
+    allow_failed: bool = False,
+    progress: Progress = no_progress,
+) -> None:
+    """Write an HDF5 file as pytorch-vqa reads it: `features` (N, C, H, W) float16, `ids` int32.
+
+    The layout is that of github.com/Cyanogenoid/pytorch-vqa; an id is the number that ends the
+    name of COCO's files, as in COCO_val2014_000000000042.jpg.
+
+    Parameters
+    ----------
+    features, ids, allow_failed, progress : see `export_npy`; of grids (H, W, C).
+    out : the new file.
+
+    Raises
+    ------
+    ShardError
+        No grids, an id without a number, two ids of one number, or a value beyond float16.
+    MissingRows, FailedRows, DamagedShard
+    """
+    _require_output(features, out)
+    if len(features.row_shape) != 3:
+        raise ShardError(f"rows of {features.row_shape} are no grids (y, x, channel)")
+    numbers = [_number(row_id) for row_id in ids]
+    if len(set(numbers)) != len(numbers):
+        raise ShardError("two ids end in the same number; this layout cannot tell them apart")
+    blocks = _counted(features.blocks(ids, allow_failed), len(ids), progress)
+    height, width, channels = features.row_shape
+    needed = len(ids) * (int(np.prod(features.row_shape)) * 2 + 4)
+    with with_room(out, max(1, needed)) as part, h5py.File(part, "w") as file:
+        file.create_dataset("ids", data=np.array(numbers, np.int32), track_times=False)
+        shape = (len(ids), channels, height, width)
+        dataset = file.create_dataset("features", shape, np.float16, track_times=False)
+        row = 0
+        for block in blocks:
+            with np.errstate(over="ignore"):
+                half = block.features.astype(np.float16)
+            if np.isinf(half).any():
+                raise ShardError(f"rows {row} and on hold values that float16 cannot")
+            dataset[row : row + len(block)] = half.transpose(0, 3, 1, 2)
+            row += len(block)
+
+
+def _counted(blocks: Iterator[RowBlock], total: int, progress: Progress) -> Iterator[RowBlock]:
+    done = 0
+    for block in blocks:
+        yield block
+        done += len(block)
+        progress(done, total, 0)
+
+
+def _require_output(features: FeatureSet, out: Path) -> None:
+    require_output_file(out)
+    own = {INDEX_FILE, *(entry.file for entry in features.index.shards)}
+    if out.resolve() in {(features.folder / name).resolve() for name in own}:
+        raise ShardError(f"{out} is a file of {features.folder} itself; give another output")
+
+
+def _number(row_id: str) -> int:
+    found = re.search(r"(\d+)(\.\w+)?$", row_id)
+    if found is None or int(found[1]) >= 1 << 31:
+        raise ShardError(
+            f"id {row_id!r} does not end in a number of 32 bits; this layout has no other"
+        )
+    return int(found[1])

@@ -1,0 +1,160 @@
+"""Features in one array whose rows go by position: NumPy files of VSE++ and SCAN, and MATLAB's."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from scipy.io import loadmat
+
+from pipeline.hashing import sha256_of_file
+from pipeline.shards.convert.importers.source import LayoutError, named_fault, require_floats
+from pipeline.shards.sandbox import fault_of
+
+_DOWNLOAD = "check that the download is whole"
+
+
+class NpyFeatures:
+    """A `*_ims.npy` of VSE++ or SCAN: row n belongs to line n of a list of ids.
+
+    The file is memory-mapped and never unpickled. See `ImportSource`.
+    """
+
+    layout = "npy"
+
+    def __init__(self, path: Path, ids: Sequence[str], every: int = 1) -> None:
+        """Open the file and check its shape against the ids.
+
+        Parameters
+        ----------
+        path : the .npy file, (rows, ...).
+        ids : one an image, or as many as rows, in which case they repeat as the rows do.
+        every : rows that each image has, one after the other: 5 in files made for VSE++. One
+            is kept, after the others were compared with it.
+
+        Raises
+        ------
+        LayoutError
+        """
+        # Not np.load: it goes by the first bytes, and takes some files for zip or pickle.
+        with named_fault(
+            f"{path} is no readable .npy file of numbers", "pickled objects are not read"
+        ):
+            array = np.lib.format.open_memmap(path, mode="r")
+        if array.ndim < 2:
+            raise LayoutError(f"{path} holds no array of rows; (rows, dim) or more was expected")
+        self.file, self._path, self._every = path.name, path, every
+        self._array = array
+        self.row_shape, self.dtype = array.shape[1:], require_floats(array.dtype, str(path))
+        if len(array) % every:
+            raise LayoutError(
+                f"{path} has {len(array)} rows, not {every} for every image; check "
+                "how many each image has"
+            )
+        images = len(array) // every
+        if len(ids) == len(array) and every > 1:
+            ids = _without_repeats(ids, every, str(path))
+        if len(ids) != images:
+            raise LayoutError(
+                f"{path} has {len(array)} rows, {every} for every image, so {images} images, and "
+                f"there are {len(ids)} ids"
+                + (
+                    "; VSE++ repeats each image 5 times: read every 5 rows as one"
+                    if len(array) == 5 * len(ids)
+                    else ""
+                )
+            )
+        self.ids = ids
+        self.sha256 = sha256_of_file(path)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return one row an image; refuse images whose repeated rows differ."""
+        every = self._every
+        rows = np.asarray(self._array[start * every : stop * every])
+        rows = rows.reshape(stop - start, every, *self.row_shape)
+        same = (rows == rows[:, :1]).reshape(stop - start, -1).all(axis=1)
+        # A NaN differs from itself; the import refuses it anyway, and names it as what it is.
+        same |= ~np.isfinite(rows[:, 0].reshape(stop - start, -1)).all(axis=1)
+        for image in (start + np.flatnonzero(~same)).tolist():
+            raise LayoutError(
+                f"{self.where(image)}, id {self.ids[image]!r}: the {every} rows differ; "
+                "they are not one image repeated: check how many each image has"
+            )
+        return rows[:, 0]
+
+    def where(self, row: int) -> str:
+        """Return the file and its own row number."""
+        return f"{self._path}, row {row * self._every}"
+
+
+class MatFeatures:
+    """Karpathy's `vgg_feats.mat`: a variable (dim, images), a column an image.
+
+    The whole variable is read into memory, as the format has no other way. See
+    `ImportSource`.
+    """
+
+    layout = "mat"
+
+    def __init__(self, path: Path, ids: Sequence[str], variable: str = "feats") -> None:
+        """Read the variable and check its shape against the ids.
+
+        Parameters
+        ----------
+        path : a MATLAB file of version 4 to 7.2.
+        ids : one a column.
+        variable : its name.
+
+        Raises
+        ------
+        LayoutError
+            The file is not of this kind, or has another number of columns.
+        """
+        array = _read_apart_first(path, variable)
+        if not isinstance(array, np.ndarray) or array.ndim != 2:
+            raise LayoutError(
+                f"{path} has no variable {variable!r} of (dim, images); name the one that has them"
+            )
+        self.file, self._path = path.name, path
+        self.dtype = require_floats(array.dtype, str(path))
+        if array.shape[1] != len(ids):
+            raise LayoutError(
+                f"{path}: {variable!r} is {array.shape}, so {array.shape[1]} images, and there are "
+                f"{len(ids)} ids"
+            )
+        self._rows = array.T
+        self.row_shape = self._rows.shape[1:]
+        self.ids = ids
+        self.sha256 = sha256_of_file(path)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return columns as rows."""
+        return self._rows[start:stop]
+
+    def where(self, row: int) -> str:
+        """Return the file and the column."""
+        return f"{self._path}, column {row}"
+
+
+def _read_apart_first(path: Path, variable: str) -> object:
+    """Read a MATLAB file, unless that brings down a process of its own: scipy's C code may."""
+    if not path.is_file():
+        raise LayoutError(f"{path} not found; name a MATLAB file")
+    if fault := fault_of(lambda: _read(path, variable), path.stat().st_size):
+        raise LayoutError(f"{path} is damaged: scipy {fault}; {_DOWNLOAD}")
+    return _read(path, variable)
+
+
+def _read(path: Path, variable: str) -> object:
+    with named_fault(f"{path} cannot be read as a MATLAB file of version 4 to 7.2", _DOWNLOAD):
+        return loadmat(path, variable_names=[variable]).get(variable)
+
+
+def _without_repeats(ids: Sequence[str], every: int, where: str) -> list[str]:
+    for start in range(0, len(ids), every):
+        if len(set(ids[start : start + every])) != 1:
+            raise LayoutError(
+                f"{where}: the ids of rows {start} to {start + every - 1} are "
+                f"{list(ids[start : start + every])}, not one id {every} times; check "
+                "how many rows each image has"
+            )
+    return list(ids[::every])

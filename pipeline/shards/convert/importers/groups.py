@@ -1,0 +1,78 @@
+"""An HDF5 file with a group for each image, as hloc writes its features."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from pipeline.files import require_held
+from pipeline.hashing import sha256_of_file
+from pipeline.shards.convert.importers.source import LayoutError, require_floats
+
+
+class GroupFeatures:
+    """Groups named by the images' paths, with one dataset of the same shape in each.
+
+    Rows are in the order in which HDF5 lists the names, which is alphabetical by part of the
+    path. Links to other places and other files are not followed. See `ImportSource`.
+    """
+
+    layout = "hdf5-groups"
+
+    def __init__(self, path: Path, dataset: str = "global_descriptor") -> None:
+        """Find all groups that hold the dataset, and check that its shape is always the same.
+
+        Parameters
+        ----------
+        path : the HDF5 file.
+        dataset : name of the dataset in each group.
+
+        Raises
+        ------
+        LayoutError
+        """
+        self.file, self._path, self._dataset = path.name, path, dataset
+        found: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
+
+        def visit(name: str, item: h5py.HLObject) -> None:
+            group, _, last = name.rpartition("/")
+            if last == dataset and group and isinstance(item, h5py.Dataset):
+                if item.is_virtual or item.external:
+                    raise LayoutError(f"{path}: {name!r} lies in other files; import those")
+                found[group] = (require_held(item).shape, item.dtype)
+
+        try:
+            with h5py.File(path, "r") as file:
+                file.visititems(visit)
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
+            raise LayoutError(f"{path} is no readable HDF5 file ({error})") from error
+        if not found:
+            raise LayoutError(
+                f"{path} has no group with a dataset {dataset!r}; name the one that they have"
+            )
+        self.ids: Sequence[str] = list(found)
+        self.row_shape, self.dtype = found[self.ids[0]]
+        require_floats(self.dtype, f"{path}: {self.ids[0]}/{dataset}")
+        for group, (shape, dtype) in found.items():
+            if (shape, dtype) != (self.row_shape, self.dtype) or not shape:
+                raise LayoutError(
+                    f"{path}: {group}/{dataset} is {shape} {dtype}, and that of {self.ids[0]} is "
+                    f"{self.row_shape} {self.dtype}; only rows of one shape can be imported"
+                )
+        self.sha256 = sha256_of_file(path)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Read the datasets of these rows."""
+        rows = np.empty((stop - start, *self.row_shape), self.dtype)
+        try:
+            with h5py.File(self._path, "r") as file:
+                for row in range(start, stop):
+                    file[self.ids[row]][self._dataset].read_direct(rows, None, np.s_[row - start])
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
+            raise LayoutError(f"{self._path}, rows {start} to {stop - 1}: {error}") from error
+        return rows
+
+    def where(self, row: int) -> str:
+        """Return the file and the dataset."""
+        return f"{self._path}, {self.ids[row]}/{self._dataset}"

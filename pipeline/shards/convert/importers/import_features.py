@@ -1,0 +1,100 @@
+"""Features in a layout of another program become a feature set, in one call."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.errors import WrongUsage
+from pipeline.progress import QUIET, Monitor
+from pipeline.shards.convert.importers.arrays import MatFeatures, NpyFeatures
+from pipeline.shards.convert.importers.bottom_up import NpzFolderFeatures, TsvFeatures
+from pipeline.shards.convert.importers.groups import GroupFeatures
+from pipeline.shards.convert.importers.id_files import read_ids
+from pipeline.shards.convert.importers.source import ImportSource, import_rows
+from pipeline.shards.convert.layouts import DEFAULT_ARRAYS, IMPORTS
+from pipeline.shards.index import FeatureIndex
+
+# Layouts whose rows have no ids of their own.
+_WITHOUT_IDS = ("npy", "mat")
+
+
+def import_features(
+    source: str | Path,
+    out: str | Path,
+    *,
+    layout: str,
+    dataset: str,
+    ids: Sequence[str] | str | Path | None = None,
+    every: int = 1,
+    array: str | None = None,
+    axes: str | None = None,
+    note: str = "",
+    rows_per_shard: int | None = None,
+    compress: bool = False,
+    monitor: Monitor = QUIET,
+) -> FeatureIndex:
+    """Make feature shards from features that another program wrote.
+
+    A stopped import goes on where it was when it is called again.
+
+    Parameters
+    ----------
+    source : the file or folder.
+    out : folder of the shards.
+    layout : a name of `pipeline.shards.convert.layouts.IMPORTS`.
+    dataset : name of the dataset that the ids belong to.
+    ids : npy and mat only, and needed there: the ids in row order, or a file as `read_ids` takes.
+    every : npy only: rows of each image, of which one is kept; 5 in files made for VSE++.
+    array : name of the array in the source; not for npy. None: as in `DEFAULT_ARRAYS`.
+    axes : names of the axes, such as "row, region, channel". None: by their number.
+    note : what is known of how the features were made; kept in the recipe.
+    rows_per_shard, compress : see `ShardBuild`.
+    monitor : gets the progress.
+
+    Returns
+    -------
+    FeatureIndex
+        Of the finished set.
+
+    Raises
+    ------
+    WrongUsage
+        Arguments that do not go with the layout.
+    LayoutError
+        The source is not as its layout says, or holds infinities or NaN.
+    ShardError
+        Ids repeat or are unusable, or `axes` names another number of axes.
+    """
+    if layout not in IMPORTS:
+        raise WrongUsage(f"layout {layout!r} is none of {', '.join(IMPORTS)}")
+    if (ids is None) == (layout in _WITHOUT_IDS):
+        raise WrongUsage("--ids goes with --format npy and mat, and must be given there")
+    if every > 1 and layout != "npy":
+        raise WrongUsage("--every goes with --format npy")
+    if array and layout == "npy":
+        raise WrongUsage("--array does not go with --format npy: it has one array only")
+    if isinstance(ids, str | Path):
+        ids = read_ids(ids)
+    opened = _opened(
+        Path(source), layout, ids or [], every, array or DEFAULT_ARRAYS.get(layout, "")
+    )
+    with monitor.progress("import", "row") as progress:
+        return import_rows(
+            opened,
+            out,
+            dataset,
+            note=note,
+            axes=axes,
+            rows_per_shard=rows_per_shard,
+            compress=compress,
+            progress=progress,
+        )
+
+
+def _opened(source: Path, layout: str, ids: Sequence[str], every: int, array: str) -> ImportSource:
+    if layout == "npy":
+        return NpyFeatures(source, ids, every)
+    if layout == "mat":
+        return MatFeatures(source, ids, array)
+    if layout == "groups":
+        return GroupFeatures(source, array)
+    return NpzFolderFeatures(source, array) if source.is_dir() else TsvFeatures(source, array)

@@ -1,0 +1,164 @@
+"""Sources of rows in layouts of other programs, and how their rows become a feature set."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from pipeline.files import created_by
+from pipeline.hashing import sha256_of_file, sha256_of_json
+from pipeline.progress import Progress, no_progress
+from pipeline.shards.format import OK, FeatureHeader, RowBlock, ShardError, require_usable_ids
+from pipeline.shards.index import FeatureIndex
+from pipeline.shards.resume.arrays import UNKNOWN_SHA256, axes_of, build_from_rows
+
+
+class LayoutError(ShardError):
+    """A file of another program is not as its layout says."""
+
+
+@contextmanager
+def named_fault(what: str, remedy: str) -> Iterator[None]:
+    """Turn what a library raises on a damaged file into a `LayoutError`.
+
+    NumPy, zipfile and scipy raise anything on damaged bytes: TokenError, zlib.error,
+    UnboundLocalError. So no list of them is kept.
+
+    Parameters
+    ----------
+    what : the file, and what it is not, as "x.npy is no readable .npy file".
+    remedy : what to do, or what to know.
+    """
+    try:
+        yield
+    except LayoutError:
+        raise
+    except Exception as error:
+        raise LayoutError(f"{what} ({str(error) or type(error).__name__}); {remedy}") from error
+
+
+class ImportSource(Protocol):
+    """Rows of features in a layout that is not ours.
+
+    Attributes
+    ----------
+    layout, file : name of the layout, and of the file or folder.
+    sha256 : of the file, or of the canonical JSON of {name: SHA-256} of a folder's files.
+    ids : of all rows, in order.
+    row_shape, dtype : of one row in the source.
+    """
+
+    layout: str
+    file: str
+    sha256: str
+    ids: Sequence[str]
+    row_shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return rows `start` to `stop` - 1, (stop - start, *row_shape)."""
+
+    def where(self, row: int) -> str:
+        """Return the place of a row in its source, for messages."""
+
+
+def import_rows(
+    source: ImportSource,
+    out: str | Path,
+    dataset: str,
+    *,
+    note: str = "",
+    axes: str | None = None,
+    rows_per_shard: int | None = None,
+    compress: bool = False,
+    progress: Progress = no_progress,
+) -> FeatureIndex:
+    """Write the rows of a source as a feature set.
+
+    How they were made is not known here, and the recipe says so: its name is "imported", with
+    layout, file, SHA-256 and type of the source. Their weights are "unknown", with a SHA-256 of
+    zeros. Values are kept; float64 is rounded to float32, which `source_dtype` in the recipe
+    shows.
+
+    Parameters
+    ----------
+    source : the features.
+    out, rows_per_shard, compress : see `ShardBuild`.
+    dataset : name of the dataset that the ids belong to.
+    note : what the user knows of how they were made; part of the recipe.
+    axes : names of the axes. Default: by their number.
+    progress : called with rows done, rows in all, and 0.
+
+    Raises
+    ------
+    LayoutError
+        A row is not as the layout says, or holds infinities or NaN; file, row and id are named.
+    ShardError
+        Ids repeat or are unusable, or `axes` names another number of axes.
+    """
+    require_usable_ids(source.ids, source.file)
+    header = _header(source, dataset, note, axes)
+    ok = np.array([OK], np.uint8)
+
+    def rows(start: int, stop: int) -> RowBlock:
+        features = source.read(start, stop)
+        with np.errstate(over="ignore"):
+            stored = features.astype(header.dtype)
+        finite = np.isfinite(stored.reshape(stop - start, -1)).all(axis=1)
+        for row in (start + np.flatnonzero(~finite)).tolist():
+            raise LayoutError(
+                f"{source.where(row)}, id {source.ids[row]!r}: holds infinities, NaN or "
+                f"values beyond {header.dtype}; leave the row out or mend it"
+            )
+        return RowBlock(stored, np.repeat(ok, stop - start), ("",) * (stop - start))
+
+    return build_from_rows(
+        out,
+        header,
+        source.ids,
+        rows,
+        rows_per_shard=rows_per_shard,
+        compress=compress,
+        progress=progress,
+    )
+
+
+def _header(source: ImportSource, dataset: str, note: str, axes: str | None) -> FeatureHeader:
+    recipe: dict[str, Any] = {
+        "name": "imported",
+        "source_format": source.layout,
+        "source_file": source.file,
+        "source_sha256": source.sha256,
+        "source_dtype": source.dtype.name,
+    }
+    if note:
+        recipe["note"] = note
+    return FeatureHeader(
+        recipe=recipe,
+        weights="unknown",
+        weights_sha256=UNKNOWN_SHA256,
+        axes=axes_of(source.row_shape, axes, source.file),
+        dataset=dataset,
+        row_shape=source.row_shape,
+        dtype="float16" if source.dtype == np.float16 else "float32",
+        created_by=created_by("numpy", "h5py"),
+    )
+
+
+def require_floats(dtype: np.dtype, where: str) -> np.dtype:
+    """Return the dtype if it is one of floating point numbers of at most 64 bits.
+
+    Raises
+    ------
+    LayoutError
+    """
+    if dtype.kind != "f" or dtype.itemsize > 8:
+        raise LayoutError(f"{where} holds {dtype}; floating point numbers were expected")
+    return dtype
+
+
+def sha256_of_files(files: Sequence[Path]) -> str:
+    """Return the SHA-256 of the canonical JSON of {name: SHA-256} of files of one folder."""
+    return sha256_of_json({file.name: sha256_of_file(file) for file in files})

@@ -1,0 +1,244 @@
+"""`files.json`: sizes and checksums of a shared set's files, and where features lie in its shards.
+
+`push` writes it beside the shards. A shard's bytes are those of its features and the rest: ids,
+status, checksums of rows. The rest has a checksum of its own, so that it can be fetched and
+checked without the features, and then says where each row is.
+"""
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pipeline.files import parse_json
+from pipeline.hashing import sha256_of_file
+from pipeline.shards.card import CARD_FILE
+from pipeline.shards.index import INDEX_FILE, FeatureIndex
+from pipeline.shards.remote.remote import ExchangeError
+from pipeline.shards.remote.spans import Spans, feature_spans, sha256_of_spans
+from pipeline.shards.sandbox import require_unbroken
+from pipeline.shards.shard_file import ShardFile
+
+CONTENTS_FILE = "files.json"
+ENCODER_SUFFIX = ".encoder"
+MOST_DESCRIPTION_BYTES = 1 << 24
+"""Of an index or a `files.json`, which take up to 30 times as much to read; 30,000 shards fit."""
+
+_FORMAT, _VERSION = "pipeline-features-files", 1
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+@=-]{0,199}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class OtherSet(ExchangeError):
+    """A place holds a set that another one may not replace, or not the set that was asked for."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What was moved.
+
+    Attributes
+    ----------
+    index : of the set that is there now.
+    moved : bytes that were sent, or that came.
+    size : bytes of the whole shared set, less its index.
+    """
+
+    index: FeatureIndex
+    moved: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFile:
+    """A file, its bytes and their SHA-256."""
+
+    file: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class SharedShard:
+    """A shard.
+
+    Attributes
+    ----------
+    file, size, sha256 : of the whole file.
+    features : where the stored features lie in it.
+    rest_sha256 : SHA-256 of all other bytes, in their order.
+    """
+
+    file: str
+    size: int
+    sha256: str
+    features: Spans
+    rest_sha256: str
+
+    @property
+    def rest(self) -> Spans:
+        """Where all other bytes lie."""
+        edges = [0, *(edge for span in self.features for edge in span), self.size]
+        pairs = zip(edges[::2], edges[1::2], strict=True)
+        return [(start, stop) for start, stop in pairs if start < stop]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a shared set consists of.
+
+    Attributes
+    ----------
+    shards : in row order.
+    card : SHARDS.md, if it has one.
+    encoder : the files of the encoder that its captions were made with, which lie beside the set.
+    """
+
+    shards: tuple[SharedShard, ...]
+    card: SharedFile | None = None
+    encoder: tuple[SharedFile, ...] = ()
+
+    @cached_property
+    def _by_name(self) -> dict[str, SharedShard]:
+        return {shard.file: shard for shard in self.shards}
+
+    @property
+    def others(self) -> list[SharedFile]:
+        """The files that are no shards."""
+        return [*self.encoder, *([self.card] if self.card else [])]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files but the index and this one."""
+        return sum(file.size for file in self.shards) + sum(file.size for file in self.others)
+
+    def text(self) -> str:
+        """Return `files.json`."""
+        values = {"format": _FORMAT, "format_version": _VERSION, **asdict(self)}
+        return json.dumps(values, indent=1, sort_keys=True) + "\n"
+
+    def shard(self, name: str, sha256: str) -> SharedShard:
+        """Return the shard of this name.
+
+        Raises
+        ------
+        ExchangeError
+            It is not named, or has another SHA-256.
+        """
+        shard = self._by_name.get(name)
+        if shard is not None and shard.sha256 == sha256:
+            return shard
+        raise ExchangeError(
+            f"{CONTENTS_FILE} does not name {name} with the SHA-256 of {INDEX_FILE}: they are of "
+            "two sets, or the set is just being pushed; wait for that, or have it pushed again"
+        )
+
+
+def contents_of(folder: Path, index: FeatureIndex) -> Contents:
+    """Return what the set in a folder consists of; of features only their places are looked at.
+
+    Raises
+    ------
+    DamagedShard
+        A shard cannot be opened.
+    ExchangeError
+        The encoder's folder has what no encoder has.
+    """
+    require_unbroken([folder / entry.file for entry in index.shards], features=False)
+    encoder = encoder_of(folder)
+    files = sorted(encoder.iterdir()) if encoder.is_dir() else []
+    for path in files:
+        if not path.is_file() or not _is_name(path.name):
+            raise ExchangeError(
+                f"{path} is no whole file with a plain name (letters, digits, . _ + @ = -), as the "
+                "files of an encoder are; remove it, or move it elsewhere"
+            )
+    card = folder / CARD_FILE
+    return Contents(
+        tuple(_shard_of(folder / entry.file, entry.sha256) for entry in index.shards),
+        _file_of(card) if card.is_file() else None,
+        tuple(map(_file_of, files)),
+    )
+
+
+def encoder_of(folder: Path) -> Path:
+    """Return where the encoder of a feature folder lies."""
+    home = folder.resolve()
+    return home.with_name(home.name + ENCODER_SUFFIX)
+
+
+def _file_of(path: Path) -> SharedFile:
+    return SharedFile(path.name, path.stat().st_size, sha256_of_file(path))
+
+
+def _shard_of(path: Path, sha256: str) -> SharedShard:
+    ShardFile(path)  # or it says what is wrong with it
+    size = path.stat().st_size
+    shard = SharedShard(path.name, size, sha256, feature_spans(path), "")
+    rest_sha256 = sha256_of_spans(path, shard.rest)
+    return SharedShard(path.name, size, sha256, shard.features, rest_sha256)
+
+
+def contents_from(data: bytes, where: str) -> Contents:
+    """Read `files.json`, whoever wrote it.
+
+    Parameters
+    ----------
+    data : its bytes. where : it came from, for messages.
+
+    Raises
+    ------
+    ExchangeError
+        It is of another kind, or names files that could leave the folder, or places outside a file.
+    """
+    try:
+        values = parse_json(data)
+        if (values["format"], values["format_version"]) != (_FORMAT, _VERSION):
+            raise ValueError(f"another format than {_FORMAT!r} version {_VERSION}")
+        shards = tuple(_checked_shard(entry) for entry in values["shards"])
+        encoder = tuple(_checked_file(entry) for entry in values["encoder"])
+        card = _checked_file(values["card"]) if values["card"] is not None else None
+        if card is not None and card.file != CARD_FILE:
+            raise ValueError(f"its card is not called {CARD_FILE}")
+        for names in ([s.file for s in shards], [f.file for f in encoder]):
+            if len(set(names)) != len(names):
+                raise ValueError("two files have one name")
+        return Contents(shards, card, encoder)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        begins = data[:40].decode("utf-8", "replace")
+        raise ExchangeError(
+            f"{where} is not what `pipeline shards push` writes ({error}); it begins with "
+            f"{begins!r}"
+        ) from error
+
+
+def _is_name(text: str) -> bool:
+    """Return whether a file may have this name; `*.part` is for files on their way."""
+    return _NAME.fullmatch(text) is not None and not text.endswith(".part")
+
+
+def _checked_file(entry: Any) -> SharedFile:
+    file = SharedFile(entry["file"], entry["size"], entry["sha256"])
+    if not isinstance(file.file, str) or not _is_name(file.file):
+        raise ValueError("a file has no plain name")
+    if not isinstance(file.sha256, str) or not _SHA256.fullmatch(file.sha256):
+        raise ValueError(f"the SHA-256 of {file.file} is none")
+    if type(file.size) is not int or not 0 <= file.size < 1 << 62:
+        raise ValueError(f"the size of {file.file} is none")
+    return file
+
+
+def _checked_shard(entry: Any) -> SharedShard:
+    file = _checked_file(entry)
+    end, spans = -1, []
+    for start, stop in entry["features"]:
+        if type(start) is not int or type(stop) is not int or not end < start < stop <= file.size:
+            raise ValueError(f"the features of {file.file} lie where they cannot")
+        spans.append((start, stop))
+        end = stop
+    rest = entry["rest_sha256"]
+    if not isinstance(rest, str) or not _SHA256.fullmatch(rest):
+        raise ValueError(f"the SHA-256 of the rest of {file.file} is none")
+    return SharedShard(file.file, file.size, file.sha256, spans, rest)

@@ -1,0 +1,218 @@
+"""The output of a pull: what it may hold already, where files gather, and how they get there."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pipeline.hashing import sha256_of_file, sha256_of_json
+from pipeline.progress import Progress
+from pipeline.shards.card import CARD_FILE
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.format import OtherShard, ShardError
+from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
+from pipeline.shards.remote.contents import SharedFile, encoder_of
+from pipeline.shards.remote.offer import Offer
+from pipeline.shards.remote.remote import ExchangeError
+from pipeline.shards.resume.locking import (
+    WORK_FOLDER,
+    only_writer,
+    remove_if_empty,
+    require_output_folder,
+)
+from pipeline.shards.sandbox import require_unbroken
+from pipeline.shards.side_by_side import is_view
+
+_ENCODER_WORK = "encoder"
+
+
+class PullOutput:
+    """An output folder and the folder of unfinished work beside it.
+
+    Attributes
+    ----------
+    out : the folder of the shards. encoder : that of the encoder, beside it.
+    work : what has come; another one for another set, and for rows than for the whole.
+    """
+
+    def __init__(self, out: Path, offer: Offer, kind: str) -> None:
+        """Check that the set may be put there; nothing is touched yet.
+
+        Raises
+        ------
+        OutputError
+            It cannot be written to.
+        OtherShard
+            It holds other features.
+        """
+        self.out, self._offer = out.resolve(), offer
+        self._parent = self.out.parent / WORK_FOLDER
+        require_output_folder(self.out, self._parent)
+        self.encoder = encoder_of(self.out)
+        fingerprint = sha256_of_json([kind, offer.index_bytes.decode()])[:16]
+        self.work = self._parent / f"{self.out.name}-{fingerprint}"
+        self._require_same_features()
+
+    @contextmanager
+    def pulling(self) -> Iterator[None]:
+        """Hold the work folder as the only one that pulls into this output."""
+        self._parent.mkdir(parents=True, exist_ok=True)
+        with only_writer(self._parent / f"{self.out.name}.pull.lock", self.out):
+            self.work.mkdir(exist_ok=True)
+            try:
+                yield
+            finally:
+                remove_if_empty(self.work)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the output against all other commands that write shards."""
+        with only_writer(self._parent / f"{self.out.name}.lock", self.out):
+            yield
+
+    def require_room(self, size: int) -> None:
+        """Check that `size` bytes more fit on the disk.
+
+        Raises
+        ------
+        ExchangeError
+        """
+        free = shutil.disk_usage(self._parent).free
+        if size > free:
+            raise ExchangeError(
+                f"{size / 1e6:,.1f} MB are to come into {self._parent}, and {free / 1e6:,.1f} MB "
+                "are free there; make room, give another output folder, or pull fewer rows"
+            )
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the output has the index of this set."""
+        path = self.out / INDEX_FILE
+        return path.is_file() and path.read_bytes() == self._offer.index_bytes
+
+    def take_over_shards(self, progress: Progress) -> None:
+        """Check the shards in the work folder, and link those of the output that are sound to it.
+
+        Parameters
+        ----------
+        progress : gets the bytes that are checked.
+
+        Raises
+        ------
+        OtherShard
+            The output has shards that this set has not.
+        """
+        shards = self._offer.index.shards
+        known = {(entry.file, entry.sha256) for entry in shards}
+        strange = {path.name for path in self.out.glob("shard-*.h5")} - {name for name, _ in known}
+        if held := _index_of(self.out):
+            strange |= {e.file for e in held.shards if (e.file, e.sha256) not in known}
+        if strange:
+            raise self._other_shard(min(strange))
+        paths = [folder / entry.file for entry in shards for folder in (self.work, self.out)]
+        done, total = 0, sum(path.stat().st_size for path in paths if path.is_file())
+        for entry in shards:
+            come, there = self.work / entry.file, self.out / entry.file
+            size = sum(path.stat().st_size for path in (come, there) if path.is_file())
+            if come.is_file() and sha256_of_file(come) != entry.sha256:
+                come.unlink()
+            if there.is_file() and not come.is_file():
+                if sha256_of_file(there) == entry.sha256:
+                    with suppress(OSError):  # a file system without links: it is fetched again
+                        os.link(there, come)
+                elif held is None:  # an index would say that it is damaged, and no other set's
+                    raise self._other_shard(entry.file)
+            done += size
+            progress(done, total, 0)
+
+    def _other_shard(self, name: str) -> OtherShard:
+        return OtherShard(
+            f"{self.out} has {name}, which is no shard of the set of {self._offer.remote.shown}; "
+            "give another output folder, or remove it if it may go"
+        )
+
+    def missing_others(self, card: bool) -> dict[Path, SharedFile]:
+        """Return the further files that are to come, by where they gather.
+
+        Raises
+        ------
+        OtherShard
+            Another file of an encoder lies where one of this set belongs.
+        """
+        missing: dict[Path, SharedFile] = {}
+        contents = self._offer.contents
+        if contents is None:
+            return missing
+        for file in contents.encoder:
+            path = self.encoder / file.file
+            if not path.is_file():
+                missing[self.work / _ENCODER_WORK / file.file] = file
+            elif sha256_of_file(path) != file.sha256:
+                raise OtherShard(
+                    f"{path} is not the file of the encoder of this set; give another output "
+                    f"folder, or remove {self.encoder} if it may go"
+                )
+        if card and contents.card and not _holds(self.out / contents.card.file, contents.card):
+            missing[self.work / contents.card.file] = contents.card
+        return {path: file for path, file in missing.items() if not _holds(path, file)}
+
+    def open_work(self) -> FeatureSet:
+        """Return the set of all shards in the work folder, each opened elsewhere first.
+
+        Raises
+        ------
+        ExchangeError
+            They are no set.
+        """
+        (self.work / INDEX_FILE).write_bytes(self._offer.index_bytes)
+        shards = [self.work / entry.file for entry in self._offer.index.shards]
+        try:
+            require_unbroken(shards, features=False)
+            return FeatureSet(self.work)
+        except ShardError as error:
+            raise ExchangeError(
+                f"{self._offer.remote.shown}: the files are no set, though each is what it should "
+                f"be ({error}); tell who publishes it"
+            ) from error
+
+    def publish(self) -> None:
+        """Move all that has come to its place, the index last, and remove the work folder."""
+        self.publish_encoder()
+        self.out.mkdir(parents=True, exist_ok=True)
+        card = self.work / CARD_FILE
+        come = [CARD_FILE] if self._offer.contents and card.is_file() else []
+        for name in [*(entry.file for entry in self._offer.index.shards), *come, INDEX_FILE]:
+            (self.work / name).replace(self.out / name)
+        self.remove_work()
+
+    def remove_work(self) -> None:
+        """Remove the work folder."""
+        shutil.rmtree(self.work)
+
+    def publish_encoder(self) -> None:
+        """Move the encoder's files that have come to their place."""
+        for file in self._offer.contents.encoder if self._offer.contents else ():
+            path = self.work / _ENCODER_WORK / file.file
+            if path.is_file():
+                self.encoder.mkdir(exist_ok=True)
+                path.replace(self.encoder / file.file)
+
+    def _require_same_features(self) -> None:
+        if is_view(self.out):
+            raise OtherShard(f"{self.out} puts other features side by side; give another output")
+        held = _index_of(self.out)
+        header = self._offer.index.header
+        if held and (unlike := header.difference(held.header.metadata())):
+            raise OtherShard(
+                f"{self.out} {unlike}, as the set of {self._offer.remote.shown} has; give another "
+                f"output folder, or remove {self.out} if those features may go"
+            )
+
+
+def _index_of(folder: Path) -> FeatureIndex | None:
+    return read_index(folder) if (folder / INDEX_FILE).is_file() else None
+
+
+def _holds(path: Path, file: SharedFile) -> bool:
+    return path.is_file() and sha256_of_file(path) == file.sha256

@@ -1,0 +1,366 @@
+"""Building a feature set: resume what is sound, keep finished rows, publish whole shards.
+
+Rows gather in a work folder beside the output. Every few seconds they are written as a *piece*, a
+small shard of its own; when the last missing row of a shard has come, its pieces become that
+shard. Finished shards are moved to the output and `index.json` is written last. What a killed run
+leaves is checked, row by row, before it is trusted, and the bytes of the result do not depend on
+where it was killed.
+
+Rows are appended in this process, or workers make whole shards; see `pipeline.shards.resume.job`.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pipeline.packed import PackedTexts, TextIndex
+from pipeline.shards.format import FeatureHeader, RowBlock, ShardError, require_unique_ids
+from pipeline.shards.index import INDEX_FILE, FeatureIndex
+from pipeline.shards.plan import ShardPlan, Span, default_rows_per_shard
+from pipeline.shards.resume.existing import fit_to_existing
+from pipeline.shards.resume.job import ShardResult, SubmittedJob, submit_shards
+from pipeline.shards.resume.job_ref import JOB_FILES
+from pipeline.shards.resume.locking import (
+    WORK_FOLDER,
+    only_writer,
+    remove_if_empty,
+    remove_leftovers,
+    require_output_folder,
+    require_space,
+    work_folders,
+)
+from pipeline.shards.resume.partial_shard import PartialShard, piece_files, shard_folder
+from pipeline.shards.resume.publish import FinishedShard, find_shard, finished_shard, publish
+from pipeline.shards.shard_file import ShardFile
+
+T = TypeVar("T")
+
+
+class ShardBuild:
+    """A feature set that is being built; use it as a context manager.
+
+    It depends on no thread: one may enter it and another append, as long as only one at a time
+    calls `append`, `redo`, `publish` or leaves the context.
+
+    Attributes
+    ----------
+    plan, ids : which rows go into which shard, and all row ids in that order; final once the
+        context is entered: a set that grew has its older rows first.
+    work : the folder of unfinished work, `.work/<name>-<fingerprint>` beside the output; set
+        when the context is entered.
+    damaged : what was found damaged and will be made again, one text each.
+    """
+
+    work: Path
+
+    def __init__(
+        self,
+        out: str | Path,
+        header: FeatureHeader,
+        ids: Sequence[str],
+        rows_per_shard: int | None = None,
+        compress: bool = False,
+        inputs: object = None,
+        add: bool | None = None,
+    ) -> None:
+        """Plan the shards; nothing is touched before the context is entered.
+
+        Parameters
+        ----------
+        out : folder of the finished shards.
+        header : attributes of the feature set.
+        ids : all row ids in order.
+        rows_per_shard : default: as the output has it, or else as many as make a shard of about
+            0.5-1 GiB.
+        compress : see `write_shard`; shards that are there decide for those to come.
+        inputs : JSON values that change when what the rows are made from does; unfinished work
+            on other inputs is not continued.
+        add : whether ids that a finished output lacks may be added to it, in new shards after
+            those it has, which stay untouched. Otherwise such an output is refused; None: by a
+            message that does not offer to add, for callers that have no way to.
+
+        Raises
+        ------
+        PlanError
+            No rows.
+        ShardError
+            Repeated ids.
+        """
+        out = Path(out)
+        size = (
+            default_rows_per_shard(header.row_bytes) if rows_per_shard is None else rows_per_shard
+        )
+        self.plan = ShardPlan(len(ids), size)
+        self.ids: Sequence[str] = ids if isinstance(ids, PackedTexts) else PackedTexts(ids)
+        self._asked = self.ids
+        require_unique_ids(self.ids, str(out))
+        # Once: `..`, `.` and links would put the work folder elsewhere later on.
+        self._out = out.resolve()
+        self._parent = self._out.parent / WORK_FOLDER
+        self._header, self._inputs = header, inputs
+        self._wanted = (rows_per_shard, compress, add)
+        self.damaged: list[str] = []
+        self._broken: dict[Path, str] = {}
+        self._done: dict[int, FinishedShard] = {}
+        self._partial: dict[int, PartialShard] = {}
+        self._published: FeatureIndex | None = None
+        self._undo = ExitStack()
+
+    def __enter__(self) -> "ShardBuild":
+        """Lock the output, then find out what is already there.
+
+        Raises
+        ------
+        OutputError
+            The output, or the folder that it lies in, cannot be written to, or it is the root.
+        OtherShard
+            The output holds another feature set, or the same with other rows.
+        ShardError
+            Another process is writing the same output, or there is no room for the work.
+        """
+        require_output_folder(self._out, self._parent)
+        with ExitStack() as undo:
+            self._parent.mkdir(parents=True, exist_ok=True)
+            undo.enter_context(only_writer(self._parent / f"{self._out.name}.lock", self._out))
+            layout = fit_to_existing(self._out, self._header, self.ids, self.plan, *self._wanted)
+            self.plan, self.ids, self._compress = layout.plan, layout.ids, layout.compress
+            self._published, self.damaged = layout.index, layout.damaged
+            self._broken = layout.broken
+            fingerprint = layout.fingerprint(self._header, self._inputs)
+            self.work = self._parent / f"{self._out.name}-{fingerprint}"
+            self.work.mkdir(exist_ok=True)
+            undo.callback(remove_if_empty, self.work)
+            remove_leftovers(self.work, "*.part", "*/*.part", JOB_FILES)
+            remove_leftovers(self._out, f"{INDEX_FILE}.*.part")
+            for shard in range(self.plan.shards):
+                self._resume(shard)
+            self._require_space()
+            self._undo = undo.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Write finished rows as a piece, so that an interrupted run loses none."""
+        with self._undo:
+            self._flush()
+
+    @property
+    def published(self) -> FeatureIndex | None:
+        """The index that the output had when the context was entered, if it had a sound one."""
+        return self._published
+
+    @property
+    def rows_done(self) -> int:
+        """Rows that need no more work."""
+        return self.plan.rows - sum(len(span) for span in self.pending())
+
+    def in_order(self, sources: Sequence[T]) -> Sequence[T]:
+        """Return what each row is made from, in the order of the rows.
+
+        Parameters
+        ----------
+        sources : in the order in which the ids were asked for. A set that grew has another.
+        """
+        if self.ids == self._asked:
+            return sources
+        rows = TextIndex(self._asked).rows_of(self.ids, len(self.ids))
+        return [sources[row] for row in rows.tolist()]
+
+    def other_work(self) -> list[Path]:
+        """Return work folders of unfinished runs on this output with other settings."""
+        return [path for path in work_folders(self._out) if path != self.work]
+
+    def finished(self) -> Iterator[tuple[Span, np.ndarray, np.ndarray]]:
+        """Yield each finished shard's span, status (rows,) uint8, source_crc32 (rows,) uint32."""
+        for span, file in self.finished_files():
+            yield span, file.status, file.source_crc32
+
+    def finished_files(self) -> Iterator[tuple[Span, ShardFile]]:
+        """Yield each finished shard's span, and the shard opened for reading."""
+        for shard, finished in sorted(self._done.items()):
+            yield self.plan.span(shard), ShardFile(finished.path)
+
+    def redo(self, rows: Iterable[int]) -> None:
+        """Have rows of finished shards computed again; they become pending.
+
+        The other rows of their shards are copied, checked, when the last of the new ones has
+        come. Rows that an interrupted run on the same inputs has made again are not made once
+        more, until their shard is published.
+
+        Parameters
+        ----------
+        rows : row numbers, in any order.
+
+        Raises
+        ------
+        ShardError
+            No such row, or there is no room for the work.
+        """
+        asked = np.unique(np.fromiter(rows, np.int64))
+        if asked.size and not 0 <= asked[0] <= asked[-1] < self.plan.rows:
+            raise ShardError(
+                f"rows {asked[0]} to {asked[-1]} were asked for again; {self._out} has rows 0 to "
+                f"{self.plan.rows - 1}"
+            )
+        self._flush()
+        for shard in sorted({self.plan.shard_of(int(row)) for row in asked}):
+            span = self.plan.span(shard)
+            self._mark_missing(shard, asked[(asked >= span.start) & (asked < span.stop)])
+        self._partial = dict(sorted(self._partial.items()))
+        self._require_space()
+
+    def pending(self) -> list[Span]:
+        """Return the spans of rows still to be computed, in order, none across two shards."""
+        return [span for partial in self._partial.values() for span in partial.missing]
+
+    def append(self, first_row: int, block: RowBlock) -> None:
+        """Add finished rows; they must be the next pending ones and lie in one pending span.
+
+        The features are copied; a block that is refused changes nothing.
+
+        Raises
+        ------
+        ShardError
+            The rows are out of turn, hold values that cannot be stored, or the disk is full.
+        """
+        waiting = next((partial for partial in self._partial.values() if partial.missing), None)
+        if waiting is None:
+            raise ShardError(f"row {first_row} came out of turn: no row of {self._out} is pending")
+        waiting.append(first_row, block)
+        self._finish_if_complete(self.plan.shard_of(first_row))
+
+    def pending_shards(self) -> list[int]:
+        """Return the numbers of the shards that are still to be made."""
+        return list(self._partial)
+
+    @contextmanager
+    def submitted(
+        self, sources_of: Callable[[Span], Any], settings: dict[str, Any]
+    ) -> Iterator[SubmittedJob]:
+        """Submit the pending shards to workers, which make them while the context is open.
+
+        Parameters
+        ----------
+        sources_of : returns, as JSON values, what the rows of a shard are made from.
+        settings : JSON values, everything else that all workers must know.
+
+        Yields
+        ------
+        SubmittedJob
+            For `pipeline.shards.resume.job.make_shard` on a worker.
+
+        Raises
+        ------
+        ShardError
+            The job cannot be written, as on a full disk.
+        """
+        job = submit_shards(
+            self.work,
+            self._header,
+            self.plan,
+            self._compress,
+            settings,
+            self._partial,
+            sources_of,
+        )
+        try:
+            yield job
+        finally:
+            job.cancel()
+            # The pieces of workers count as done, also where the run ends here.
+            for partial in self._partial.values():
+                partial.find_pieces()
+                partial.mark_missing(np.arange(0))
+
+    def accept(self, result: ShardResult) -> None:
+        """Take a shard that a worker has made, once this process sees the very file.
+
+        Raises
+        ------
+        ShardError
+            No such shard was asked for, the file is not seen here, or is another.
+        """
+        partial = self._partial.get(result.shard)
+        if partial is None:
+            raise ShardError(
+                f"shard {result.shard} of {self._out} was made, but nobody asked for it"
+            )
+        self._done[result.shard] = result.collect(partial.path, self._header, partial.ids)
+        del self._partial[result.shard]
+        partial.remove_pieces()
+
+    def publish(self) -> FeatureIndex:
+        """Move all shards to the output, write `index.json` and remove the work folder.
+
+        Raises
+        ------
+        ShardError
+            Rows are still pending.
+        """
+        if self._partial:
+            raise ShardError(
+                f"{self._out}: shards {[*self._partial][:5]} (from 0) are not done yet"
+            )
+        shards = [self._done[shard] for shard in range(self.plan.shards)]
+        size = self.plan.rows_per_shard
+        index = publish(self._out, self._header, size, shards, self._published)
+        if index != self._published:
+            # A worker that was given up for lost may be writing into it until it sees the end.
+            shutil.rmtree(self.work, ignore_errors=True)
+        return index
+
+    def _require_space(self) -> None:
+        partial = self._partial.values()
+        rows = sum(len(shard.span) - shard.rows_in_pieces for shard in partial)
+        # A shard lies beside its pieces while it is put together.
+        most = max((sum(len(span) for span in shard.missing) for shard in partial), default=0)
+        require_space(self.work, rows + most, self._header.row_bytes)
+
+    def _resume(self, shard: int) -> None:
+        """Take over a shard that is there and sound, or the pieces of it."""
+        span = self.plan.span(shard)
+        name, ids = self.plan.file_name(shard), self.ids[span.start : span.stop]
+        folder = shard_folder(self.work, shard)
+        folders = (folder, self._out)
+        done, damaged = find_shard(folders, name, self._header, ids, span.start, self._broken)
+        self.damaged += damaged
+        if done is None:
+            self._mark_missing(shard, np.arange(span.start, span.stop))
+            return
+        self._done[shard] = done
+        # Now useless: the pieces of a shard just finished, or a damaged later version of it.
+        at_work = done.path.parent == folder
+        for useless in piece_files(folder) if at_work else [folder / name]:
+            useless.unlink(missing_ok=True)
+
+    def _mark_missing(self, shard: int, rows: np.ndarray) -> None:
+        """Have rows (n,) int64 of a shard computed, unless pieces have them."""
+        if (partial := self._partial.get(shard)) is None:
+            older = self._done.pop(shard).path if shard in self._done else None
+            span = self.plan.span(shard)
+            ids = self.ids[span.start : span.stop]
+            partial = PartialShard(self.work, self._header, self.plan, shard, ids, older)
+            self._partial[shard] = partial
+            for path, text in partial.find_pieces().items():
+                self.damaged.append(text)
+                path.unlink()
+        partial.mark_missing(rows)
+        self._finish_if_complete(shard)
+
+    def _flush(self) -> None:
+        for partial in self._partial.values():
+            partial.flush()
+
+    def _finish_if_complete(self, shard: int) -> None:
+        partial = self._partial[shard]
+        if partial.missing:
+            return
+        partial.finish(self._compress)
+        partial.remove_pieces()
+        self._done[shard] = finished_shard(
+            partial.path, self._header, partial.ids, partial.span.start
+        )
+        del self._partial[shard]

@@ -1,0 +1,239 @@
+"""Captions through the text tower of a model of open_clip, in the space of its image tower."""
+
+import copy
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pipeline.devices import one_core_each
+from pipeline.networks.open_clip_models import (
+    ClipModel,
+    ModelError,
+    cache_remedy,
+    find_clip_model,
+    quiet_logging,
+)
+from pipeline.networks.open_clip_models import open_clip as library
+from pipeline.networks.open_clip_weights import build_clip, load_clip_weights
+from pipeline.networks.pretraining import datasets_in_tag
+from pipeline.text.encoders.base import CaptionEncoder, Parts, VocabularyReport
+
+# Rows of every batch: products of other sizes are summed in another order, so that a caption's row
+# would depend on its company in its last bits. One caption therefore takes as long as a batch.
+_ROWS = 32
+# Captions of a causal tower are computed with their own length, rounded up to a multiple of this.
+_LENGTH_STEP = 8
+# Numbers held for each token and unit of width while a block is computed.
+_ACTIVATIONS = 24
+
+
+class OpenClip:
+    """Rows of the text tower: tokens, tower, projection, length 1.
+
+    Tokens are the model's own, cut at its context length as open_clip cuts them: the last ones go,
+    the end mark stays. In a causal tower no token depends on later ones and the row is that of the
+    end mark, so that what follows it is not computed; this changes no more than rounding.
+
+    Attributes
+    ----------
+    model : of open_clip.
+    context_length : tokens of a caption at most, marks included.
+    dim : length of each row, that of the model's image rows.
+    weights : name and SHA-256 of the weights of both towers.
+    trained_on : the datasets that the tag of published weights names.
+    """
+
+    def __init__(self, model: ClipModel, source: str) -> None:
+        """Load tokenizer and tower.
+
+        Parameters
+        ----------
+        model : of open_clip.
+        source : of the weights; see `load_clip_weights`.
+
+        Raises
+        ------
+        ModelError
+            The model's tokenizer cannot be had, or the name has no tag of weights.
+        WeightsError
+            The weights cannot be had or read, or do not fit.
+        """
+        self.model = model
+        self._tokenizer = _tokenizer(model)
+        net = build_clip(model)
+        loaded = load_clip_weights(model, source, net)
+        net.load_state_dict(loaded.state, strict=False)
+        for other in ("visual", "text_decoder"):
+            if hasattr(net, other):
+                delattr(net, other)
+        self._net = net
+        self.weights = loaded.name, loaded.sha256
+        self.trained_on = datasets_in_tag(model.tag) if loaded.name == model.name else ()
+        self.context_length = int(self._tokenizer.context_length)
+        self.dim = int(model.config["embed_dim"])
+        self._threads = torch.get_num_threads()
+        self._of_length = {self.context_length: net}
+
+    @property
+    def name(self) -> str:
+        """The model's name, with the tag if it has one."""
+        return self.model.name
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the tower and of the batches that are computed at once."""
+        held = sum(p.numel() * p.element_size() for p in self._net.parameters())
+        width = max(m.embedding_dim for m in self._net.modules() if isinstance(m, nn.Embedding))
+        return held + self._threads * 4 * _ROWS * self.context_length * width * _ACTIVATIONS
+
+    def recipe(self) -> dict[str, Any]:
+        """Return everything that decides the rows but the weights, as JSON values."""
+        text = self.model.config["text_cfg"]
+        return {
+            "name": self.name,
+            "encoder": "open-clip",
+            "model": self.model.architecture,
+            "tokens": {
+                "tokenizer": text.get("hf_tokenizer_name") or "open_clip's",
+                "context_length": self.context_length,
+                **(text.get("tokenizer_kwargs") or {}),
+            },
+            "too long": "last tokens cut off, the end mark kept",
+            "norm": "l2",
+            "dim": self.dim,
+        }
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return (texts, dim) float32 of length 1."""
+        rows = np.empty((len(texts), self.dim), dtype=np.float32)
+        if not texts:
+            return rows
+        tokens = self._tokenizer(list(texts))
+        with one_core_each(), ThreadPoolExecutor(self._threads) as pool:
+            for places, made in pool.map(self._rows, self._batches(tokens)):
+                rows[places] = made[: len(places)]
+        return rows
+
+    def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
+        """Count tokens, marks among them, and captions longer than the context."""
+        tokens, distinct, cut = 0, set(), []
+        for at, text in enumerate(texts):
+            pieces = _pieces(self._tokenizer, text)
+            if len(pieces) > self.context_length:
+                cut.append(at)
+            tokens += len(pieces[: self.context_length])
+            distinct.update(pieces[: self.context_length])
+        report = VocabularyReport(
+            captions=len(texts),
+            tokens=tokens,
+            words=len(distinct),
+            oov_tokens=0,
+            oov_words=(),
+            unknown_captions=(),
+            unknown_row="",
+            cut=tuple(cut),
+        )
+        return {self.name: report}
+
+    def _batches(self, tokens: Tensor) -> Iterator[tuple[npt.NDArray[np.intp], Tensor]]:
+        """Yield places and tokens, (rows, length) int64, all batches of a length equally large."""
+        lengths = self._lengths(tokens)
+        for length in np.unique(lengths):
+            places = np.flatnonzero(lengths == length)
+            for start in range(0, len(places), _ROWS):
+                chosen = places[start : start + _ROWS]
+                batch = torch.zeros((_ROWS, int(length)), dtype=torch.long)
+                batch[: len(chosen)] = tokens[torch.from_numpy(chosen), : int(length)]
+                yield chosen, batch
+
+    def _lengths(self, tokens: Tensor) -> npt.NDArray[np.int64]:
+        """Return with how many tokens each caption is computed."""
+        tower, end = _text_tower(self._net), _end_mark(self._net)
+        if end is None:
+            return np.full(len(tokens), tokens.shape[1])
+        ends = (tokens == end).int() if isinstance(end, int) else tokens
+        own = ends.argmax(dim=1).numpy() + 1
+        longest = tower.positional_embedding.shape[0]
+        rounded = -(-own // _LENGTH_STEP) * _LENGTH_STEP
+        return np.minimum(rounded, longest)
+
+    @torch.inference_mode()
+    def _rows(
+        self, batch: tuple[npt.NDArray[np.intp], Tensor]
+    ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float32]]:
+        places, tokens = batch
+        length = tokens.shape[1]
+        if length not in self._of_length:
+            self._of_length[length] = _shortened(self._net, length)
+        rows = self._of_length[length].encode_text(tokens, normalize=False)
+        return places, F.normalize(rows.float(), dim=-1).numpy()
+
+
+def _tokenizer(model: ClipModel) -> Any:
+    try:
+        with quiet_logging():
+            return library().get_tokenizer(model.model)
+    except (ImportError, OSError, ValueError) as error:
+        source = str(model.config["text_cfg"].get("hf_tokenizer_name"))
+        raise ModelError(
+            f"the tokenizer of {model.architecture} cannot be had "
+            f"({str(error).partition(chr(10))[0]}); it needs the package transformers and the "
+            f"tokenizer files of {source} on the hub: where there is no network, "
+            f"{cache_remedy(source)}"
+        ) from error
+
+
+def _pieces(tokenizer: Any, text: str) -> list[int]:
+    """Return the tokens of a caption with its marks, none cut off."""
+    if hasattr(tokenizer, "encode"):
+        return [tokenizer.sot_token_id, *tokenizer.encode(text), tokenizer.eot_token_id]
+    inner = tokenizer.tokenizer(tokenizer.clean_fn(text), truncation=False, verbose=False)
+    found: list[int] = inner.input_ids
+    return found
+
+
+def _text_tower(net: Any) -> Any:
+    """Return what holds the positions and the mask: the text tower, or the model itself."""
+    return getattr(net, "text", net)
+
+
+def _end_mark(net: Any) -> int | str | None:
+    """Return the token whose row is taken from a causal tower: an id, or "highest".
+
+    None: rows of tokens depend on later ones, or another row is taken.
+    """
+    tower = _text_tower(net)
+    causal = getattr(tower, "attn_mask", None) is not None
+    if not causal or getattr(tower, "cls_emb", None) is not None:
+        return None
+    is_model = tower is net
+    pool = tower.text_pool_type if is_model else tower.pool_type
+    if pool == "argmax":
+        return "highest"
+    return int(tower.text_eos_id if is_model else tower.eos_id) if pool == "eos" else None
+
+
+def _shortened(net: Any, length: int) -> Any:
+    """Return a model with fewer positions, whose other weights are those of `net`."""
+    tower = _text_tower(net)
+    short = copy.copy(tower)
+    positions = nn.Parameter(tower.positional_embedding[:length], requires_grad=False)
+    mask = tower.attn_mask[:length, :length]
+    short._parameters = {**tower._parameters, "positional_embedding": positions}
+    short._buffers = {**tower._buffers, "attn_mask": mask}
+    if tower is net:
+        return short
+    whole = copy.copy(net)
+    whole._modules = {**net._modules, "text": short}
+    return whole
+
+
+def assemble(parts: Parts) -> CaptionEncoder:
+    """Return the encoder of the model that its name says."""
+    return OpenClip(find_clip_model(parts.option("name")), parts.option("weights"))

@@ -1,0 +1,92 @@
+"""Batches: what an epoch holds, and that no batch is without a negative."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from pipeline.heads import HeadError
+from pipeline.heads.inputs.batches import (
+    batches_with_siblings,
+    one_caption_each,
+    random_images,
+    require_two_images,
+    shuffled_captions,
+)
+from tests.heads.factories import pairs
+
+Sampler = Callable[
+    [npt.NDArray[np.int64], int, np.random.Generator], Iterator[npt.NDArray[np.int64]]
+]
+OWNER = np.repeat(np.arange(6), [3, 1, 2, 5, 1, 2])
+
+
+def epoch(sampler: Sampler, batch_size: int, seed: int = 0) -> list[npt.NDArray[np.int64]]:
+    return list(sampler(OWNER, batch_size, np.random.default_rng(seed)))
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 4, 5, 7, 13, 100])
+@pytest.mark.parametrize(
+    "sampler", [batches_with_siblings, one_caption_each, random_images, shuffled_captions]
+)
+def test_rows_are_distinct_ascending_and_never_of_one_image(
+    sampler: Sampler, batch_size: int
+) -> None:
+    batches = epoch(sampler, batch_size)
+    for rows in batches:
+        assert rows.dtype == np.int64
+        assert (np.diff(rows) > 0).all()
+        assert len(np.unique(OWNER[rows])) >= 2
+    assert [b.tolist() for b in epoch(sampler, batch_size)] == [b.tolist() for b in batches]
+    if 1 < batch_size < 6:
+        assert [b.tolist() for b in epoch(sampler, batch_size, 1)] != [b.tolist() for b in batches]
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 7, 100])
+def test_siblings_are_added_as_a_loop_adds_them(batch_size: int) -> None:
+    sampled: list[int] = []
+    for rows in epoch(batches_with_siblings, batch_size):
+        for image in np.unique(OWNER[rows]):
+            here = int((OWNER[rows] == image).sum())
+            assert here >= min(2, int((image == OWNER).sum()))
+        sampled += rows.tolist()
+    assert set(sampled) == set(range(len(OWNER)))
+
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(OWNER))
+    for start, rows in zip(range(0, 14, 4), epoch(batches_with_siblings, 4), strict=True):
+        chosen = order[start : start + 4]
+        siblings = []
+        for image in np.unique(OWNER[chosen]):
+            free = [r for r in np.flatnonzero(image == OWNER) if r not in chosen]
+            if free:
+                siblings.append(free[int(rng.integers(len(free)))])
+        assert rows.tolist() == sorted([*chosen.tolist(), *siblings])
+
+
+def test_an_epoch_is_all_images_or_all_captions_or_as_many_batches() -> None:
+    once = np.concatenate(epoch(one_caption_each, 4))
+    assert sorted(OWNER[once]) == list(range(6))
+    assert [len(b) for b in epoch(one_caption_each, 4)] == [4, 2]
+    assert [len(b) for b in epoch(one_caption_each, 5)] == [6], "one image would be left alone"
+    every = np.concatenate(epoch(shuffled_captions, 4))
+    assert sorted(every) == list(range(14))
+    drawn = epoch(random_images, 4)
+    assert [len(b) for b in drawn] == [4, 4, 4, 4]
+    assert all(len(np.unique(OWNER[b])) == 4 for b in drawn)
+    assert [len(b) for b in epoch(random_images, 100)] == [6]
+
+
+def test_every_caption_of_an_image_is_drawn_equally_often() -> None:
+    rng = np.random.default_rng(0)
+    drawn = [rows for _ in range(3000) for rows in one_caption_each(OWNER, 6, rng)]
+    counts = np.bincount(np.concatenate(drawn), minlength=14)
+    expected = 3000 / np.bincount(OWNER)[OWNER]
+    assert (np.abs(counts - expected) <= 5 * np.sqrt(expected)).all()
+
+
+def test_one_image_alone_is_refused() -> None:
+    require_two_images(pairs(2))
+    with pytest.raises(HeadError, match="at least 2"):
+        require_two_images(pairs(1))
