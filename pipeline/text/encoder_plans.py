@@ -28,7 +28,12 @@ It is not in `TOKENIZERS`, as it needs a lemmatizer: see `bag_of_words.tfidf_tok
 _NUMBERED_RULE = re.compile(r"(min|top)-([1-9][0-9]*)")
 
 # Modules that are not called as their kind, and kinds that compute with word vectors.
-_MODULES = {"bow": "bag_of_words", "tfidf": "bag_of_words", "fisher": "fisher_vector"}
+_MODULES = {
+    "bow": "bag_of_words",
+    "tfidf": "bag_of_words",
+    "fisher": "fisher_vector",
+    "open-clip": "open_clip_text",
+}
 _OF_VECTORS = ("mean", "fisher")
 
 # Kinds that are models of a library, of which "<kind>:<model>" names one, with what their option

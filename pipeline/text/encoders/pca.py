@@ -79,20 +79,24 @@ class Pca:
         """Encode captions.
 
         Every product is of 256 rows, also where fewer are asked for: products of other sizes are
-        summed in another order, so that a caption's row would depend on its company in its last
+        summed in another order, so that a caption's row would depend on its batch in its last
         bits. One caption therefore takes as long as 256.
 
         Returns
         -------
         (texts, dim) float32
         """
+        import torch  # here: most encoders run without it, and it takes seconds to import
+
         rows = np.empty((len(texts), self.dim), dtype=np.float32)
-        padded = np.zeros((_CHUNK, self.encoder.dim), dtype=np.float32)
+        # Captions are the columns of the right factor: MKL sums every column in the same order.
+        # With captions as rows its order varies with the position, and so does OpenBLAS's.
+        columns = torch.zeros((self.encoder.dim, _CHUNK))
+        components = torch.from_numpy(self.basis.components).T
         for start in range(0, len(texts), _CHUNK):
             chunk = self.encoder.encode(texts[start : start + _CHUNK])
-            np.subtract(chunk, self.basis.mean, out=padded[: len(chunk)])
-            product = padded @ self.basis.components
-            rows[start : start + _CHUNK] = product[: len(chunk)]
+            columns[:, : len(chunk)] = torch.from_numpy(chunk - self.basis.mean).T
+            rows[start : start + _CHUNK] = (components @ columns)[:, : len(chunk)].T.numpy()
         return rows
 
     def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
