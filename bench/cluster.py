@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,14 @@ import numpy as np
 
 from bench.extract import WEIGHTS, rate
 from pipeline.cluster.connect import local_workers
-from pipeline.images.network import RecipeNetwork
-from pipeline.images.rows import Parallelism, extract_features, feature_header
-from pipeline.images.weights import load_weights
-from pipeline.images.workers import ExtractionSettings, extract_on_workers
-from pipeline.progress import no_progress
+from pipeline.cluster.place import Place
+from pipeline.images.source import image_source
+from pipeline.jobs.make_features import make_features
+from pipeline.jobs.options import Compute, Storage
+from pipeline.progress import QUIET, Progress, no_progress
 from pipeline.recipes import resolve_recipe
 from pipeline.shards.format import FeatureHeader, RowBlock
-from pipeline.shards.resume.distributed import build_on_workers
+from pipeline.shards.resume.compute import build_on_workers
 from pipeline.shards.resume.feature_build import ShardBuild
 from pipeline.shards.resume.job import make_shard
 
@@ -57,11 +58,8 @@ def main() -> None:
 def throughput(arguments: argparse.Namespace, paths: list[Path], scratch: Path) -> None:
     """Run both ways in turn, compare their bytes, and print medians."""
     recipe = resolve_recipe(arguments.recipe)
-    weights = load_weights(recipe, WEIGHTS)
-    header = feature_header(recipe, weights, "bench")
     ids = [f"{number}-{path.name}" for number, path in enumerate(paths)]
     batch_size = 8
-    settings = ExtractionSettings(recipe, WEIGHTS, "cpu", "fast", batch_size, 1, 1)
     rates: dict[str, list[float]] = {"one process": [], "two workers": []}
     folders = []
     for number in range(arguments.rounds):
@@ -70,13 +68,12 @@ def throughput(arguments: argparse.Namespace, paths: list[Path], scratch: Path) 
             marks: Marks = []
             mark = marker(marks)
             started = time.perf_counter()
-            with ShardBuild(out, header, ids, arguments.rows_per_shard) as build:
-                if way == "one process":
-                    network = RecipeNetwork(recipe, weights.state)
-                    extract_features(build, paths, network, Parallelism(batch_size, 2, 2), mark)
-                else:
-                    with local_workers(2, print) as executor:
-                        extract_on_workers(build, paths, settings, executor, mark)
+            threads = 2 if way == "one process" else 1
+            how = Compute(WEIGHTS, batch_size=batch_size, threads=threads, readers=threads)
+            source = image_source(ids, paths, recipe, "bench", how, QUIET)
+            place = Place(workers=None if way == "one process" else 2)
+            storage = Storage(rows_per_shard=arguments.rows_per_shard)
+            make_features(source, out, storage=storage, place=place, monitor=Shown(mark))
             marks.append((time.perf_counter(), len(paths)))
             rates[way].append(rate(marks))
             first = marks[0][0] - started
@@ -88,6 +85,20 @@ def throughput(arguments: argparse.Namespace, paths: list[Path], scratch: Path) 
                 sys.exit(f"{folder / path.name} differs from {path}")
     one, two = (float(np.median(found)) for found in rates.values())
     print(f"medians: {one:.2f} and {two:.2f} images/s, ratio {two / one:.2f}; the same bytes")
+
+
+class Shown:
+    """A monitor that passes progress on, and no lines."""
+
+    def __init__(self, mark: Progress) -> None:
+        self._mark = mark
+
+    def log(self, line: str) -> None:
+        """Ignore a line."""
+
+    def progress(self, what: str, unit: str) -> AbstractContextManager[Progress]:
+        """Return the function."""
+        return nullcontext(self._mark)
 
 
 def marker(marks: Marks) -> Callable[[int, int, int], None]:

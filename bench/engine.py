@@ -38,12 +38,12 @@ from torch.nn import functional as F
 from bench.decoding import FOLDERS
 from pipeline.images import network as networks
 from pipeline.images.backbones import backbone_named
+from pipeline.images.batches import default_parallelism, feature_header
 from pipeline.images.engine import onednn, winograd
 from pipeline.images.engine.fuse import Convolution
 from pipeline.images.engine.onednn import OneDnnConvolution
 from pipeline.images.engine.winograd import WinogradConvolution
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.rows import default_parallelism, feature_header
 from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights

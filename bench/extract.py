@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,14 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
+from pipeline.images.batches import Parallelism, default_parallelism, feature_header, picture_rows
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.rows import default_parallelism, extract_features, feature_header
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
+from pipeline.progress import Progress, no_progress
 from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.resume.compute import build_here
 from pipeline.shards.resume.feature_build import ShardBuild
 
 WEIGHTS = "random:0"
@@ -130,9 +133,22 @@ def ours(paths: list[Path], recipe: Recipe, out: Path) -> tuple[float, float]:
     ids = [f"{number}-{path.name}" for number, path in enumerate(paths)]
     before = cpu_seconds()
     with ShardBuild(out, feature_header(recipe, weights, "bench"), ids) as build:
-        extract_features(build, paths, network, parallelism, mark)
+        publish_images(build, paths, network, parallelism, mark)
     marks[-1] = (time.perf_counter(), marks[-1][1])
     return rate(marks), len(paths) / (cpu_seconds() - before)
+
+
+def publish_images(
+    build: ShardBuild,
+    paths: Sequence[Path],
+    network: RecipeNetwork,
+    parallelism: Parallelism,
+    mark: Progress = no_progress,
+) -> None:
+    """Compute the rows of image files with a network, and publish the set."""
+    build_here(
+        build, lambda spans, watch: picture_rows(spans, paths, network, parallelism, watch), mark
+    )
 
 
 def cpu_seconds() -> float:

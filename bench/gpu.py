@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bench.extract import rate
+from bench.extract import publish_images, rate
+from pipeline.images.batches import default_parallelism, feature_header
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.rows import default_parallelism, extract_features, feature_header
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import Weights, load_weights
 from pipeline.recipes import PRECISIONS, Recipe, resolve_recipe
@@ -98,7 +98,7 @@ def measured(
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch, "out")
         with ShardBuild(out, feature_header(recipe, weights, "bench"), ids) as build:
-            extract_features(build, paths, network, parallelism, mark)
+            publish_images(build, paths, network, parallelism, mark)
         marks.append((time.perf_counter(), len(paths)))
         features = FeatureSet(out).read(ids[:64])
     return bare, rate(marks), features

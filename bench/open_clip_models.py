@@ -29,8 +29,8 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 from bench.extract import cpu_seconds
+from pipeline.images.batches import Parallelism, default_parallelism, picture_rows
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.rows import Parallelism, default_parallelism, picture_rows
 from pipeline.images.weights import load_weights
 from pipeline.networks.open_clip_models import find_clip_model
 from pipeline.networks.open_clip_weights import build_clip, load_clip_weights

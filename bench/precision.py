@@ -15,11 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.extract import publish_images
 from pipeline.datasets.manifest import read_manifest
 from pipeline.heads.inputs.pairs import join_pairs
 from pipeline.heads.trained_head import load_head
+from pipeline.images.batches import default_parallelism, feature_header
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.rows import default_parallelism, extract_features, feature_header
 from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.embeddings import Embeddings
@@ -58,7 +59,8 @@ def main() -> None:
             out = Path(folder) / "features"
             header = feature_header(recipe, weights, manifest.name)
             with ShardBuild(out, header, [entry.id for entry in entries]) as build:
-                extract_features(build, paths, network, default_parallelism(recipe, "cpu"))
+                parallelism = default_parallelism(recipe, "cpu")
+                publish_images(build, paths, network, parallelism)
             pairs = join_pairs(entries, FeatureSet(out), captions)
         rows = pairs.images.take(np.arange(len(pairs.image_ids))).astype(np.float64)
         exact = rows if exact is None else exact

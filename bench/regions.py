@@ -30,9 +30,11 @@ from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.backbones import backbone_named
 from pipeline.images.weights import load_weights
+from pipeline.jobs.options import Compute
 from pipeline.progress import Progress
 from pipeline.recipes import resolve_recipe
-from pipeline.regions.features import extract_regions
+from pipeline.regions.features import Regions, extract_regions
+from pipeline.regions.proposal_source import Proposer
 from pipeline.regions.proposals import image_of_region, read_proposals
 from pipeline.regions.propose import propose
 from pipeline.shards.feature_set import read_features
@@ -106,7 +108,7 @@ def main() -> None:
         dataset = Manifest("bench", options.images.resolve(), entries, "", "", {})
         dataset.write(folder / "data")
         proposals = folder / "grid"
-        propose(folder / "data", proposals, method="grid", number=options.number)
+        propose(folder / "data", proposals, proposer=Proposer("grid", options.number))
         slowest, regions, expected = obvious(dataset, proposals, options.obvious)
         print(f"{len(files)} photos of {options.number} regions, {torch.get_num_threads()} cores")
         print(f"{'program':8} {'regions/s':>10} {'obvious x':>10}")
@@ -120,10 +122,9 @@ def main() -> None:
             extract_regions(
                 folder / "data",
                 folder / program,
-                regions=proposals,
+                regions=Regions(proposals),
                 recipe=recipe,
-                weights=WEIGHTS,
-                precision=precision,
+                compute=Compute(WEIGHTS, precision=precision),
                 monitor=marks,
             )
             found = rate(marks.marks)

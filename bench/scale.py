@@ -187,7 +187,7 @@ def read(count: int) -> None:
 def stub(count: int) -> None:
     """Write shards as `pipeline extract` does, of rows that a stub gives in place of a network."""
     from pipeline.datasets.manifest import read_manifest
-    from pipeline.images.rows import feature_header
+    from pipeline.images.batches import feature_header
     from pipeline.images.weights import load_weights
     from pipeline.recipes import resolve_recipe
     from pipeline.shards.format import RowBlock

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.clips.mfcc import Mfcc
-from pipeline.clips.sound_features import extract_sound
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.shards.feature_set import read_features
+from pipeline.sound.extract_sound import extract_sound
+from pipeline.sound.mfcc import Mfcc
 
 RECIPES = ("mfcc-bow-1024", "mfcc-bow-1024-soft")
 

@@ -30,7 +30,7 @@ import torch
 from PIL import Image
 
 from bench.regions import Marks, rate
-from pipeline.clips.extract import extract_clips
+from pipeline.clips.extract_clips import extract_clips
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.backbones import backbone_named

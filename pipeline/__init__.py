@@ -18,7 +18,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 if TYPE_CHECKING:
-    from pipeline.clips.extract import extract_clips as extract_clips
+    from pipeline.clips.extract_clips import extract_clips as extract_clips
+    from pipeline.cluster.place import Place as Place
     from pipeline.datasets.manifest import read_manifest as read_manifest
     from pipeline.datasets.regions import read_phrases as read_phrases
     from pipeline.experiments.run import run as run
@@ -28,9 +29,15 @@ if TYPE_CHECKING:
     from pipeline.heads.trained_head import load_head as load_head
     from pipeline.images.extract import extract as extract
     from pipeline.images.feature_extractor import FeatureExtractor as FeatureExtractor
+    from pipeline.jobs.make_features import make_features as make_features
+    from pipeline.jobs.options import Compute as Compute
+    from pipeline.jobs.options import Selection as Selection
+    from pipeline.jobs.options import Storage as Storage
     from pipeline.recipes import RECIPES as RECIPES
     from pipeline.recipes import resolve_recipe as resolve_recipe
+    from pipeline.regions.features import Regions as Regions
     from pipeline.regions.features import extract_regions as extract_regions
+    from pipeline.regions.proposal_source import Proposer as Proposer
     from pipeline.regions.proposals import read_proposals as read_proposals
     from pipeline.regions.propose import propose as propose
     from pipeline.report.write import write_report as write_report
@@ -39,23 +46,32 @@ if TYPE_CHECKING:
     from pipeline.shards.feature_set import FeatureSet as FeatureSet
     from pipeline.shards.feature_set import read_features as read_features
     from pipeline.shards.resume.arrays import write_features as write_features
+    from pipeline.text.encode import Captions as Captions
     from pipeline.text.encode import encode as encode
     from pipeline.text.fitted import load_encoder as load_encoder
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Captions": "pipeline.text.encode",
+    "Compute": "pipeline.jobs.options",
     "FeatureExtractor": "pipeline.images.feature_extractor",
     "FeatureSet": "pipeline.shards.feature_set",
+    "Place": "pipeline.cluster.place",
+    "Proposer": "pipeline.regions.proposal_source",
     "RECIPES": "pipeline.recipes",
+    "Regions": "pipeline.regions.features",
+    "Selection": "pipeline.jobs.options",
+    "Storage": "pipeline.jobs.options",
     "embed": "pipeline.heads.embed",
     "encode": "pipeline.text.encode",
     "evaluate": "pipeline.retrieval.evaluate",
     "extract": "pipeline.images.extract",
-    "extract_clips": "pipeline.clips.extract",
+    "extract_clips": "pipeline.clips.extract_clips",
     "extract_regions": "pipeline.regions.features",
     "finetune": "pipeline.finetuning.finetune",
     "fit": "pipeline.heads.fit",
+    "make_features": "pipeline.jobs.make_features",
     "load_encoder": "pipeline.text.fitted",
     "load_head": "pipeline.heads.trained_head",
     "propose": "pipeline.regions.propose",

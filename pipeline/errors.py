@@ -10,6 +10,10 @@ class PipelineError(Exception):
     """
 
 
+class FileReadError(PipelineError):
+    """The system, not the file, prevented reading it: permission, I/O, open files, memory."""
+
+
 class WrongUsage(PipelineError):
     """Arguments that contradict each other; commands end with status 2."""
 

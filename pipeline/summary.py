@@ -10,7 +10,6 @@ from pipeline.progress import Stopwatch
 
 def write_summary(
     path: Path,
-    job: str,
     out: Path,
     metadata: Mapping[str, Any],
     computed: int,
@@ -23,7 +22,6 @@ def write_summary(
     Parameters
     ----------
     path : of the JSON file.
-    job : its name, that of its command.
     out : what was made.
     metadata : of what was made, such as rows and shards.
     computed : rows that were not there before.
@@ -35,7 +33,6 @@ def write_summary(
     write_json(
         path,
         {
-            "command": job,
             "out": str(out),
             **metadata,
             "rows_computed": computed,

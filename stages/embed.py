@@ -4,10 +4,12 @@ from pathlib import Path
 
 import click
 
+from pipeline.cluster.place import Place
 from pipeline.errors import WrongUsage
-from stages.cluster import cluster_options
+from pipeline.jobs.options import Selection
 from stages.console import CONSOLE, OUTPUT, log_done, log_settings
 from stages.experiment import experiment_options, layout_of
+from stages.options import place_options
 
 
 @click.command()
@@ -22,7 +24,7 @@ from stages.experiment import experiment_options, layout_of
 @click.option(
     "--out", type=OUTPUT, help="Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.h5]"
 )
-@cluster_options
+@place_options
 def embed(
     experiment: str | None,
     head: Path | None,
@@ -32,10 +34,7 @@ def embed(
     captions: Path | None,
     out: Path | None,
     leave_out_failed: bool,
-    workers: int | None,
-    scheduler: str | None,
-    resources: dict[str, float],
-    summary: Path | None,
+    place: Place,
 ) -> None:
     """Embed the images and captions of a split with the head of an experiment, or of each.
 
@@ -50,7 +49,13 @@ def embed(
 
     params = load_params()
     layout = layout_of(dataset, params.dataset)
-    of_one = {"head": head, "images": images, "captions": captions, "out": out, "summary": summary}
+    of_one = {
+        "head": head,
+        "images": images,
+        "captions": captions,
+        "out": out,
+        "summary": place.summary,
+    }
     if experiment is None and (given := [name for name, path in of_one.items() if path]):
         raise WrongUsage(
             f"--{given[0]} belongs to one experiment, and none is named; give --experiment NAME"
@@ -60,33 +65,21 @@ def embed(
     ]
     split = split or params.splits.test
     from pipeline.heads.embed import embed as run
+    from pipeline.heads.embed import require_head_of
 
     for plan in plans:
         from_head = head or layout.head(plan.name)
         to_file = out or layout.embeddings(plan.name)
-        log_settings(
-            "embed",
-            experiment=plan.name,
-            head=from_head,
-            dataset=layout.dataset,
-            split=split,
-            out=to_file,
-            workers=workers,
-            scheduler=scheduler,
-        )
+        log_settings("embed", experiment=plan.name, head=from_head, split=split, out=to_file)
+        require_head_of(from_head, plan.name)
         embeddings = run(
             layout.dataset,
             to_file,
             head=from_head,
             images=images or layout.features(plan.embedded_images),
             captions=captions or layout.text(plan.captions.name),
-            split=split,
-            experiment=plan.name,
-            leave_out_failed=leave_out_failed,
-            workers=workers,
-            scheduler=scheduler,
-            resources=resources,
-            summary=summary,
+            select=Selection(split, leave_out_failed=leave_out_failed),
+            place=place,
             monitor=CONSOLE,
         )
         log_done(

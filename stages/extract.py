@@ -3,16 +3,35 @@
 import time
 import warnings
 from pathlib import Path
-from typing import Any
 
 import click
 
-from pipeline.images.engine import ENGINES
-from pipeline.recipes import PRECISIONS, STORAGES
-from stages.cluster import cluster_options
-from stages.console import CONSOLE, OUTPUT, SOME_ROWS_FAILED, log_done, log_settings
-
-_REASONS_SHOWN = 5
+from pipeline.cluster.place import Place
+from pipeline.jobs.options import Compute, Selection, Storage
+from stages.console import CONSOLE, OUTPUT, log_made, log_settings
+from stages.options import (
+    ADD,
+    BATCH_SIZE,
+    CODEBOOK,
+    COMPRESS,
+    DEVICE,
+    DTYPE,
+    ENGINE,
+    LIMIT,
+    PRECISION,
+    READERS,
+    RETRY_FAILED,
+    ROWS_PER_SHARD,
+    SPLIT,
+    THREADS,
+    TRAINED_ON,
+    TRUST_STAMPS,
+    WEIGHTS,
+    compute_options,
+    place_options,
+    selection_options,
+    storage_options,
+)
 
 
 @click.command()
@@ -31,76 +50,6 @@ _REASONS_SHOWN = 5
     help="Of --regions: added on every side before a region is cut, as a share of its sides.  "
     "[default: 0]",
 )
-@click.option("--split", help="Only the images of this split.  [default: all]")
-@click.option("--limit", type=click.IntRange(1), help="Only the first N images.  [default: all]")
-@click.option(
-    "--weights",
-    default="imagenet",
-    show_default=True,
-    help="imagenet, PATH of a .pth, .pt, .safetensors or .caffemodel file, or random:SEED.",
-)
-@click.option(
-    "--trained-on",
-    metavar="NAME[, NAME...]",
-    help="Datasets that the weights were trained on, for the record.  [default: as is known of the "
-    "recipe's own]",
-)
-@click.option(
-    "--rows-per-shard", type=click.IntRange(1), help="[default: what fits in 1 GiB, at most 65536]"
-)
-@click.option(
-    "--batch-size",
-    type=click.IntRange(1),
-    help="Images in a batch.  [default: 8, or 1 of ten crops; on a GPU 128, or 12]",
-)
-@click.option(
-    "--precision",
-    type=click.Choice(PRECISIONS),
-    default="float32",
-    show_default=True,
-    help="Arithmetic of the network.",
-)
-@click.option(
-    "--storage",
-    type=click.Choice(STORAGES),
-    default="float32",
-    show_default=True,
-    help="Type of the stored features.",
-)
-@click.option("--compress", is_flag=True, help="gzip in small chunks: smaller, slower to read.")
-@click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
-@click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    default="fast",
-    show_default=True,
-    help="fast, or the network as its authors wrote it; they agree up to rounding.",
-)
-@click.option(
-    "--threads",
-    type=click.IntRange(1),
-    help="Batches in the network at once, on a core each.  [default: cores; on a GPU 2]",
-)
-@click.option(
-    "--readers",
-    type=click.IntRange(1),
-    help="Threads that read and decode ahead.  [default: cores, at most 8; with a GPU 16]",
-)
-@click.option(
-    "--retry-failed", is_flag=True, help="In a finished output, compute the failed rows again."
-)
-@click.option(
-    "--trust-stamps",
-    is_flag=True,
-    help="Do not read pictures of a finished output again whose size and time are as when they "
-    "were last read with this option.",
-)
-@click.option(
-    "--add",
-    is_flag=True,
-    help="Add images that the dataset, prepared again, has and a finished output lacks, in new "
-    "shards; those it has stay.",
-)
 @click.option(
     "--frames",
     help="Of clips: every:SECONDS, fps:NUMBER, even:NUMBER or all.  [default: the recipe's]",
@@ -110,13 +59,20 @@ _REASONS_SHOWN = 5
     type=click.Choice(["mean", "max", "halves"]),
     help="Of clips: how outputs are joined over time.  [default: mean]",
 )
-@click.option(
-    "--codebook",
-    type=click.Path(path_type=Path),
-    help="Of sound words: taken from this file, or put there once fitted.  [default: beside OUT, "
-    "of the training split]",
+@selection_options(SPLIT, LIMIT)
+@compute_options(
+    WEIGHTS,
+    TRAINED_ON,
+    CODEBOOK,
+    PRECISION,
+    DEVICE,
+    ENGINE,
+    BATCH_SIZE,
+    THREADS,
+    READERS,
 )
-@cluster_options
+@storage_options(DTYPE, ROWS_PER_SHARD, COMPRESS, ADD, RETRY_FAILED, TRUST_STAMPS)
+@place_options
 @click.pass_context
 def extract(
     ctx: click.Context,
@@ -128,15 +84,16 @@ def extract(
     context: float | None,
     frames: str | None,
     over_frames: str | None,
-    codebook: Path | None,
-    trust_stamps: bool,
-    **options: Any,
+    select: Selection,
+    compute: Compute,
+    storage: Storage,
+    place: Place,
 ) -> None:
     """Turn the images or clips of a prepared dataset, or regions, into feature shards.
 
     Missing, unreadable and refused images keep their row, with a status and a reason; the
-    command then ends with exit status 3. The same command again goes on where it stopped; on a
-    finished output it computes the rows whose pictures have changed since, and no others.
+    command then ends with exit status 3. The same command again resumes where it stopped; in a
+    finished output it computes the rows whose images have changed since, and no others.
 
     With --workers or --scheduler the pending shards are spread over worker processes; --threads
     and --readers are then those of each worker.
@@ -154,58 +111,34 @@ def extract(
           --out data/features/scenes/efficientnet-lite0-roi-align@grid
     """
     # Here, since `--help` needs no torch.
-    from pipeline.clips.extract import extract_clips
+    from pipeline.clips.extract_clips import extract_clips
+    from pipeline.clips.recipe_lookup import names_with
     from pipeline.datasets.manifest import read_media
     from pipeline.images import extract as job
-    from pipeline.regions.features import extract_regions
-    from pipeline.shards.feature_set import FeatureSet
+    from pipeline.regions.features import Regions, extract_regions
 
     if (name := recipe or backbone) is None or (recipe and backbone):
         raise click.UsageError("give --backbone NAME or --recipe NAME, one of them")
     if context is not None and regions is None:
         raise click.UsageError("--context is of --regions")
-    # Pillow warns of pictures that are then refused, and of oddities in files that it reads.
+    # Pillow warns of images that are then refused, and of oddities in files that it reads.
     warnings.filterwarnings("ignore", module=r"PIL\.")
-    given = {option: value for option, value in options.items() if value}
-    log_settings(
-        "extract", recipe=name, dataset=dataset, regions=regions, out=out, frames=frames,
-        over_frames=over_frames, codebook=codebook, trust_stamps=trust_stamps or None, **given,
-    )  # fmt: skip
+    log_settings("extract", backbone=None, recipe=name)
     started = time.monotonic()
-    clips = regions is None and read_media(dataset) == "clips"
-    if trust_stamps and (clips or regions is not None):
-        raise click.UsageError("--trust-stamps is of whole pictures")
-    if clips or frames or over_frames or codebook:
-        index = extract_clips(
-            dataset,
-            out,
-            recipe=name,
-            frames=frames,
-            over_frames=over_frames,
-            codebook=codebook,
-            monitor=CONSOLE,
-            **options,
-        )
-    elif regions is None:
-        index = job.extract(
-            dataset, out, recipe=name, trust_stamps=trust_stamps, monitor=CONSOLE, **options
-        )
-    else:
+    of_clips = frames or over_frames or compute.codebook
+    if regions is not None:
         index = extract_regions(
-            dataset,
-            out,
-            regions=regions,
-            recipe=name,
-            context=context or 0.0,
-            monitor=CONSOLE,
-            **options,
-        )
-    log_done(
-        f"{index.rows} rows {index.header.row_shape} in {len(index.shards)} shards in {out}, "
-        f"recipe {index.header.recipe_hash}, {time.monotonic() - started:.1f} s"
-    )
-    if index.failed_rows:
-        for image_id, status, reason in FeatureSet(out).failures()[:_REASONS_SHOWN]:
-            log_done(f"failed: {image_id}: {status}: {reason}")
-        log_done(f"{index.failed_rows} of {index.rows} rows failed; they keep their rows, as NaN")
-        ctx.exit(SOME_ROWS_FAILED)
+            dataset, out, recipe=name, regions=Regions(regions, context or 0.0), select=select,
+            storage=storage, compute=compute, place=place, monitor=CONSOLE,
+        )  # fmt: skip
+    elif of_clips or read_media(dataset) == "clips":
+        index = extract_clips(
+            dataset, out, recipe=names_with(name, frames, over_frames), select=select,
+            storage=storage, compute=compute, place=place, monitor=CONSOLE,
+        )  # fmt: skip
+    else:
+        index = job.extract(
+            dataset, out, recipe=name, select=select, storage=storage, compute=compute,
+            place=place, monitor=CONSOLE,
+        )  # fmt: skip
+    log_made(ctx, out, index, time.monotonic() - started)

@@ -220,4 +220,6 @@ def extract_defaults() -> dict[str, Any]:
         return {}
     if not isinstance(values, dict) or "image_features" not in values:
         return {}
-    return load_params().extract.model_dump(exclude_none=True)
+    found = load_params().extract.model_dump(exclude_none=True)
+    # The command's parameter is named after the field of `pipeline.jobs.options.Storage`.
+    return {"dtype" if name == "storage" else name: value for name, value in found.items()}

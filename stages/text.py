@@ -7,13 +7,59 @@ from typing import Any
 
 import click
 
+from pipeline.cluster.place import Place
 from pipeline.experiments.layout import Layout
+from pipeline.jobs.options import Storage
 from pipeline.text.encoder_plans import ENCODERS, LEMMAS
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vocabulary import VOCABULARY_RULES
-from stages.cluster import cluster_options
-from stages.console import CONSOLE, OUTPUT, log_done, log_settings
+from stages.console import CONSOLE, OUTPUT, log_made, log_settings
+from stages.options import (
+    ADD,
+    COMPRESS,
+    ROWS_PER_SHARD,
+    group,
+    place_options,
+    storage_options,
+)
+
+# Their object, `pipeline.text.encode.Captions`, is not made here: `--help` needs no scipy.
+captions_options = group(
+    "captions",
+    dict,
+    click.option("--split", help="Only the captions of this split.  [default: all]"),
+    click.option(
+        "--phrases",
+        is_flag=True,
+        help="Encode, and fit to, the distinct phrases of the dataset's regions, not its captions.",
+    ),
+    click.option(
+        "--fit-split",
+        default="train",
+        show_default=True,
+        help="Split whose captions vocabularies, codebooks and components are fitted to.",
+    ),
+    click.option(
+        "--fitted",
+        type=OUTPUT,
+        help="Folder of the fitted files.  [default: OUT with .encoder added]",
+    ),
+    click.option(
+        "--codebooks",
+        type=OUTPUT,
+        help="Folder of shared codebooks: loaded from there, or stored there once fitted.",
+    ),
+    click.option(
+        "--device", default="cpu", show_default=True, help="Where --pca multiplies, such as cuda."
+    ),
+    click.option(
+        "--trained-on",
+        metavar="NAME[, NAME...]",
+        help="Datasets that the model or the word vectors were trained on, for the record.  "
+        "[default: as a model's card or tag says]",
+    ),
+)
 
 
 def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,68 +126,31 @@ def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--encoder",
     required=True,
     metavar="NAME[+NAME...]",
-    help=f"Sentence encoder, or several side by side: {', '.join(ENCODERS)}, "
+    help=f"Sentence encoder, or several concatenated: {', '.join(ENCODERS)}, "
     "open-clip:MODEL.TAG, or sentence-transformer:MODEL, a folder or an installed package.",
 )
 @_plan_options
 @click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
 @click.option("--out", required=True, type=OUTPUT, help="Folder of the shards.")
-@click.option(
-    "--phrases",
-    is_flag=True,
-    help="Encode, and fit to, the distinct phrases of the dataset's regions, not its captions.",
-)
-@click.option("--split", help="Only the captions of this split.  [default: all]")
-@click.option(
-    "--fit-split",
-    default="train",
-    show_default=True,
-    help="Split whose captions vocabularies, codebooks and components are fitted to.",
-)
-@click.option(
-    "--fitted", type=OUTPUT, help="Folder of what is fitted.  [default: OUT with .encoder added]"
-)
-@click.option(
-    "--codebooks",
-    type=OUTPUT,
-    help="Folder of codebooks to share: taken from there, or put there once fitted.",
-)
-@click.option(
-    "--device", default="cpu", show_default=True, help="Where --pca multiplies, such as cuda."
-)
-@click.option(
-    "--trained-on",
-    metavar="NAME[, NAME...]",
-    help="Datasets that the model or the word vectors were trained on, for the record.  [default: "
-    "as a model's card or tag says]",
-)
-@click.option(
-    "--rows-per-shard", type=click.IntRange(1), help="[default: what fits in 1 GiB, at most 65536]"
-)
-@cluster_options
+@captions_options
+@storage_options(ROWS_PER_SHARD, COMPRESS, ADD)
+@place_options
+@click.pass_context
 def text(
+    ctx: click.Context,
     encoder: str,
     dataset: Path,
     out: Path,
-    phrases: bool,
-    split: str | None,
-    fit_split: str,
-    fitted: Path | None,
-    codebooks: Path | None,
-    device: str,
-    trained_on: str | None,
-    rows_per_shard: int | None,
-    workers: int | None,
-    scheduler: str | None,
-    resources: dict[str, float],
-    summary: Path | None,
+    captions: dict[str, Any],
+    storage: Storage,
+    place: Place,
     **options: Any,
 ) -> None:
     """Turn the captions of a prepared dataset into feature shards.
 
-    Encoders are fitted to captions of the training split alone; what was fitted stays in a folder
-    beside the shards, so that new sentences can be encoded alike. Words that the encoder does not
-    know are counted and reported.
+    Encoders are fitted to captions of the training split alone; what was fitted is stored in a
+    folder next to the shards, so that new sentences can be encoded alike. Words that the encoder
+    does not know are counted and reported.
 
     \b
     Examples:
@@ -151,38 +160,13 @@ def text(
       pipeline text --encoder mean --phrases --dataset data/scenes --out data/text/scenes/phrases
     """
     # Here, since `--help` needs neither h5py nor scipy.
-    from pipeline.text.encode import encode, encoder_folder
+    from pipeline.text.encode import Captions, encode
 
     started = time.monotonic()
     options["vectors"] = Layout(dataset).named_vectors(options["vectors"])
-    fitted = fitted or encoder_folder(out)
-    log_settings(
-        "text", encoder=encoder, dataset=dataset, out=out, phrases=phrases, split=split,
-        fit_split=fit_split,
-        fitted=fitted, codebooks=codebooks, device=device, trained_on=trained_on, workers=workers,
-        scheduler=scheduler,
-        **options,
-    )  # fmt: skip
+    log_settings("text", vectors=options["vectors"])
     index = encode(
-        dataset,
-        out,
-        encoder=encoder,
-        phrases=phrases,
-        split=split,
-        fit_split=fit_split,
-        fitted=fitted,
-        codebooks=codebooks,
-        device=device,
-        trained_on=trained_on,
-        rows_per_shard=rows_per_shard,
-        workers=workers,
-        scheduler=scheduler,
-        resources=resources,
-        summary=summary,
-        monitor=CONSOLE,
-        **options,
-    )
-    log_done(
-        f"{index.rows} rows {index.header.row_shape} in {len(index.shards)} shards in {out}, "
-        f"recipe {index.header.recipe_hash}, {time.monotonic() - started:.1f} s"
-    )
+        dataset, out, encoder=encoder, captions=Captions(**captions), storage=storage, place=place,
+        monitor=CONSOLE, **options,
+    )  # fmt: skip
+    log_made(ctx, out, index, time.monotonic() - started)

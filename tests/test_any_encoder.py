@@ -10,12 +10,13 @@ import pytest
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.extract import extract
+from pipeline.jobs.options import Compute, Selection
 from pipeline.shards.convert.merge import merge
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.verify import verify
-from pipeline.text import rows as caption_rows
 from pipeline.text import sentence_model
-from pipeline.text.encode import encode
+from pipeline.text import source as caption_source
+from pipeline.text.encode import Captions, encode
 from tests.images.odd_files import photo
 from tests.project import Recorder
 from tests.text.test_sentence_model import StandIn
@@ -82,10 +83,11 @@ def are_like_any(
 def test_image_features_of_any_recipe(recipe: str, dataset: Path, tmp_path: Path) -> None:
     shape, library = IMAGES[recipe]
     prepare(library, tmp_path)
-    make = partial(extract, dataset, recipe=recipe, weights="random:0", batch_size=1, threads=1)
-    *_, said = are_like_any(make, {"limit": 1}, tmp_path, shape)
+    how = Compute("random:0", batch_size=1, threads=1)
+    make = partial(extract, dataset, recipe=recipe, compute=how)
+    *_, said = are_like_any(make, {"select": Selection(limit=1)}, tmp_path, shape)
     assert "interrupted: 2 of 5 rows are kept" in said
-    assert "the same command goes on from there" in said
+    assert "the same command resumes from there" in said
     assert verify(tmp_path / "out", images_of=dataset).faults == []
 
 
@@ -95,7 +97,7 @@ def test_caption_features_of_any_encoder(
 ) -> None:
     shape, library = CAPTIONS[encoder]
     prepare(library, tmp_path)
-    monkeypatch.setattr(caption_rows, "_BYTES_AT_ONCE", 4 * shape[0])
+    monkeypatch.setattr(caption_source, "_BYTES_AT_ONCE", 4 * shape[0])
     options: dict[str, Any] = {"weights": "random:0"} if library == "open_clip" else {}
     if not options:
         (tmp_path / "small").mkdir()
@@ -103,7 +105,7 @@ def test_caption_features_of_any_encoder(
         monkeypatch.setattr(sentence_model, "_load", lambda folder: StandIn())
         encoder = f"sentence-transformer:{tmp_path / 'small'}"
     make = partial(encode, dataset, encoder=encoder, **options)
-    are_like_any(make, {"split": "train"}, tmp_path, shape)
+    are_like_any(make, {"captions": Captions("train")}, tmp_path, shape)
 
 
 def prepare(library: str, folder: Path) -> None:

@@ -112,7 +112,7 @@ def clip_crc32(path: Path) -> int:
 
     Raises
     ------
-    ImageReadError
+    FileReadError
         The system failed.
     """
     try:

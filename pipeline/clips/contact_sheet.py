@@ -28,7 +28,7 @@ def contact_sheet(path: Path, frames: int = FRAMES, columns: int = COLUMNS) -> D
 
     Raises
     ------
-    ImageReadError
+    FileReadError
         The system failed.
     """
     crc32: list[int] = []
@@ -60,7 +60,7 @@ def shown_picture(path: Path, media: Media, frames: int = FRAMES) -> Decoded:
 
     Raises
     ------
-    ImageReadError
+    FileReadError
         The system failed.
     """
     return read_image(path) if media == "images" else contact_sheet(path, frames)

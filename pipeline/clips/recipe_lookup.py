@@ -1,7 +1,8 @@
 """The recipe of clips of a name: one of frames or one of sound."""
 
-from pipeline.clips.recipes import ClipRecipe, resolve_clip_recipe
-from pipeline.clips.sound_recipes import AnySoundRecipe, is_sound_recipe, sound_recipe
+from pipeline.clips.recipes import ClipRecipe, named_with, resolve_clip_recipe
+from pipeline.jobs.side_by_side import split_name
+from pipeline.sound.recipes import AnySoundRecipe, is_sound_recipe, sound_recipe
 
 
 def recipe_of_clips(
@@ -17,3 +18,18 @@ def recipe_of_clips(
     if is_sound_recipe(name):
         return sound_recipe(name)
     return resolve_clip_recipe(name, precision, storage)
+
+
+def names_with(name: str, frames: str | None, over: str | None) -> str:
+    """Return a recipe's name, or several joined by "+", with other frames; sound has none.
+
+    Raises
+    ------
+    WrongUsage
+        See `named_with`.
+    """
+    together = split_name(name)
+    if together is None:
+        return name if is_sound_recipe(name) else named_with(name, frames, over)
+    names = (n if is_sound_recipe(n) else named_with(n, frames, over) for n in together.recipes)
+    return f"{together.scaling}:{'+'.join(names)}"

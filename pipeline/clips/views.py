@@ -1,40 +1,21 @@
 """From a recipe of clips and its weights to what the loop needs of it."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from PIL import Image
 
+from pipeline.clips.clip_batches import View
 from pipeline.clips.recipes import ClipRecipe, VolumeRecipe
-from pipeline.clips.rows import View
 from pipeline.clips.volumes import VolumeNetwork, load_volume_weights
 from pipeline.files import created_by
+from pipeline.images.batches import default_parallelism
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.rows import default_parallelism
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import Weights, load_weights
+from pipeline.jobs.options import Compute
 from pipeline.shards.format import FeatureHeader, names_in
 
 _RUNS_PER_BATCH, _RUNS_PER_BATCH_ON_GPU = 1, 16
-
-
-@dataclass(frozen=True)
-class Computation:
-    """How the networks of clips compute: weights as `load_weights` takes them, device, engine.
-
-    Attributes
-    ----------
-    batch_size : frames, or runs of frames, in a batch; None: see `pipeline.images.extract.extract`;
-        1 run, on a GPU 16.
-    trained_on : datasets that the weights were trained on; None: as the recipe says of its own.
-    """
-
-    weights: str = "imagenet"
-    device: str = "cpu"
-    engine: str = "fast"
-    batch_size: int | None = None
-    trained_on: str | None = None
 
 
 def load_clip_weights(recipe: ClipRecipe, source: str) -> Weights:
@@ -68,7 +49,7 @@ def clip_header(
     )
 
 
-def clip_view(recipe: ClipRecipe, weights: Weights, how: Computation) -> View:
+def clip_view(recipe: ClipRecipe, weights: Weights, how: Compute) -> View:
     """Build a recipe's network.
 
     Raises

@@ -21,7 +21,7 @@ from pipeline.cluster.failures import (
 )
 from pipeline.cluster.malloc import keep_freed_memory
 from pipeline.errors import PipelineError, is_out_of_memory
-from pipeline.shards.resume.job_ref import OnProgress
+from pipeline.executor import OnProgress
 
 Result = TypeVar("Result")
 
@@ -36,7 +36,7 @@ _LAST_SECONDS = 10.0
 
 
 class Workers:
-    """The workers of a scheduler, as an `Executor` (see `pipeline.shards.resume.distributed`)."""
+    """The workers of a scheduler, as an `Executor` (see `pipeline.executor`)."""
 
     def __init__(
         self,

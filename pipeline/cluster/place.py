@@ -7,10 +7,11 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from pipeline.errors import PipelineError, WrongUsage
+from pipeline.executor import Executor
 from pipeline.progress import Monitor
-from pipeline.shards.resume.distributed import Executor
 
 
 class NoDask(PipelineError):
@@ -24,26 +25,50 @@ class Place:
     Attributes
     ----------
     workers : processes of this machine; None: none.
-    scheduler : address of a Dask scheduler; None: none.
-    resources : what a task needs of its worker, on a scheduler.
-    gpu : whether a task needs a GPU of its own.
+    scheduler : address of a Dask scheduler; None: none. Without either, this process works.
+    resources : what a task needs of its worker on the scheduler; None: a GPU where it needs one.
+    summary : JSON file of counts, rates and seconds; None: none.
+
+    Raises
+    ------
+    WrongUsage
+        Both `workers` and `scheduler`, `resources` without a scheduler, or fewer than 1 worker.
     """
 
-    workers: int | None
-    scheduler: str | None
-    resources: Mapping[str, float]
-    gpu: bool
+    workers: int | None = None
+    scheduler: str | None = None
+    resources: Mapping[str, float] | None = None
+    summary: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.scheduler is not None:
+            raise WrongUsage("give --workers or --scheduler, not both")
+        if self.workers is not None and self.workers < 1:
+            raise WrongUsage(f"workers is {self.workers}; it must be at least 1")
+        if self.resources and self.scheduler is None:
+            raise WrongUsage("--resource is for the workers of a --scheduler")
 
     @property
     def elsewhere(self) -> bool:
         """Whether the work is done outside this process."""
         return self.workers is not None or self.scheduler is not None
 
-    def share(self, threads: int | None) -> int | None:
-        """Return the threads of each worker: as asked, or a local worker's share of the cores."""
-        if threads is not None or self.workers is None or self.gpu:
-            return threads
+    @property
+    def threads(self) -> int | None:
+        """Cores of each worker: a local worker's share of this machine's; None: not known."""
+        if self.workers is None:
+            return None
         return max(1, len(os.sched_getaffinity(0)) // self.workers)
+
+    def refuse_summary_of_several(self) -> None:
+        """Raise where a summary is asked for and several feature sets are made.
+
+        Raises
+        ------
+        WrongUsage
+        """
+        if self.summary is not None:
+            raise WrongUsage("--summary is of one recipe; extract each by itself for a summary")
 
     def name(self) -> str:
         """Return the place in words, for a summary."""
@@ -52,13 +77,18 @@ class Place:
         return self.scheduler or "one process"
 
     @contextmanager
-    def executor(self, monitor: Monitor) -> Iterator[Executor]:
-        """Give the workers for as long as the context is open.
+    def executor(self, monitor: Monitor, gpu: bool = False) -> Iterator[Executor]:
+        """Yield the workers for as long as the context is open.
+
+        Parameters
+        ----------
+        monitor : receives log lines.
+        gpu : whether each task needs a GPU of its own.
 
         Raises
         ------
         ClusterError
-            They cannot be had.
+            They are not available.
         """
         try:
             # Only here: it takes a second, and most runs have no use for it.
@@ -69,38 +99,14 @@ class Place:
                 "install 'dask[distributed]'`, or leave --workers and --scheduler out"
             ) from error
         if self.workers is not None:
-            gpus = _gpus() if self.gpu else None
+            gpus = _gpus() if gpu else None
             with local_workers(self.workers, monitor.log, gpus) as executor:
                 yield executor
         else:
             assert self.scheduler is not None
-            with scheduler_workers(self.scheduler, self.resources, monitor.log) as executor:
+            resources = self.resources or ({"GPU": 1.0} if gpu else {})
+            with scheduler_workers(self.scheduler, resources, monitor.log) as executor:
                 yield executor
-
-
-def place_of_work(
-    workers: int | None = None,
-    scheduler: str | None = None,
-    resources: Mapping[str, float] | None = None,
-    gpu: bool = False,
-) -> Place:
-    """Return where a job's arguments say that the work is done.
-
-    Parameters
-    ----------
-    workers, scheduler, gpu : see `Place`.
-    resources : None: a GPU where the task needs one.
-
-    Raises
-    ------
-    WrongUsage
-        The arguments contradict each other.
-    """
-    if workers is not None and scheduler is not None:
-        raise WrongUsage("give --workers or --scheduler, not both")
-    if resources and scheduler is None:
-        raise WrongUsage("--resource is for the workers of a --scheduler")
-    return Place(workers, scheduler, resources or ({"GPU": 1.0} if gpu else {}), gpu)
 
 
 def _gpus() -> list[str]:

@@ -17,6 +17,7 @@ from pipeline.heads.inputs.pairs import made_from
 from pipeline.heads.inputs.word_vectors import origin_of
 from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE
 from pipeline.images.extract import extract
+from pipeline.jobs.options import extract_options
 from pipeline.progress import Monitor
 from pipeline.shards.feature_set import read_set_index
 from pipeline.shards.index import INDEX_FILE, read_index
@@ -110,7 +111,10 @@ def add_tuned_features(plan: Plan, experiment: Experiment, head: Path) -> Path:
         if (out / INDEX_FILE).is_file() and fault():
             monitor.log(f"{out} holds features of an earlier training and is removed")
             shutil.rmtree(out)
-        return extract(plan.layout.dataset, out, recipe=experiment.images, monitor=monitor, **given)
+        options = extract_options(given)
+        return extract(
+            plan.layout.dataset, out, recipe=experiment.images, monitor=monitor, **options
+        )
 
     size = rows_of(recipe, rows)
     name = experiment.embedded_images

@@ -2,20 +2,21 @@
 
 from pathlib import Path
 
-from pipeline.clips.extract import extract_clips
+from pipeline.clips.extract_clips import extract_clips
 from pipeline.clips.recipe_lookup import recipe_of_clips
 from pipeline.clips.recipes import ClipRecipe
-from pipeline.clips.sound_recipes import AnySoundRecipe
 from pipeline.experiments.checks import MISSING, index_fault
 from pipeline.experiments.steps import Plan, Step
 from pipeline.heads.head_types import CaptionFeatures
 from pipeline.images.extract import extract
-from pipeline.images.side_by_side import SideBySide, split_name
+from pipeline.jobs.options import extract_options
+from pipeline.jobs.side_by_side import SideBySide, split_name
 from pipeline.progress import Monitor
 from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.side_by_side import write_view
-from pipeline.text.encode import encode
+from pipeline.sound.recipes import AnySoundRecipe
+from pipeline.text.encode import Captions, encode
 from pipeline.text.vectors.settings import Training
 from pipeline.text.vectors.store import store_vectors
 
@@ -32,7 +33,7 @@ def add_features(plan: Plan, name: str) -> Path:
     job = extract if plan.manifest.media == "images" else extract_clips
 
     def make(monitor: Monitor) -> object:
-        return job(plan.layout.dataset, out, recipe=name, monitor=monitor, **given)
+        return job(plan.layout.dataset, out, recipe=name, monitor=monitor, **extract_options(given))
 
     size = rows_of(recipe, rows)
     fault = index_fault(out, rows, recipe.to_json())
@@ -65,7 +66,7 @@ def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
             plan.layout.dataset,
             out,
             encoder=captions.encoder,
-            fit_split=plan.split("train"),
+            captions=Captions(fit_split=plan.split("train")),
             monitor=monitor,
             **options,
         )

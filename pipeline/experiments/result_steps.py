@@ -8,9 +8,10 @@ from pipeline.experiments.checks import MISSING, difference, json_fault
 from pipeline.experiments.head_steps import hashes_of
 from pipeline.experiments.steps import Plan, Step
 from pipeline.hashing import sha256_of_file
-from pipeline.heads.embed import embed
+from pipeline.heads.embed import embed, require_head_of
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.trained_head import TENSORS_FILE
+from pipeline.jobs.options import Selection
 from pipeline.progress import Monitor
 from pipeline.retrieval.embedding_file import read_provenance
 from pipeline.retrieval.ensemble import ensemble
@@ -36,15 +37,14 @@ def add_embeddings(
         return difference(found, wanted)
 
     def make(monitor: Monitor) -> object:
+        require_head_of(head, experiment.name)
         return embed(
             plan.layout.dataset,
             out,
             head=head,
             images=images,
             captions=captions,
-            split=test,
-            experiment=experiment.name,
-            leave_out_failed=plan.leave_out_failed,
+            select=Selection(test, leave_out_failed=plan.leave_out_failed),
             monitor=monitor,
         )
 

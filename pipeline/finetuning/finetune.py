@@ -26,7 +26,7 @@ from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.training.task import TrainingTask
 from pipeline.heads.training.trainer import NetworkHead
 from pipeline.images.backbones import backbone_named
-from pipeline.images.rows import feature_header
+from pipeline.images.batches import feature_header
 from pipeline.images.weights import Weights, WeightsError, load_weights
 from pipeline.progress import QUIET, Monitor, Progress
 from pipeline.recipes import RECIPES, Recipe, provider_of, resolve_recipe

@@ -79,7 +79,7 @@ class PictureRows:
         ------
         FinetuningError
             A file is not the one that the features were made from, or cannot be decoded.
-        ImageReadError
+        FileReadError
             The system, not the file, is at fault.
         """
         # A thread's exception would stop the others' work half-way, so faults are collected.
@@ -118,7 +118,7 @@ def require_unchanged(pictures: Sequence[Picture]) -> None:
     ------
     FinetuningError
         Files have changed or have gone; they are counted, and the first are named.
-    ImageReadError
+    FileReadError
         The system is at fault.
     """
     found = _threads().map(lambda picture: source_crc32(picture.path), pictures)

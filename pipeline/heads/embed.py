@@ -1,33 +1,45 @@
 """The job of `pipeline embed`: a trained head turns features of a split into an embedding file."""
 
-import os
+import shutil
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from pipeline.cluster.place import place_of_work
+import numpy as np
+
+from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.splits import split_for
-from pipeline.devices import one_core_each
+from pipeline.files import OutputError
 from pipeline.heads import HeadError
-from pipeline.heads.base import Head
-from pipeline.heads.chunks import CAPTIONS, IMAGES, embed_chunk, split_into_chunks
+from pipeline.heads.embedding_source import CHUNK_ROWS, EmbeddingSource, Side
 from pipeline.heads.inputs.averaged import averaged
-from pipeline.heads.inputs.feature_rows import Features, Rows
-from pipeline.heads.inputs.pairs import Pairs, join_pairs, made_from, with_features
+from pipeline.heads.inputs.feature_rows import Rows
+from pipeline.heads.inputs.pairs import (
+    Pairs,
+    first_captions_of,
+    join_pairs,
+    made_from,
+    with_features,
+)
 from pipeline.heads.trained_head import TrainedHead, load_head
-from pipeline.heads.workers import EmbeddingJob, embedded_on_workers
-from pipeline.progress import QUIET, Monitor, Progress, Stopwatch, no_progress
+from pipeline.jobs.make_features import make_features
+from pipeline.jobs.options import Selection, Storage
+from pipeline.progress import QUIET, Monitor, Stopwatch
 from pipeline.retrieval.embedding_file import Blocks, EmbeddingsHeader, write_in_blocks
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.resume.locking import WORK_FOLDER, only_writer, work_folders
 from pipeline.summary import write_summary
 from pipeline.text.families import seen_of
+
+# A worker embeds a shard at a time; the bytes of the file do not depend on it.
+_STORAGE = Storage(rows_per_shard=8 * CHUNK_ROWS)
 
 
 def embed(
@@ -37,19 +49,15 @@ def embed(
     head: str | Path,
     images: str | Path,
     captions: str | Path,
-    split: str | None = None,
-    experiment: str | None = None,
-    leave_out_failed: bool = False,
-    workers: int | None = None,
-    scheduler: str | None = None,
-    resources: Mapping[str, float] | None = None,
-    summary: str | Path | None = None,
+    select: Selection | None = None,
+    place: Place | None = None,
     monitor: Monitor = QUIET,
 ) -> Embeddings:
     """Embed the images and captions of a split with a trained head, and write them as one file.
 
-    The bytes of the file do not depend on where the work is done. What workers have embedded
-    lies in a work folder beside `out` until the file is written; the same call goes on from it.
+    The embeddings of each side are first made as a feature set in a work folder next to `out`,
+    whose recipe is the head; an interrupted call resumes from there. The bytes of the file do not
+    depend on where the work is done.
 
     Parameters
     ----------
@@ -57,97 +65,72 @@ def embed(
     out : the embedding file; see `pipeline.retrieval.embedding_file`.
     head : folder of the trained head.
     images, captions : folders of the features that the head was fitted on.
-    split : of the dataset, which is embedded; None: "test", or by the other usual names of
+    select : which images; the split None is "test", or one of the other usual names of
         `pipeline.datasets.splits.USUAL_NAMES`.
-    experiment : refuse the head of any other experiment; None: take whatever head there is.
-    leave_out_failed : leave out images whose features failed; otherwise they are refused.
-    workers : processes of this machine that do the work; None: this process.
-    scheduler : address of the Dask scheduler whose workers do the work; None: no such workers.
-    resources : what a task needs of a scheduler's worker, such as {"GPU": 1}.
-    summary : JSON file of counts, rates and seconds.
-    monitor : gets log lines, and progress in rows.
+    place : where rows are computed; None: in this process.
+    monitor : receives log lines, and progress in rows.
 
     Returns
     -------
     Embeddings
-        What the file holds, with its rows mapped. Images without a caption are left out. A head
-        that was fitted on averaged captions has one caption an image; see
+        The contents of the file, with its rows mapped. Images without a caption are left out. A
+        head that was fitted on averaged captions has one caption an image; see
         `pipeline.heads.inputs.averaged.averaged`.
 
     Raises
     ------
-    WrongUsage
-        Both `workers` and `scheduler` are given, or `resources` without a `scheduler`.
     HeadError
-        The head is missing, damaged or another experiment's, or was fitted on other features.
+        The head is missing or damaged, or was fitted on other features.
     MissingRows, FailedRows
         An image or caption has no features.
     ShardError
         Workers do not see the files, or another process is writing the same output.
     """
     out, head_folder = Path(out), Path(head)
-    place = place_of_work(workers, scheduler, resources)
+    select, place = select or Selection(), place or Place()
     started = time.monotonic()
-    watch = Stopwatch()
     manifest = read_manifest(Path(dataset))
-    split = split_for("test", manifest, split)
-    entries = manifest.select(split)
+    split = split_for("test", manifest, select.split)
+    entries = manifest.select(split)[: select.limit]
     trained = load_head(head_folder)
-    if experiment is not None and trained.experiment != experiment:
-        raise HeadError(
-            f"{head_folder} holds the head of experiment {trained.experiment!r}, not of "
-            f"{experiment!r}; give the right --head or --experiment"
-        )
     image_set, caption_set = FeatureSet(Path(images)), FeatureSet(Path(captions))
-    kept = with_features(entries, image_set) if leave_out_failed else entries
-
-    source = {
+    kept = with_features(entries, image_set) if select.leave_out_failed else entries
+    provenance = {
         "dataset": manifest.name,
         "split": split,
         **made_from(dataset, image_set.index, caption_set.index),
         **pretraining_of(trained, image_set, caption_set, manifest.name),
     }
-    with monitor.progress(trained.experiment, "row") as progress:
-
-        @contextmanager
-        def elsewhere(pairs: Pairs, joined: Pairs) -> Iterator[tuple[Blocks, Blocks]]:
-            job = EmbeddingJob(
-                head=head_folder,
-                images=image_set.folder,
-                captions=caption_set.folder,
-                image_ids=joined.image_ids,
-                caption_ids=joined.caption_ids,
-                image_of_caption=joined.image_of_caption,
-                average_captions=trained.average_captions,
-            )
-            with (
-                place.executor(monitor) as executor,
-                embedded_on_workers(job, out, executor, progress, watch) as sides,
-            ):
-                yield sides
-
-        def here(pairs: Pairs, joined: Pairs) -> AbstractContextManager[tuple[Blocks, Blocks]]:
-            return embedded_here(trained.head, pairs.images, pairs.captions, progress, watch)
-
-        embeddings = embed_split(
-            trained,
-            kept,
-            image_set,
-            caption_set,
-            out,
-            source,
-            embedded=elsewhere if place.elsewhere else here,
-        )
+    watch = Stopwatch()
+    embeddings = embed_split(
+        trained, kept, image_set, caption_set, out, provenance, head=head_folder,
+        place=replace(place, summary=None), monitor=monitor, watch=watch,
+    )  # fmt: skip
     if failed := len(entries) - len(kept):
         monitor.log(f"{failed} images without features are left out")
     if without_caption := len(kept) - len(embeddings.image_ids):
         monitor.log(f"{without_caption} images without a caption are left out")
-    if summary is not None:
-        rows = len(embeddings.image_ids) + len(embeddings.caption_ids)
+    rows = len(embeddings.image_ids) + len(embeddings.caption_ids)
+    if place.summary is not None:
         metadata = {"rows": rows, "images": len(embeddings.image_ids)}
         seconds = time.monotonic() - started
-        write_summary(Path(summary), "embed", out, metadata, rows, seconds, watch, place.name())
+        write_summary(place.summary, out, metadata, rows, seconds, watch, place.name())
     return embeddings
+
+
+def require_head_of(head: str | Path, experiment: str) -> None:
+    """Check that a folder holds the head of an experiment.
+
+    Raises
+    ------
+    HeadError
+        It holds another one's, or none.
+    """
+    if (found := load_head(head).experiment) != experiment:
+        raise HeadError(
+            f"{head} holds the head of experiment {found!r}, not of {experiment!r}; give the right "
+            "--head or --experiment"
+        )
 
 
 def pretraining_of(
@@ -187,7 +170,11 @@ def embed_split(
     captions: FeatureSet,
     out: Path,
     provenance: Mapping[str, Any],
-    embedded: Callable[[Pairs, Pairs], AbstractContextManager[tuple[Blocks, Blocks]]] | None = None,
+    *,
+    head: Path | None = None,
+    place: Place | None = None,
+    monitor: Monitor = QUIET,
+    watch: Stopwatch | None = None,
 ) -> Embeddings:
     """Embed images and their captions with a trained head, and write them as one file.
 
@@ -197,15 +184,15 @@ def embed_split(
     entries : the images, in the order of the result.
     images, captions : features of the recipes that the head was fitted on.
     out : the embedding file.
-    provenance : more to keep with the embeddings, such as dataset and split.
-    embedded : gives the embeddings of both sides of some pairs, which are given twice: as they
-        are embedded, and as they were joined, before captions were averaged, if they are. None:
-        this process embeds.
+    provenance : more to record with the embeddings, such as dataset and split.
+    head : folder of the head, which workers need.
+    place, monitor : see `embed`.
+    watch : the seconds by stage are added to it.
 
     Returns
     -------
     Embeddings
-        What the file holds, with its rows mapped.
+        The contents of the file, with its rows mapped.
 
     Raises
     ------
@@ -228,50 +215,71 @@ def embed_split(
         trained.head.similarity,
         {**trained.provenance, **provenance},
     )
-    with (
-        embedded_here(trained.head, pairs.images, pairs.captions)
-        if embedded is None
-        else embedded(pairs, joined)
-    ) as (image_blocks, caption_blocks):
-        return write_in_blocks(out, header, image_blocks, caption_blocks)
+    dataset = str(provenance.get("dataset", ""))
+
+    def source(
+        side: Side,
+        ids: Sequence[str],
+        rows: Rows,
+        read: Callable[[int], Sequence[str]],
+        features: FeatureSet,
+    ) -> EmbeddingSource:
+        return EmbeddingSource(trained, side, dataset, ids, rows, read, features, head)
+
+    sides = (
+        source("images", pairs.image_ids, pairs.images, _itself(joined.image_ids), images),
+        source("captions", pairs.caption_ids, pairs.captions, _read(joined, trained), captions),
+    )
+    digest = sha256(repr([side.origin.digest() for side in sides]).encode())
+    digest.update(str(trained.tensors_sha256).encode())
+    with _work_folder(out.absolute(), digest.hexdigest()[:16]) as work:
+        for side in sides:
+            make_features(
+                side, work / side.side, storage=_STORAGE, place=place, monitor=monitor, watch=watch
+            )
+        blocks = [_blocks(FeatureSet(work / side.side)) for side in sides]
+        embeddings = write_in_blocks(out, header, *blocks)
+        shutil.rmtree(work, ignore_errors=True)
+    return embeddings
+
+
+def _read(joined: Pairs, trained: TrainedHead) -> Callable[[int], Sequence[str]]:
+    """Return the function from a caption row to the ids of the features that it is made from."""
+    if not trained.average_captions:
+        return _itself(joined.caption_ids)
+    starts = first_captions_of(joined.image_of_caption)
+    return lambda row: joined.caption_ids[starts[row] : starts[row + 1]]
+
+
+def _itself(ids: Sequence[str]) -> Callable[[int], Sequence[str]]:
+    return lambda row: [ids[row]]
+
+
+def _blocks(embedded: FeatureSet) -> Blocks:
+    """Yield the rows of a feature set, some MiB at a time."""
+    rows = len(embedded.ids)
+    for start in range(0, rows, CHUNK_ROWS):
+        yield embedded.read_rows(np.arange(start, min(start + CHUNK_ROWS, rows)))
 
 
 @contextmanager
-def embedded_here(
-    head: Head,
-    images: Rows,
-    captions: Rows,
-    progress: Progress = no_progress,
-    watch: Stopwatch | None = None,
-) -> Iterator[tuple[Blocks, Blocks]]:
-    """Give the embeddings of images and of captions, made while they are taken, images first.
+def _work_folder(out: Path, fingerprint: str) -> Iterator[Path]:
+    """Yield the work folder of a head and its features; those of others are removed.
 
-    This process makes a chunk at a time on each core, and few that nobody has taken yet.
-
-    Parameters
-    ----------
-    head : fitted.
-    images, captions : features of both sides.
-    progress : called with rows done, rows in all, and 0.
-    watch : the seconds of reading and of computing are added to it.
+    Raises
+    ------
+    ShardError
+        Another process is writing the same output.
     """
-    watch = watch or Stopwatch()
-    sides = {IMAGES: images, CAPTIONS: captions}
-    chunks = split_into_chunks(len(images), len(captions))
-    total, done = len(images) + len(captions), 0
-    cores = len(os.sched_getaffinity(0))
-
-    def made(side: str) -> Blocks:
-        nonlocal done
-        waiting: deque[Future[Features]] = deque()
-        of_side = [chunk for chunk in chunks if chunk.side == side]
-        for number, chunk in enumerate(of_side, 1):
-            waiting.append(pool.submit(embed_chunk, head, sides[side], chunk, watch))
-            while waiting and (number == len(of_side) or len(waiting) > 2 * cores):
-                rows = waiting.popleft().result()
-                done += len(rows)
-                progress(done, total, 0)
-                yield rows
-
-    with one_core_each(), ThreadPoolExecutor(cores) as pool:
-        yield made(IMAGES), made(CAPTIONS)
+    if not out.name:
+        raise OutputError(f"{out} cannot be an embedding file; give the name of a file")
+    parent = out.parent / WORK_FOLDER
+    work = parent / f"{out.name}-{fingerprint}"
+    parent.mkdir(parents=True, exist_ok=True)
+    with only_writer(parent / f"{out.name}.lock", out):
+        # Of dead runs: the lock is held, so none of them is still running.
+        for other in work_folders(out):
+            if other != work:
+                shutil.rmtree(other)
+        work.mkdir(exist_ok=True)
+        yield work

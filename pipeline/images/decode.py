@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from pipeline.errors import PipelineError
+from pipeline.errors import FileReadError
 from pipeline.progress import DECODE, READ, Stopwatch
 from pipeline.recipes import PILLOW_RGB, RecipeError
 from pipeline.shards.format import MISSING, OK, REFUSED, UNREADABLE
@@ -60,10 +60,6 @@ _TURN_UPRIGHT = {
 
 Rule = Callable[[Image.Image], Image.Image]
 """From an opened picture of any mode to an upright one of 8-bit RGB."""
-
-
-class ImageReadError(PipelineError):
-    """The machine, not the image, stood in the way of reading a file."""
 
 
 class UnusableImage(Exception):
@@ -179,7 +175,7 @@ def read_image(path: Path, rule: Rule = to_rgb, watch: Stopwatch | None = None) 
 
     Raises
     ------
-    ImageReadError
+    FileReadError
         The system failed: permission, I/O, open files, memory. Pixels are limited before
         decoding, so memory that runs out is never put down to the file.
     """
@@ -220,7 +216,7 @@ def source_crc32(path: Path) -> int:
 
     Raises
     ------
-    ImageReadError
+    FileReadError
         The system failed.
     """
     try:
@@ -312,10 +308,10 @@ def _reasons(max_pixels: int) -> Iterator[None]:
 
 def fault_of_the_system(
     path: Path, error: OSError | MemoryError, what: str = "image"
-) -> ImageReadError:
+) -> FileReadError:
     """Return the error of a file, an image or a clip, that the system keeps from being read."""
     found = (isinstance(error, OSError) and error.strerror) or "out of memory"
-    return ImageReadError(
+    return FileReadError(
         f"{path} could not be read ({found}), which is no fault of the {what}, so its row was not "
         "written; put that right, or remove the file to have its row marked as missing, and give "
         "the same command again: it goes on where it stopped"

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from pipeline.errors import PipelineError
+from pipeline.images.batches import Parallelism, default_parallelism, feature_header, picture_rows
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.rows import Parallelism, default_parallelism, feature_header, picture_rows
 from pipeline.images.weights import load_weights
 from pipeline.progress import Stopwatch
 from pipeline.recipes import resolve_recipe
@@ -85,7 +85,7 @@ class FeatureExtractor:
         ------
         PictureError
             A picture is missing, unreadable or refused; it is named, and no features are given.
-        ImageReadError
+        FileReadError
             The system, not a file, is at fault.
         """
         given = [p if isinstance(p, Image.Image) else Path(p) for p in pictures]

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.images.backbones import backbone_named
+from pipeline.images.batches import BATCHES_AHEAD, Parallelism
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.rows import BATCHES_AHEAD, Parallelism
 from pipeline.images.tap import TappedNetwork
 from pipeline.shards.resume.partial_shard import PIECE_BYTES
 

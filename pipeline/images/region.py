@@ -31,7 +31,7 @@ class PhotoCache:
 
         Raises
         ------
-        ImageReadError
+        FileReadError
             The system, not the file, is at fault.
         """
         with self._lock:
@@ -82,7 +82,7 @@ class Region:
 
         Raises
         ------
-        ImageReadError
+        FileReadError
             The system, not the file, is at fault.
         """
         whole = self.photos.read(self.photo, rule, watch)

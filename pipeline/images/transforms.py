@@ -179,7 +179,7 @@ def read_sample(
 
     Raises
     ------
-    ImageReadError
+    FileReadError
         The system, not the file, is at fault.
     RecipeError
         No decoding rule of the recipe's name is known.

@@ -5,8 +5,6 @@ features the box tells a head of what size and where a phrase's things are. The 
 those of Yu et al. 2016 (ECCV, "Modeling context in referring expressions").
 """
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
@@ -14,39 +12,31 @@ from PIL import Image
 from pipeline.errors import WrongUsage
 from pipeline.files import created_by
 from pipeline.images.decode import to_rgb
-from pipeline.regions.by_photo import ByPhoto, refuse_others
+from pipeline.jobs.options import Compute
+from pipeline.regions.by_photo import ByPhoto
 from pipeline.shards.format import FeatureHeader
 
 BOX_GEOMETRY = "box-geometry"
 _VALUES = ("x0 / width", "y0 / height", "x1 / width", "y1 / height", "share of the area", "1")
 
 
-def box_geometry_features(
-    dataset: str,
-    storage: str = "float32",
-    *,
-    weights: str | None = None,
-    device: str = "cpu",
-    engine: str = "fast",
-    **others: Any,
-) -> ByPhoto:
+def box_geometry_features(dataset: str, storage: str, how: Compute) -> ByPhoto:
     """Return the features of boxes: (6,) numbers from 0 to 1, see `box_geometry`.
 
     Parameters
     ----------
     dataset : name of the dataset.
     storage : dtype of the rows.
-    weights, device, engine, others : as `pipeline.images.extract.extract` has them; there is no
-        network, so only what stands there by default is taken.
+    how : there is no network, so only the defaults of weights, device and engine are accepted.
 
     Raises
     ------
     WrongUsage
-        An option that this way does not have.
+        Other weights, another device or another engine.
     """
-    if device != "cpu" or engine != "fast" or weights not in (None, "imagenet"):
+    default = Compute()
+    if (str(how.weights), how.device, how.engine) != ("imagenet", default.device, default.engine):
         raise WrongUsage(f"{BOX_GEOMETRY} has no network; leave --weights, --device, --engine out")
-    refuse_others(BOX_GEOMETRY, others)
     header = FeatureHeader(
         recipe={"name": BOX_GEOMETRY, "values": list(_VALUES), "shape": [len(_VALUES)]},
         weights="none",

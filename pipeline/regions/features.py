@@ -1,59 +1,76 @@
-"""The job of `pipeline extract --regions`: proposals become feature shards, a row a region."""
+"""The job of `pipeline extract --regions`: proposals become feature shards, one row per region."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from pipeline.cluster.place import Place
 from pipeline.datasets.manifest import NO_PICTURES, read_manifest
 from pipeline.errors import WrongUsage
-from pipeline.images.extract import extract_sources
-from pipeline.images.region import PhotoCache, Region, Source
-from pipeline.images.side_by_side import extract_side_by_side, split_name
+from pipeline.images.network import device_for
+from pipeline.images.region import PhotoCache, Region
+from pipeline.images.source import image_source
+from pipeline.jobs.make_features import make_features
+from pipeline.jobs.options import Compute, Selection, Storage
+from pipeline.jobs.side_by_side import extract_side_by_side, split_name
+from pipeline.jobs.source import FeatureSource
 from pipeline.progress import QUIET, Monitor
 from pipeline.recipes import resolve_recipe
-from pipeline.regions.box_geometry import BOX_GEOMETRY, box_geometry_features
-from pipeline.regions.by_photo import extract_by_photo
+from pipeline.regions.box_geometry import BOX_GEOMETRY
+from pipeline.regions.photo_source import PhotoSource, is_by_photo, region_features
 from pipeline.regions.proposals import ProposalError, read_proposals, region_id
-from pipeline.regions.roi_align import ROI_ALIGN, roi_align_features
 from pipeline.shards.index import FeatureIndex
 
 _CUT = "outward to whole pixels, then as a picture of its own"
-_OF_SHARDS = {"rows_per_shard", "compress", "threads"}
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Which regions of images are extracted.
+
+    Attributes
+    ----------
+    folder : of proposals, as `pipeline propose` writes it.
+    context : is added to a region on every side before it is cut, as a share of its width and
+        height, as far as the image reaches; 0 is none.
+    """
+
+    folder: str | Path
+    context: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.context < float("inf"):
+            raise WrongUsage(f"context is {self.context}; a share from 0 on was expected")
 
 
 def extract_regions(
     dataset: str | Path,
     out: str | Path,
     *,
-    regions: str | Path,
     recipe: str,
-    context: float = 0.0,
-    split: str | None = None,
-    limit: int | None = None,
-    precision: str = "float32",
-    storage: str = "float32",
+    regions: Regions,
+    select: Selection | None = None,
+    storage: Storage | None = None,
+    compute: Compute | None = None,
+    place: Place | None = None,
     monitor: Monitor = QUIET,
-    **options: Any,
 ) -> FeatureIndex:
     """Extract the features of the regions of a dataset's images into shards.
 
-    Row ids are `<image id>@<k>`, k the number of the region in its image. With a recipe of pictures
-    a region is cut from its photo, which is decoded once, and goes through the network as a picture
+    Row ids are `<image id>@<k>`, k the number of the region in its image. With a recipe of images
+    a region is cut from its image, which is decoded once, and goes through the network as an image
     of its own: resized as the recipe says, which for recipes that squash is the warped crop of
-    Wang 2016 (and of R-CNN without context). With `<backbone>-roi-align` the photo goes through the
+    Wang 2016 (and of R-CNN without context). With `<backbone>-roi-align` the image goes through the
     network once, and regions are pooled from its last map; see `pipeline.regions.roi_align`.
-    `box-geometry` is the box alone, to stand beside others: several recipes, "A+B", are extracted
-    into folders of their own beside `out`, each named as `<recipe>@<folder of the regions>`. A
-    photo that fails, or has changed since its boxes were proposed, fails all its regions; the same
-    call again goes on where the last one stopped and gives the same bytes.
+    `box-geometry` is the box alone, to be concatenated with others: several recipes, "A+B", are
+    extracted into folders of their own next to `out`, each named `<recipe>@<folder of the
+    regions>`. An image that fails, or has changed since its boxes were proposed, fails all its
+    regions.
 
     Parameters
     ----------
-    dataset, out, recipe, split, limit, precision, storage, monitor : see
-        `pipeline.images.extract.extract`; `limit` counts images.
-    regions : folder of proposals, as `pipeline propose` writes it.
-    context : is added to a region on every side before it is cut, as a share of its width and
-        height, as far as the photo reaches; 0 is none.
-    options : the others of `pipeline.images.extract.extract`.
+    dataset, out, recipe, select, storage, compute, place, monitor : see
+        `pipeline.images.extract.extract`; a limit counts images.
+    regions : which regions.
 
     Returns
     -------
@@ -63,61 +80,64 @@ def extract_regions(
     Raises
     ------
     WrongUsage
-        A context below 0, or options that the recipe does not have.
+        Options that the recipe does not have.
     ProposalError
         The proposals are of another dataset, or there is none at all.
     PipelineError
         See `pipeline.images.extract.extract`.
     """
-    if not 0 <= context < float("inf"):
-        raise WrongUsage(f"context is {context}; a share from 0 on was expected")
+    select, storage = select or Selection(), storage or Storage()
+    compute, place = compute or Compute(), place or Place()
     if (names := split_name(recipe)) is not None:
+        place.refuse_summary_of_several()
 
-        def extract_one(name: str, folder: Path) -> object:
+        def extract_one(name: str, folder: Path) -> FeatureIndex:
             box = name == BOX_GEOMETRY  # which has no network, and cuts nothing
             return extract_regions(
-                dataset,
-                folder,
-                regions=regions,
-                recipe=name,
-                context=0.0 if box else context,
-                split=split,
-                limit=limit,
-                precision=precision,
-                storage=storage,
-                monitor=monitor,
-                **{k: v for k, v in options.items() if not box or k in _OF_SHARDS},
-            )
+                dataset, folder, recipe=name, select=select, storage=storage, place=place,
+                regions=replace(regions, context=0.0) if box else regions,
+                compute=Compute(threads=compute.threads) if box else compute, monitor=monitor,
+            )  # fmt: skip
 
-        of = f"@{Path(regions).resolve().name}"
+        of = f"@{Path(regions.folder).resolve().name}"
         return extract_side_by_side(names, Path(out), extract_one, monitor, of)
+    source = _source(dataset, recipe, regions, select, storage, compute, place, monitor)
+    return make_features(source, out, storage=storage, place=place, monitor=monitor)
+
+
+def _source(
+    dataset: str | Path,
+    recipe: str,
+    regions: Regions,
+    select: Selection,
+    storage: Storage,
+    compute: Compute,
+    place: Place,
+    monitor: Monitor,
+) -> FeatureSource:
+    """Return the regions of some images as rows, pooled from maps or cut from the images."""
     manifest = read_manifest(dataset).require("images", "extract --regions", NO_PICTURES)
-    proposals = read_proposals(regions)
-    entries = manifest.select(split)[:limit]
+    proposals = read_proposals(regions.folder)
+    entries = manifest.select(select.split)[: select.limit]
     proposals.require_images(manifest, (entry.id for entry in entries))
-    sources: dict[str, Source] = {}
+    ids: list[str] = []
+    rows: list[Region] = []
     photos = PhotoCache()
     for entry in entries:
         photo, crc32 = manifest.image_root / entry.file, proposals.source_crc32[entry.id]
         for k, (x0, y0, x1, y1) in enumerate(proposals.boxes(entry.id).tolist()):
-            box = x0, y0, x1, y1
-            sources[region_id(entry.id, k)] = Region(photo, box, context, crc32, photos)
-    if not sources:
-        raise ProposalError(f"{regions} has no box for any of the {len(entries)} images")
-    monitor.log(f"{len(sources)} regions of {len(entries)} images")
-    if context and (recipe == BOX_GEOMETRY or recipe.endswith(ROI_ALIGN)):
-        raise WrongUsage(f"--context is of regions that are cut out; {recipe} cuts none")
-    if recipe == BOX_GEOMETRY or recipe.endswith(ROI_ALIGN):
-        shape = {name: options.pop(name) for name in _OF_SHARDS & options.keys()}
-        features = (
-            box_geometry_features(manifest.name, storage, **options)
-            if recipe == BOX_GEOMETRY
-            else roi_align_features(recipe, manifest.name, precision, storage, **options)
-        )
-        return extract_by_photo(sources, Path(out), features, monitor, **shape)
-    region = {"cut": _CUT, "context": context}
-    resolved = resolve_recipe(recipe, precision, storage)
-    ids, rows = list(sources), list(sources.values())
-    return extract_sources(
-        ids, rows, Path(out), resolved, manifest.name, region=region, monitor=monitor, **options
-    )
+            ids.append(region_id(entry.id, k))
+            rows.append(Region(photo, (x0, y0, x1, y1), regions.context, crc32, photos))
+    if not ids:
+        raise ProposalError(f"{regions.folder} has no box for any of the {len(entries)} images")
+    monitor.log(f"{len(ids)} regions of {len(entries)} images")
+    if is_by_photo(recipe):
+        if regions.context:
+            raise WrongUsage(f"--context is of regions that are cut out; {recipe} cuts none")
+        features = region_features(recipe, manifest.name, storage.dtype, compute)
+        return PhotoSource(ids, rows, recipe, compute, features)
+    resolved = resolve_recipe(recipe, compute.precision, storage.dtype)
+    if place.scheduler is None:  # whose workers may have what this machine lacks
+        device_for(compute.device, resolved)
+    cut = {"cut": _CUT, "context": regions.context}
+    return image_source(ids, rows, resolved, manifest.name, compute, monitor, cut)

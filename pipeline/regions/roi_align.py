@@ -8,59 +8,46 @@ regions smaller than a cell differ little from their neighbours.
 """
 
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
 
+from pipeline.images.batches import feature_header
 from pipeline.images.decode import decoding_rule
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.rows import feature_header
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import load_weights
+from pipeline.jobs.options import Compute
 from pipeline.recipes import Crop, Recipe, RecipeError, Resize, resolve_recipe
-from pipeline.regions.by_photo import ByPhoto, RowsOf, refuse_others
+from pipeline.regions.by_photo import ByPhoto, RowsOf
 
 ROI_ALIGN = "-roi-align"
 _SAMPLES = 4
 
 
-def roi_align_features(
-    recipe: str,
-    dataset: str,
-    precision: str = "float32",
-    storage: str = "float32",
-    *,
-    weights: str | None = None,
-    trained_on: str | None = None,
-    device: str = "cpu",
-    engine: str = "fast",
-    **others: Any,
-) -> ByPhoto:
-    """Return the features of regions that are pooled from one map of their photo.
+def roi_align_features(recipe: str, dataset: str, storage: str, how: Compute) -> ByPhoto:
+    """Return the features of regions that are pooled from one map of their image.
 
     Parameters
     ----------
     recipe : `<backbone>-roi-align`.
     dataset : name of the dataset.
-    precision, storage, weights, trained_on, device, engine : as
-        `pipeline.images.extract.extract` has them.
-    others : its other options, which this way does not have.
+    storage : dtype of the rows.
+    how : weights, arithmetic and device.
 
     Raises
     ------
     RecipeError
         There is no recipe `<backbone>-grid`.
-    WrongUsage
-        An option that this way does not have.
+    WeightsError
+        The weights are not available.
     """
-    refuse_others(recipe, others)
-    resolved = map_recipe(recipe, precision, storage)
-    loaded = load_weights(resolved, str(weights or "imagenet"))
-    header = feature_header(resolved, loaded, dataset, trained_on)
+    resolved = map_recipe(recipe, how.precision, storage)
+    loaded = load_weights(resolved, str(how.weights))
+    header = feature_header(resolved, loaded, dataset, how.trained_on)
     pooling = {"pool": "roi align, one bin", "samples": [_SAMPLES, _SAMPLES], "aligned": True}
     shape = resolved.shape[-1:]
     header = replace(
@@ -70,10 +57,11 @@ def roi_align_features(
         row_shape=shape,
     )
 
+    @cache
     def prepare() -> RowsOf:
-        return partial(_rows, RecipeNetwork(resolved, loaded.state, device, engine))
+        return partial(_rows, RecipeNetwork(resolved, loaded.state, how.device, how.engine))
 
-    return ByPhoto(header, decoding_rule(resolved.decode), prepare, engine)
+    return ByPhoto(header, decoding_rule(resolved.decode), prepare)
 
 
 def _rows(

@@ -81,7 +81,7 @@ def write_captions_page(
         No file of captions, or no image that all describe.
     LanguageError, SearchError
         A file is damaged.
-    ImageReadError
+    FileReadError
         The system could not read a picture that is there.
     OutputError
         The folder cannot be written to.

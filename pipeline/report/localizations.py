@@ -70,7 +70,7 @@ def write_localization_page(
         A file is missing or damaged.
     WrongUsage
         No file, or a file of another dataset.
-    ImageReadError
+    FileReadError
         The system could not read a picture that is there.
     OutputError
         The folder cannot be written to.

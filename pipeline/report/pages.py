@@ -18,7 +18,6 @@ from PIL import Image, ImageOps
 
 from pipeline import __version__
 from pipeline.clips.contact_sheet import shown_picture
-from pipeline.clips.sound import read_sound
 from pipeline.datasets.checks import check_relative
 from pipeline.files import appearing_whole, parse_json, write_json, write_text
 from pipeline.hashing import canonical_json
@@ -32,6 +31,7 @@ from pipeline.report.sections import breakdown_of, comparable, own_figures, sect
 from pipeline.report.verdict import Verdict
 from pipeline.report.waveform import waveform
 from pipeline.retrieval.tables import HEADINGS, SEEN_LEGEND
+from pipeline.sound.read_sound import read_sound
 
 FILES_FILE = "report.json"
 """Lists the report's files, so that a later one into the same folder removes what it replaces."""
@@ -80,7 +80,7 @@ class Thumbnails:
 
         Raises
         ------
-        ImageReadError
+        FileReadError
             The system failed; see `pipeline.images.decode`.
         """
         key = dataset.manifest.name, image_id
@@ -103,7 +103,7 @@ class Thumbnails:
 
         Raises
         ------
-        ImageReadError
+        FileReadError
         """
         key = dataset.manifest.name, image_id
         if key not in self._tiny:

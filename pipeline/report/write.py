@@ -58,7 +58,7 @@ def write_report(
         There is no table, or a table or a provenance is damaged.
     EmbeddingsError, ProtocolError
         An embedding file does not give what its table says.
-    ImageReadError
+    FileReadError
         The system could not read a picture that is there.
     OutputError
         A folder cannot be written to.

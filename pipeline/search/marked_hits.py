@@ -21,7 +21,7 @@ def write_marked(folder: str | Path, phrase: str, hits: Sequence[RegionHit]) -> 
 
     Raises
     ------
-    ImageReadError
+    FileReadError
         The system could not read a picture that is there.
     OutputError
         The folder cannot be written to.

@@ -12,8 +12,8 @@ from PIL import Image
 from pipeline.hashing import recipe_hash, sha256_of_json
 from pipeline.heads.inputs.feature_rows import Features
 from pipeline.heads.inputs.feature_spec import FeatureSpec
+from pipeline.images.batches import feature_header
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.rows import feature_header
 from pipeline.images.transforms import cut_crops, read_sample, resize_image
 from pipeline.images.weights import load_weights
 from pipeline.recipes import RECIPES, provider_of, resolve_recipe

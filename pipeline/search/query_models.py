@@ -16,7 +16,7 @@ from pipeline.search.query_embedding import embed_pictures, embed_sentences
 from pipeline.search.sentences import require_lines
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitted import load_encoder
-from pipeline.text.rows import caption_header
+from pipeline.text.source import caption_header
 
 
 class WithProvenance(Protocol):

@@ -9,8 +9,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from pipeline.clips.clip_batches import View, clip_rows
 from pipeline.clips.recipes import ClipRecipe, named_with, resolve_clip_recipe
-from pipeline.clips.rows import View, clip_rows
 from pipeline.errors import WrongUsage
 from pipeline.progress import Stopwatch
 from pipeline.recipes import RecipeError

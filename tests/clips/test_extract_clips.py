@@ -11,19 +11,19 @@ import pytest
 import torch
 
 from pipeline.clips.c3d import C3D
+from pipeline.clips.clip_batches import View
 from pipeline.clips.clip_file import open_clip
-from pipeline.clips.extract import extract_clips
+from pipeline.clips.extract_clips import extract_clips
 from pipeline.clips.frames import DECODING, taken_frames
 from pipeline.clips.recipes import VOLUMES, ClipRecipe
-from pipeline.clips.rows import View
 from pipeline.clips.sampling import Sampling
-from pipeline.clips.views import Computation
 from pipeline.clips.volumes import VOLUME_BACKBONES, VolumeNetwork, load_volume_weights
 from pipeline.cluster.place import Place
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.feature_extractor import FeatureExtractor
+from pipeline.jobs.options import Compute, Storage
 from pipeline.networks.state_dicts import WeightsError
 from pipeline.progress import Monitor
 from pipeline.shards.feature_set import FeatureSet
@@ -92,7 +92,7 @@ def test_a_row_is_the_mean_of_the_rows_of_its_frames(dataset: Path, tmp_path: Pa
     np.testing.assert_allclose(found.read(["3.mp4"])[0], mean, rtol=1e-6, atol=1e-6)
 
 
-def mean_colours(recipe: ClipRecipe, _: Any, how: Computation) -> View:
+def mean_colours(recipe: ClipRecipe, _: Any, how: Compute) -> View:
     """Return a view without the network: 1,280 times the mean of a frame."""
 
     def network(batch: torch.Tensor) -> torch.Tensor:
@@ -104,10 +104,10 @@ def mean_colours(recipe: ClipRecipe, _: Any, how: Computation) -> View:
 def test_interrupted_joined_and_on_workers_give_the_same_bytes(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.clips.extract.clip_view", mean_colours)
-    monkeypatch.setattr("pipeline.clips.workers.clip_view", mean_colours)
+    monkeypatch.setattr("pipeline.clips.source.clip_view", mean_colours)
     other = "efficientnet-lite0-pool@all-halves"
-    options: dict[str, Any] = {"rows_per_shard": 3}
+    storage = Storage(rows_per_shard=3)
+    options: dict[str, Any] = {"storage": storage}
     extract_clips(dataset, tmp_path / "a" / LITE, recipe=LITE, **options)
     extract_clips(dataset, tmp_path / "a" / other, recipe=other, **options)
     whole = content(tmp_path / "a" / LITE)
@@ -122,10 +122,11 @@ def test_interrupted_joined_and_on_workers_give_the_same_bytes(
     assert FeatureSet(tmp_path / "b/ab").read(["2.mp4"]).shape == (1, 3 * 1280)
     # On workers, a shard each.
     monkeypatch.setattr(Place, "executor", lambda *_: nullcontext(one_by_one))
-    extract_clips(dataset, tmp_path / "c", recipe=LITE, workers=2, **options)
+    extract_clips(dataset, tmp_path / "c", recipe=LITE, place=Place(workers=2), **options)
     assert content(tmp_path / "c") == whole
     # Failed rows that fail again.
-    index = extract_clips(dataset, tmp_path / "a" / LITE, recipe=LITE, retry_failed=True, **options)
+    again = replace(storage, retry_failed=True)
+    index = extract_clips(dataset, tmp_path / "a" / LITE, recipe=LITE, storage=again)
     assert (index.failed_rows, content(tmp_path / "a" / LITE)) == (1, whole)
     # A clip that was mended is computed again, and nothing else.
     write_clip(tmp_path / "clips/bad.mp4", 5)

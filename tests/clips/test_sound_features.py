@@ -1,25 +1,26 @@
 """Shards of sound words: failed rows, zero bags, resume, the same bytes."""
 
 import csv
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pipeline.clips import sound_features
-from pipeline.clips.extract import extract_clips
-from pipeline.clips.sound_features import extract_sound, silent_rows
-from pipeline.clips.sound_words import SoundWordsError, load_sound_words
+from pipeline.clips.extract_clips import extract_clips
 from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.folder import read_folder
 from pipeline.datasets.manifest import Manifest
 from pipeline.errors import WrongUsage
-from pipeline.progress import Monitor, no_progress
+from pipeline.executor import serial
+from pipeline.jobs.options import Compute, Storage
+from pipeline.progress import no_progress
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.sound import source as sound_features
+from pipeline.sound.extract_sound import extract_sound, silent_rows
+from pipeline.sound.words import SoundWordsError, load_sound_words
 from tests.clips.factories import encode, tone, write_wav
 
 pytest.importorskip("av", reason="needs the extra clips")
@@ -67,7 +68,7 @@ def test_interrupted_and_on_other_threads_the_bytes_are_the_same(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, parts = tmp_path / "a" / RECIPE, tmp_path / "b" / RECIPE
-    extract_sound(dataset, whole, recipe=RECIPE, rows_per_shard=5)
+    extract_sound(dataset, whole, recipe=RECIPE, storage=Storage(rows_per_shard=5))
     block, calls = sound_features.sound_block, 0
 
     def fails_later(*arguments: object) -> object:
@@ -79,8 +80,16 @@ def test_interrupted_and_on_other_threads_the_bytes_are_the_same(
     with monkeypatch.context() as patch:
         patch.setattr(sound_features, "sound_block", fails_later)
         with pytest.raises(KeyboardInterrupt):
-            extract_sound(dataset, parts, recipe=RECIPE, rows_per_shard=5, threads=3)
-    extract_sound(dataset, parts, recipe=RECIPE, rows_per_shard=5, threads=3)
+            extract_sound(
+                dataset,
+                parts,
+                recipe=RECIPE,
+                storage=Storage(rows_per_shard=5),
+                compute=Compute(threads=3),
+            )
+    extract_sound(
+        dataset, parts, recipe=RECIPE, storage=Storage(rows_per_shard=5), compute=Compute(threads=3)
+    )
     assert content(whole) == content(parts)
 
 
@@ -88,21 +97,11 @@ def test_on_workers_the_bytes_are_the_same(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = tmp_path / "a" / RECIPE, tmp_path / "b" / RECIPE
-    extract_sound(dataset, here, recipe=RECIPE, rows_per_shard=5)
+    extract_sound(dataset, here, recipe=RECIPE, storage=Storage(rows_per_shard=5))
 
-    class Elsewhere(Place):
-        @contextmanager
-        def executor(self, monitor: Monitor) -> Iterator[Any]:
-            yield in_this_process
-
-    def in_this_process(task: Any, jobs: Any, on_progress: Any, stop: Any) -> Iterator[Any]:
-        for job in jobs:
-            yield task(*job, on_progress)
-
-    monkeypatch.setattr(
-        sound_features, "place_of_work", lambda *_: Elsewhere(2, None, {}, gpu=False)
-    )
-    extract_sound(dataset, there, recipe=RECIPE, rows_per_shard=5, workers=2)
+    monkeypatch.setattr(Place, "executor", lambda *_: nullcontext(serial))
+    storage, place = Storage(rows_per_shard=5), Place(workers=2)
+    extract_sound(dataset, there, recipe=RECIPE, storage=storage, place=place)
     assert content(here) == content(there)
 
 
@@ -114,7 +113,7 @@ def test_sounds_stand_side_by_side_each_at_length_1(dataset: Path, tmp_path: Pat
     assert np.linalg.norm(row[:8]) == pytest.approx(1)
     assert np.linalg.norm(row[8:]) == pytest.approx(1)
     with pytest.raises(WrongUsage, match="--codebook is of recipes of sound words"):
-        extract_clips(dataset, out, recipe="efficientnet-lite0-pool", codebook=out)
+        extract_clips(dataset, out, recipe="efficientnet-lite0-pool", compute=Compute(codebook=out))
 
 
 def test_clips_without_sound_and_with_less_of_it_are_said(tmp_path: Path) -> None:
@@ -135,7 +134,7 @@ def test_clips_without_sound_and_with_less_of_it_are_said(tmp_path: Path) -> Non
 
     out = tmp_path / "features" / "mfcc-bow-4"
     extract_sound(tmp_path, out, recipe="mfcc-bow-4", monitor=Lines())
-    assert any("1 of 3 without sound: zeros" in line for line in lines)
+    assert any("1 of 3 rows are without sound: zeros" in line for line in lines)
     (said,) = [line for line in lines if "of another length" in line]
     assert said.startswith("1 clips have")
     assert "less: 0.5 s of sound, 3.0 s of picture" in said
@@ -147,7 +146,10 @@ def test_changed_and_mended_files_are_made_again(dataset: Path, tmp_path: Path) 
     before = FeatureSet(out).read(["8.wav", "9.wav"])
     write_wav(tmp_path / "sounds" / "9.wav", tone(300, 0.4))
     write_wav(tmp_path / "sounds" / "bad.wav", tone(300, 0.4))
-    assert extract_sound(dataset, out, recipe=RECIPE, retry_failed=True).failed_rows == 0
+    assert (
+        extract_sound(dataset, out, recipe=RECIPE, storage=Storage(retry_failed=True)).failed_rows
+        == 0
+    )
     after = FeatureSet(out).read(["8.wav", "9.wav", "bad.wav"])
     np.testing.assert_array_equal(after[0], before[0])
     np.testing.assert_array_equal(after[1], after[2])
@@ -161,6 +163,6 @@ def test_a_codebook_of_other_clips_is_asked_for_by_name(dataset: Path, tmp_path:
     with pytest.raises(SoundWordsError, match="fitted to other clips than split 'train'"):
         extract_sound(dataset, out, recipe=RECIPE)
     codebook = out.with_name("mfcc-8.codebook.safetensors")
-    extract_sound(dataset, out, recipe=RECIPE, codebook=codebook)
+    extract_sound(dataset, out, recipe=RECIPE, compute=Compute(codebook=codebook))
     with pytest.raises(SoundWordsError, match="fewer than the 1024 words"):
         extract_sound(dataset, tmp_path / "features" / "other", recipe="mfcc-bow-1024")

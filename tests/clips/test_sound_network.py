@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.clips import sound_network
-from pipeline.clips.sound_network import NoSoundNetwork, load_sound_network, windows_of
+from pipeline.sound import network as sound_network
+from pipeline.sound.network import NoSoundNetwork, load_sound_network, windows_of
 from tests.clips.factories import tone
 
 

@@ -7,15 +7,16 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline.executor import Executor, OnProgress
 from pipeline.progress import FORWARD, Progress, Stopwatch, no_progress
 from pipeline.shards.format import RowBlock
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
 from pipeline.shards.resume import partial_shard
-from pipeline.shards.resume.distributed import Executor, build_on_workers
+from pipeline.shards.resume.compute import build_on_workers
 from pipeline.shards.resume.feature_build import ShardBuild
 from pipeline.shards.resume.job import ShardJob, ShardResult, make_shard
-from pipeline.shards.resume.job_ref import JobRef, OnProgress
+from pipeline.shards.resume.job_ref import JobRef
 from tests.shards.factories import ROWS_PER_SHARD, block_of, header, ids
 
 FAILED, BATCH = (3, 17), 4

@@ -100,7 +100,7 @@ def test_a_lost_worker_that_goes_on_beside_its_successor(
                 yield batch.start, rows_of(batch)
 
         lost = make_shard(submitted.refs[0], 0, slow, ignore)
-        assert lost.entry == successor[0].entry
+        assert lost.finished.entry == successor[0].finished.entry
         building.accept(successor[0])
         with pytest.raises(ShardError, match="nobody asked"):
             building.accept(lost)
@@ -115,7 +115,7 @@ def test_a_shard_that_was_finished_but_not_reported_is_taken(tmp_path: Path) -> 
         first = make_made_shard(submitted.refs[1], 1, ignore)
         again = make_made_shard(submitted.refs[1], 1, ignore)
         assert (first.computed, again.computed) == (10, 0)
-        assert first.entry == again.entry
+        assert first.finished == again.finished
 
 
 def test_a_worker_stops_when_the_run_has_ended_and_keeps_its_rows(
@@ -165,13 +165,14 @@ def test_a_worker_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
             with pytest.raises(NotShared, match="sees another file"):
                 make_made_shard(replace(ref, **{line: other}), 0, ignore)
         made = make_made_shard(submitted.refs[0], 0, ignore)
-        path = building.work / "00000" / made.entry.file
+        path = building.work / "00000" / made.finished.entry.file
         hidden = path.rename(tmp_path / "hidden.h5")
-        with pytest.raises(NotShared, match=r"says that it made .*does not see"):
+        with pytest.raises(NotShared, match=r"reports that it wrote .*does not see"):
             building.accept(made)
         hidden.rename(path)
+        other = replace(made.finished.entry, sha256="0" * 64)
         with pytest.raises(NotShared, match="is not the file that worker"):
-            building.accept(replace(made, entry=replace(made.entry, sha256="0" * 64)))
+            building.accept(replace(made, finished=replace(made.finished, entry=other)))
         building.accept(made)
 
 

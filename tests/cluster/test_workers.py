@@ -28,9 +28,9 @@ from pipeline.cluster.failures import (
     WorkerMemory,
     WorkersDied,
 )
+from pipeline.executor import OnProgress
 from pipeline.shards.format import ShardError
 from pipeline.shards.resume.feature_build import ShardBuild
-from pipeline.shards.resume.job_ref import OnProgress
 from tests.cluster.tasks import build_made, hoard, run_out
 from tests.project import PROJECT
 from tests.shards.factories import ROWS_PER_SHARD, build, contents, header, ids

@@ -23,6 +23,7 @@ from pipeline.heads.embed import embed
 from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.heads.trained_head import load_head
 from pipeline.images.weights import load_weights
+from pipeline.jobs.options import Selection
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.search.query_models import QueryModels
@@ -97,7 +98,9 @@ def test_the_tuned_weights_give_the_features_that_the_head_was_fitted_on(project
     assert read_features(features).recipe_hash == trained.inputs.images.recipe_hash
     assert said["finetuning"]["start_sha256"] == load_head(layout.head("start")).tensors_sha256
     sides: dict[str, Any] = {"images": features, "captions": layout.text("token-ids")}
-    embeddings = embed(layout.dataset, project / "val.h5", head=head, split="val", **sides)
+    embeddings = embed(
+        layout.dataset, project / "val.h5", head=head, select=Selection("val"), **sides
+    )
     table = evaluate(project / "val.h5", project / "val").table
     for figure, value in trained.chosen.items():
         if figure in table:
@@ -106,7 +109,7 @@ def test_the_tuned_weights_give_the_features_that_the_head_was_fitted_on(project
     assert models.network  # of the tuned weights, or it would be refused
     frozen = {**sides, "images": layout.features(RECIPE)}
     with pytest.raises(HeadError, match=r"backbone\.safetensors.*give the features"):
-        embed(layout.dataset, project / "no.h5", head=head, split="val", **frozen)
+        embed(layout.dataset, project / "no.h5", head=head, select=Selection("val"), **frozen)
 
 
 def test_only_what_is_out_of_date_is_made_again(project: Path) -> None:

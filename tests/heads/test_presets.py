@@ -20,7 +20,7 @@ from pipeline.heads.head_types import HEADS, CaptionFeatures, head_kind, make_he
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.presets import PRESETS
 from pipeline.heads.training.trainer import NetworkHead
-from pipeline.images.side_by_side import SideBySide, split_name
+from pipeline.jobs.side_by_side import SideBySide, split_name
 from pipeline.recipes.image_recipes import resolve_recipe
 from pipeline.retrieval.embeddings import EmbeddingsError
 from pipeline.retrieval.ensemble import ENSEMBLES, members_of

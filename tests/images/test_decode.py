@@ -14,7 +14,7 @@ from PIL import Image
 from pipeline.images import decode as decoding
 from pipeline.images.decode import (
     MAX_PIXELS,
-    ImageReadError,
+    FileReadError,
     RefusedImage,
     UnreadableImage,
     decode,
@@ -222,7 +222,7 @@ def test_trouble_of_the_system_is_never_put_down_to_the_image(
 
             with monkeypatch.context() as patch:
                 patch.setattr(place, fail)
-                with pytest.raises(ImageReadError) as caught:
+                with pytest.raises(FileReadError) as caught:
                     read_image(path)
             text = str(caught.value)
             assert str(path) in text

@@ -3,7 +3,6 @@
 import inspect
 import os
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +10,21 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from pipeline.clips.extract import extract_clips
+from pipeline.clips.extract_clips import extract_clips
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.errors import WrongUsage
 from pipeline.images import network
-from pipeline.images.changes import changed_rows
 from pipeline.images.decode import source_crc32
 from pipeline.images.extract import extract
-from pipeline.images.side_by_side import SideBySide, split_name
+from pipeline.jobs.side_by_side import SideBySide, split_name
 from pipeline.recipes import RecipeError
 from pipeline.regions.features import extract_regions
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.verify import verify
 from stages import extract as command
 from tests.images.odd_files import photo
+from tests.jobs.factories import options
 from tests.project import Recorder
 
 LITE = "efficientnet-lite0-pool"
@@ -88,17 +87,11 @@ def test_trusted_stamps_spare_reading_and_see_what_changed(
         read.append(path.name)
         return source_crc32(path)
 
-    counting = partial(changed_rows, crc32_of=note)
-    monkeypatch.setattr(
-        "pipeline.images.extract.changed_rows",
-        lambda build, paths, readers, progress, crc32_of, unchanged: counting(
-            build, paths, readers, progress, unchanged=unchanged
-        ),
-    )
+    monkeypatch.setattr("pipeline.images.source.source_crc32", note)
 
     def run(trust: bool) -> list[str]:
         read.clear()
-        extract(dataset, tmp_path / "out", recipe=LITE, trust_stamps=trust, readers=1)
+        extract(dataset, tmp_path / "out", recipe=LITE, **options(trust_stamps=trust, readers=1))
         return sorted(read)
 
     every = [f"{number}.png" for number in range(9)]
@@ -125,16 +118,16 @@ def test_trusted_stamps_spare_reading_and_see_what_changed(
 @pytest.mark.parametrize("name", ["limit", "rows_per_shard", "batch_size", "threads", "readers"])
 def test_counts_below_one_are_refused(name: str, dataset: Path, tmp_path: Path) -> None:
     with pytest.raises(WrongUsage, match=f"{name} is 0"):
-        extract(dataset, tmp_path / "out", recipe=LITE, **{name: 0})  # type: ignore[arg-type]
+        extract(dataset, tmp_path / "out", recipe=LITE, **options(**{name: 0}))
 
 
 def test_wrong_names_are_refused_before_any_work(dataset: Path, tmp_path: Path) -> None:
-    for arguments in ({"recipe": "efficientnet"}, {"recipe": LITE, "engine": "fats"}):
+    for arguments in ({"recipe": "efficientnet"}, options(recipe=LITE, engine="fats")):
         with pytest.raises(RecipeError, match=r"did you mean|fast, reference"):
-            extract(dataset, tmp_path / "out", **arguments)  # type: ignore[arg-type]
+            extract(dataset, tmp_path / "out", **arguments)
     assert not (tmp_path / "out").exists()
     with pytest.raises(WrongUsage, match="not both"):
-        extract(dataset, tmp_path / "out", recipe=LITE, workers=1, scheduler="tcp://x:1")
+        extract(dataset, tmp_path / "out", recipe=LITE, **options(workers=1, scheduler="tcp://x:1"))
 
 
 def test_recipes_side_by_side_are_extracted_each_and_not_written_again(

@@ -10,6 +10,7 @@ from pipeline.images.decode import read_image
 from pipeline.images.engine import ENGINES
 from pipeline.images.extract import extract
 from pipeline.images.feature_extractor import FeatureExtractor, PictureError
+from pipeline.jobs.options import Compute
 from pipeline.recipes import RecipeError
 from pipeline.shards.feature_set import FeatureSet
 from tests.images.odd_files import photo
@@ -42,7 +43,9 @@ def extractor() -> FeatureExtractor:
 def test_rows_are_those_of_the_shards(
     recipe: str, engine: str, files: list[Path], tmp_path: Path
 ) -> None:
-    index = extract(prepared(tmp_path, files), tmp_path / "out", recipe=recipe, engine=engine)
+    index = extract(
+        prepared(tmp_path, files), tmp_path / "out", recipe=recipe, compute=Compute(engine=engine)
+    )
     features = FeatureSet(tmp_path / "out")
     found = FeatureExtractor(recipe, engine=engine)
     rows = found(files)

@@ -1,8 +1,8 @@
 """The memory that an extraction announces."""
 
+from pipeline.images.batches import Parallelism
 from pipeline.images.memory import expected_memory
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.rows import Parallelism
 from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
 

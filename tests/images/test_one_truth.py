@@ -17,9 +17,9 @@ from torchvision.models.vgg import VGG, make_layers
 from pipeline.hashing import recipe_hash
 from pipeline.images import decode
 from pipeline.images.backbones import BACKBONES
+from pipeline.images.batches import feature_header
 from pipeline.images.engine import ENGINES
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.rows import feature_header
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
 from pipeline.networks.random_weights import seeded_state

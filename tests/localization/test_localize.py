@@ -26,6 +26,7 @@ from pipeline.localization.pairs import training_pairs
 from pipeline.localization.train_localizer import OpenSources, Sources, fit_to_phrases
 from pipeline.regions.boxes import iou
 from pipeline.regions.ground_truth import true_boxes, true_regions
+from pipeline.regions.proposal_source import Proposer
 from pipeline.regions.proposals import read_proposals, region_id
 from pipeline.regions.propose import propose
 from pipeline.report.localizations import write_localization_page
@@ -65,7 +66,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
     root = tmp_path_factory.mktemp("localization")
     draw_scenes(root / "scenes", 72, seed=0).write(root / "scenes")
     for method in ("grid", "ground-truth"):
-        propose(root / "scenes", root / method, method=method, number=60)
+        propose(root / "scenes", root / method, proposer=Proposer(method, 60))
         write_region_features(root / "scenes", root / method, root / f"{method}-crops")
     encode(root / "scenes", root / "phrases", encoder="bow", phrases=True)
     return Sources(

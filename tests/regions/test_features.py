@@ -19,11 +19,13 @@ from pipeline.images.region import PhotoCache, Region
 from pipeline.images.transforms import read_sample
 from pipeline.recipes import resolve_recipe
 from pipeline.regions.box_geometry import BOX_GEOMETRY, box_geometry
-from pipeline.regions.features import extract_regions
+from pipeline.regions.features import Regions, extract_regions
+from pipeline.regions.proposal_source import Proposer
 from pipeline.regions.proposals import read_proposals
 from pipeline.regions.propose import propose
 from pipeline.regions.roi_align import aligned_rows
 from pipeline.shards.feature_set import read_features
+from tests.jobs.factories import options
 from tests.project import Recorder
 
 NO_NETWORK: dict[str, dict[str, Any]] = {BOX_GEOMETRY: {"weights": None, "engine": "fast"}}
@@ -35,14 +37,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Draw three scenes and propose five boxes on each."""
     folder = tmp_path_factory.mktemp("regions")
     draw_scenes(folder / "scenes", 3, 5).write(folder / "scenes")
-    propose(folder / "scenes", folder / "grid", method="grid", number=5)
+    propose(folder / "scenes", folder / "grid", proposer=Proposer("grid", 5))
     return folder
 
 
-def extracted(made: Path, out: Path, recipe: str, **options: Any) -> dict[str, bytes]:
+def extracted(made: Path, out: Path, recipe: str, **changes: Any) -> dict[str, bytes]:
     defaults: dict[str, Any] = {"weights": "random:0", "threads": 1, "engine": "reference"}
-    options = defaults | options
-    extract_regions(made / "scenes", out, regions=made / "grid", recipe=recipe, **options)
+    given = defaults | changes
+    regions = Regions(made / "grid", given.pop("context", 0.0))
+    extract_regions(made / "scenes", out, regions=regions, recipe=recipe, **options(**given))
     return {path.name: path.read_bytes() for path in out.iterdir()}
 
 
@@ -131,7 +134,7 @@ def test_the_box_itself_beside_its_features(made: Path, tmp_path: Path) -> None:
 
 def test_a_photo_that_changed_or_went_fails_its_regions(made: Path, tmp_path: Path) -> None:
     draw_scenes(tmp_path / "scenes", 3, 6).write(tmp_path / "scenes")
-    propose(tmp_path / "scenes", tmp_path / "grid", method="grid", number=2)
+    propose(tmp_path / "scenes", tmp_path / "grid", proposer=Proposer("grid", 2))
     first, second, third = (e.file for e in read_manifest(tmp_path / "scenes").entries)
     (tmp_path / "scenes" / "images" / first).write_bytes(b"no picture")
     (tmp_path / "scenes" / "images" / second).unlink()
@@ -154,12 +157,13 @@ def test_bad_input(made: Path, tmp_path: Path) -> None:
     refused(WrongUsage, "context is -1", context=-1)
     refused(WrongUsage, f"{ALIGN} cuts none", recipe=ALIGN, context=0.5)
     refused(WrongUsage, "box-geometry has no network", recipe=BOX_GEOMETRY, weights="w.pth")
-    refused(WrongUsage, "no option workers", recipe=ALIGN, workers=2)
     refused(PipelineError, "backbone is called 'nothing-grid'", recipe="nothing-roi-align")
     other = draw_scenes(tmp_path / "more", 4, 5)
     other.write(tmp_path / "more")
     with pytest.raises(PipelineError, match=r"lacks 1 of the images, first .*scene-00003"):
-        extract_regions(tmp_path / "more", tmp_path / "out", regions=made / "grid", recipe=POOL)
+        extract_regions(
+            tmp_path / "more", tmp_path / "out", regions=Regions(made / "grid"), recipe=POOL
+        )
 
 
 def test_threads_share_a_photo_that_fails(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.regions import has_phrases, read_phrases
 from pipeline.datasets.scenes.dataset import draw_scenes
+from pipeline.jobs.options import Compute
 from pipeline.regions.ground_truth import true_boxes, true_regions
+from pipeline.regions.proposal_source import Proposer
 from pipeline.regions.proposals import ProposalError, image_of_region, read_proposals
 from pipeline.regions.propose import propose
 
@@ -39,7 +41,7 @@ def test_phrases_of_scenes_are_in_their_captions_and_their_boxes_around_paint(sc
 
 def test_true_boxes_are_proposals(scenes: Path, tmp_path: Path) -> None:
     phrases = read_phrases(scenes)
-    index = propose(scenes, tmp_path / "truth", method="ground-truth")
+    index = propose(scenes, tmp_path / "truth", proposer=Proposer("ground-truth"))
     assert (index.rows, index.failed_rows) == (24, 0)
     found = read_proposals(tmp_path / "truth")
     boxes, numbers = true_boxes(phrases), true_regions(phrases)
@@ -54,7 +56,9 @@ def test_true_boxes_are_proposals(scenes: Path, tmp_path: Path) -> None:
     with pytest.raises(ProposalError, match="lacks 1 of the images, first"):
         found.require_images(read_manifest(scenes), [image, "scene-99999"])
     before = {path.name: path.read_bytes() for path in (tmp_path / "truth").iterdir()}
-    propose(scenes, tmp_path / "again", method="ground-truth", threads=1)
+    propose(
+        scenes, tmp_path / "again", proposer=Proposer("ground-truth"), compute=Compute(threads=1)
+    )
     assert before == {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
 
 

@@ -17,9 +17,11 @@ from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.regions import read_phrases
 from pipeline.datasets.scenes.dataset import draw_scenes
 from pipeline.errors import PipelineError, WrongUsage
+from pipeline.jobs.options import Compute
 from pipeline.regions.boxes import iou, require_inside
 from pipeline.regions.ground_truth import true_boxes
 from pipeline.regions.opencv_methods import SIDE
+from pipeline.regions.proposal_source import Proposer
 from pipeline.regions.proposals import read_proposals
 from pipeline.regions.propose import propose
 from pipeline.shards.convert.importers.boxes import read_boxes
@@ -42,14 +44,14 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("method", "options"),
+    ("method", "model"),
     [
-        ("grid", {}),
-        pytest.param("edge-boxes", {}, marks=needs_opencv),
-        pytest.param("selective-search", {}, marks=needs_opencv),
+        ("grid", None),
+        pytest.param("edge-boxes", None, marks=needs_opencv),
+        pytest.param("selective-search", None, marks=needs_opencv),
         pytest.param(
             "bing",
-            {"model": BING},
+            BING,
             marks=[needs_opencv, pytest.mark.skipif(not BING.is_dir(), reason="needs ../shared")],
         ),
     ],
@@ -58,10 +60,11 @@ def test_boxes_are_in_the_photo_and_the_same_again(
     scenes: Path,
     tmp_path: Path,
     method: str,
-    options: dict[str, Any],
+    model: Path | None,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    index = propose(scenes, tmp_path / "a", method=method, number=30, threads=2, **options)
+    proposer = Proposer(method, 30, model=model)
+    index = propose(scenes, tmp_path / "a", proposer=proposer, compute=Compute(threads=2))
     assert (index.rows, index.failed_rows) == (3, 0)
     found = read_proposals(tmp_path / "a")
     for image in found.image_ids:
@@ -77,8 +80,8 @@ def test_boxes_are_in_the_photo_and_the_same_again(
     assert recall["recall_at_50"] == round(100 * float(np.mean(covered)), 2)
     assert recall["images"] == len(truth)
     with pytest.raises(KeyboardInterrupt):
-        propose(scenes, tmp_path / "b", method=method, number=30, monitor=Recorder(2), **options)
-    propose(scenes, tmp_path / "b", method=method, number=30, threads=1, **options)
+        propose(scenes, tmp_path / "b", proposer=proposer, monitor=Recorder(2))
+    propose(scenes, tmp_path / "b", proposer=proposer, compute=Compute(threads=1))
     assert bytes_of(tmp_path / "a") == bytes_of(tmp_path / "b")
     assert capfd.readouterr().out == ""
 
@@ -91,7 +94,7 @@ def test_odd_photos(tmp_path: Path, size: tuple[int, int]) -> None:
     entry = ImageEntry("a.png", "a.png", "train", ())
     Manifest("odd", tmp_path, (entry,), "", "", {}).write(tmp_path / "odd")
     for method in ("edge-boxes", "selective-search"):
-        index = propose(tmp_path / "odd", tmp_path / method, method=method, number=5)
+        index = propose(tmp_path / "odd", tmp_path / method, proposer=Proposer(method, 5))
         assert index.failed_rows == (min(size) < 8)
         require_inside(read_proposals(tmp_path / method).boxes("a.png"), *size, method)
 
@@ -118,7 +121,7 @@ def test_files_of_others(tmp_path: Path) -> None:
 def test_bad_input(scenes: Path, tmp_path: Path) -> None:
     def refused(kind: type[PipelineError], match: str, **options: Any) -> None:
         with pytest.raises(kind, match=match):
-            propose(scenes, tmp_path / "out", **options)
+            propose(scenes, tmp_path / "out", proposer=Proposer(**options))
 
     arrays: Any = {"a.jpg": np.array([[0.0, 0, 1, 1]])}
     np.savez(tmp_path / "other.npz", **arrays)
@@ -149,7 +152,10 @@ def test_boxes_outside_their_photo_are_a_failed_row(scenes: Path, tmp_path: Path
     np.savez(tmp_path / "x.npz", **boxes)
     monitor = Recorder()
     index = propose(
-        scenes, tmp_path / "out", method="boxes", boxes=tmp_path / "x.npz", monitor=monitor
+        scenes,
+        tmp_path / "out",
+        proposer=Proposer("boxes", boxes=tmp_path / "x.npz"),
+        monitor=monitor,
     )
     assert index.failed_rows == 1
     found = read_proposals(tmp_path / "out")

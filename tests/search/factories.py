@@ -13,16 +13,18 @@ from pipeline.heads.head_types import make_head
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.pairs import join_pairs
 from pipeline.heads.trained_head import TrainedHead, load_head
+from pipeline.images.batches import Parallelism, feature_header
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.rows import Parallelism, extract_features, feature_header
 from pipeline.images.weights import load_weights
+from pipeline.jobs.make_features import make_features
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.resume.feature_build import ShardBuild
 from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.fitting import Fitting, fit_encoder
-from pipeline.text.rows import caption_header, encode_captions
+from pipeline.text.source import CaptionSource, caption_header
+from tests.jobs.factories import publish_images
 
 CAPTIONS = ("a red square", "a square on the grass", "two blue dogs", "dogs on the red grass")
 ENTRIES = [
@@ -46,7 +48,7 @@ def fill(folder: Path) -> None:
     header = feature_header(recipe, weights, "made")
     with ShardBuild(folder / "images", header, [e.id for e in ENTRIES]) as build:
         network = RecipeNetwork(recipe, weights.state)
-        extract_features(build, [folder / file for file in FILES], network, Parallelism(2, 1, 1))
+        publish_images(build, [folder / file for file in FILES], network, Parallelism(2, 1, 1))
     encode(folder, "bow", vocabulary="all")
     train(folder, "head")
 
@@ -56,8 +58,9 @@ def encode(folder: Path, name: str, **options: Any) -> None:
     fitting = Fitting(CAPTIONS, "made", "train")
     encoder = fit_encoder(plan_encoder(name, **options), folder / "encoder", fitting, CAPTIONS)
     ids = [caption_id for entry in ENTRIES for caption_id in entry.caption_ids]
-    with ShardBuild(folder / "captions", caption_header(encoder, "made"), ids) as build:
-        encode_captions(build, encoder, CAPTIONS)
+    header = caption_header(encoder, "made")
+    source = CaptionSource(header, ids, CAPTIONS, encoder, folder / "encoder")
+    make_features(source, folder / "captions")
 
 
 def features(folder: Path) -> tuple[FeatureSet, FeatureSet]:

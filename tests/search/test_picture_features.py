@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pipeline.heads.inputs.feature_spec import FeatureSpec
+from pipeline.images.batches import Parallelism, feature_header
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.rows import Parallelism, extract_features, feature_header
 from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.search import SearchError
@@ -15,6 +15,7 @@ from pipeline.search.picture_features import open_features
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.resume.feature_build import ShardBuild
 from pipeline.shards.side_by_side import write_view
+from tests.jobs.factories import publish_images
 from tests.search.factories import ENTRIES, FILES
 
 
@@ -26,7 +27,7 @@ def beside(made: Path) -> FeatureSet:
     header = feature_header(recipe, weights, "made")
     with ShardBuild(made / "crops", header, [e.id for e in ENTRIES]) as build:
         network = RecipeNetwork(recipe, weights.state)
-        extract_features(build, [made / file for file in FILES], network, Parallelism(2, 1, 1))
+        publish_images(build, [made / file for file in FILES], network, Parallelism(2, 1, 1))
     write_view(made / "view", [FeatureSet(made / name) for name in ("crops", "images")], "unit")
     return FeatureSet(made / "view")
 

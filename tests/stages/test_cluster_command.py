@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pipeline.cluster.place import Place
+from pipeline.executor import Executor
 from pipeline.progress import Monitor
-from pipeline.shards.resume.distributed import Executor
 from tests.cluster.tasks import serial
 from tests.project import Call
 from tests.stages.test_train_command import NAME, experiment
@@ -30,7 +30,7 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks run in this process, as they would on workers."""
 
     @contextmanager
-    def executor(self: Place, monitor: Monitor) -> Iterator[Executor]:
+    def executor(self: Place, monitor: Monitor, gpu: bool) -> Iterator[Executor]:
         yield serial
 
     monkeypatch.setattr(Place, "executor", executor)
@@ -90,10 +90,13 @@ def test_embeddings_by_workers(
     monkeypatch: pytest.MonkeyPatch,
     average: bool,
 ) -> None:
-    from pipeline.heads import chunks
+    from pipeline.heads import embed as job
+    from pipeline.heads import embedding_source
+    from pipeline.jobs.options import Storage
     from tests.stages.test_train_command import configure
 
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(embedding_source, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(job, "_STORAGE", Storage(rows_per_shard=14))
     if average:
         configure(head="ridge", settings={}, average_captions=True)
     assert pipeline("train", "--experiment", NAME).status == 0
@@ -107,32 +110,37 @@ def test_embeddings_by_workers(
     assert found["seconds_of_work"].keys() == {"read", "forward", "write"}
 
 
-def test_embedding_goes_on_with_the_chunks_that_are_there(
+def test_embedding_resumes_from_the_finished_rows(
     experiment: Path, pipeline: Call, one_by_one: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline.heads import chunks, workers
+    from pipeline.heads import embed as job
+    from pipeline.heads import embedding_source
+    from pipeline.jobs.options import Storage
 
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", 50)
+    monkeypatch.setattr(embedding_source, "CHUNK_ROWS", 50)
+    monkeypatch.setattr(job, "_STORAGE", Storage(rows_per_shard=50))
     assert pipeline("train", "--experiment", NAME).status == 0
     embed = ("embed", "--experiment", NAME, "--split", "train")
     assert pipeline(*embed, "--out", "one.h5").status == 0
-    made: list[str] = []
-    once = workers.embed_chunk
+    made: list[int] = []
+    once = embedding_source.EmbeddingSource._embed
 
-    def counted(*given: object) -> object:
-        made.append(str(given[2]))
-        if len(made) == 3:
+    def counted(self: Any, chunk: int, watch: Any) -> Any:
+        made.append(len(self.rows))
+        if len(made) == 5:
             raise KeyboardInterrupt
-        return once(*given)  # type: ignore[arg-type]
+        return once(self, chunk, watch)
 
-    monkeypatch.setattr(workers, "embed_chunk", counted)
+    monkeypatch.setattr(embedding_source.EmbeddingSource, "_embed", counted)
     assert pipeline(*embed, "--out", "two.h5", "--workers", 2).status == 1
-    damaged, sound = sorted(Path(".work").glob("two.h5-*/*.npy"))
+    damaged, sound = sorted(Path(".work").glob("two.h5-*/**/shard-*.h5"))[:2]
     damaged.write_bytes(damaged.read_bytes()[:-1])
+    before, kept = len(made), sound.read_bytes()
     assert pipeline(*embed, "--out", "two.h5", "--workers", 2).status == 0
-    assert len([chunk for chunk in made[3:] if sound.name.startswith(chunk)]) == 0
-    assert len([chunk for chunk in made[3:] if damaged.name.startswith(chunk)]) == 1
+    assert len(made) > before
+    assert kept
     assert Path("two.h5").read_bytes() == Path("one.h5").read_bytes()
+    assert list(Path(".work").glob("two.h5-*")) == []
 
 
 def test_contradictions_are_wrong_usage(project: Path, pipeline: Call) -> None:

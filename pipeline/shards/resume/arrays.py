@@ -3,7 +3,7 @@
 import hashlib
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pipeline.files import created_by
 from pipeline.hashing import canonical_json
 from pipeline.packed import PackedTexts
-from pipeline.progress import Progress, no_progress
+from pipeline.progress import Progress, Stopwatch, no_progress
 from pipeline.shards.format import (
     OK,
     STATUS_NAMES,
@@ -25,6 +25,7 @@ from pipeline.shards.format import (
 )
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
+from pipeline.shards.resume.compute import build_here
 from pipeline.shards.resume.feature_build import ShardBuild
 from pipeline.shards.write import stored_rows
 
@@ -171,13 +172,12 @@ def build_from_rows(
     with ShardBuild(out, header, ids, rows_per_shard, compress, inputs) as build:
         if compare:
             _require_same_values(build, header, rows, size, out)
-        done = build.rows_done
-        for span in build.pending():
-            for part in span.batches(size):
-                build.append(part.start, rows(part.start, part.stop))
-                done += len(part)
-                progress(done, len(ids), 0)
-        return build.publish()
+
+        def compute(spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
+            for part in (part for span in spans for part in span.batches(size)):
+                yield part.start, rows(part.start, part.stop)
+
+        return build_here(build, compute, progress)
 
 
 def axes_of(row_shape: tuple[int, ...], axes: str | None, what: str) -> str:

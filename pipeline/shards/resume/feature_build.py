@@ -6,7 +6,7 @@ shard. Finished shards are moved to the output and `index.json` is written last.
 leaves is checked, row by row, before it is trusted, and the bytes of the result do not depend on
 where it was killed.
 
-Rows are appended in this process, or workers make whole shards; see `pipeline.shards.resume.job`.
+Shards are computed one at a time in this process, or by workers; see `pipeline.shards.resume.job`.
 """
 
 import shutil
@@ -48,14 +48,17 @@ class ShardBuild:
 
     Attributes
     ----------
+    header : of the feature set.
     plan, ids : which rows go into which shard, and all row ids in that order; final once the
         context is entered: a set that grew has its older rows first.
     work : the folder of unfinished work, `.work/<name>-<fingerprint>` beside the output; set
         when the context is entered.
-    damaged : what was found damaged and will be made again, one text each.
+    compress : whether its shards are compressed; known when the context is entered.
+    damaged : what was found damaged and will be recomputed, one text each.
     """
 
     work: Path
+    compress: bool
 
     def __init__(
         self,
@@ -101,7 +104,7 @@ class ShardBuild:
         # Once: `..`, `.` and links would put the work folder elsewhere later on.
         self._out = out.resolve()
         self._parent = self._out.parent / WORK_FOLDER
-        self._header, self._inputs = header, inputs
+        self.header, self._inputs = header, inputs
         self._wanted = (rows_per_shard, compress, add)
         self.damaged: list[str] = []
         self._broken: dict[Path, str] = {}
@@ -126,11 +129,11 @@ class ShardBuild:
         with ExitStack() as undo:
             self._parent.mkdir(parents=True, exist_ok=True)
             undo.enter_context(only_writer(self._parent / f"{self._out.name}.lock", self._out))
-            layout = fit_to_existing(self._out, self._header, self.ids, self.plan, *self._wanted)
-            self.plan, self.ids, self._compress = layout.plan, layout.ids, layout.compress
+            layout = fit_to_existing(self._out, self.header, self.ids, self.plan, *self._wanted)
+            self.plan, self.ids, self.compress = layout.plan, layout.ids, layout.compress
             self._published, self.damaged = layout.index, layout.damaged
             self._broken = layout.broken
-            fingerprint = layout.fingerprint(self._header, self._inputs)
+            fingerprint = layout.fingerprint(self.header, self._inputs)
             self.work = self._parent / f"{self._out.name}-{fingerprint}"
             self.work.mkdir(exist_ok=True)
             undo.callback(remove_if_empty, self.work)
@@ -157,17 +160,14 @@ class ShardBuild:
         """Rows that need no more work."""
         return self.plan.rows - sum(len(span) for span in self.pending())
 
-    def in_order(self, sources: Sequence[T]) -> Sequence[T]:
-        """Return what each row is made from, in the order of the rows.
+    def asked_rows(self) -> np.ndarray | None:
+        """Return, for each row, its number among the ids as they were asked for, (rows,) int64.
 
-        Parameters
-        ----------
-        sources : in the order in which the ids were asked for. A set that grew has another.
+        None where the order is the same; a set that grew has another.
         """
         if self.ids == self._asked:
-            return sources
-        rows = TextIndex(self._asked).rows_of(self.ids, len(self.ids))
-        return [sources[row] for row in rows.tolist()]
+            return None
+        return TextIndex(self._asked).rows_of(self.ids, len(self.ids))
 
     def other_work(self) -> list[Path]:
         """Return work folders of unfinished runs on this output with other settings."""
@@ -232,9 +232,9 @@ class ShardBuild:
         waiting.append(first_row, block)
         self._finish_if_complete(self.plan.shard_of(first_row))
 
-    def pending_shards(self) -> list[int]:
-        """Return the numbers of the shards that are still to be made."""
-        return list(self._partial)
+    def pending_shards(self) -> dict[int, PartialShard]:
+        """Return the shards that are still to be made, by number."""
+        return dict(self._partial)
 
     @contextmanager
     def submitted(
@@ -259,9 +259,9 @@ class ShardBuild:
         """
         job = submit_shards(
             self.work,
-            self._header,
+            self.header,
             self.plan,
-            self._compress,
+            self.compress,
             settings,
             self._partial,
             sources_of,
@@ -276,19 +276,19 @@ class ShardBuild:
                 partial.mark_missing(np.arange(0))
 
     def accept(self, result: ShardResult) -> None:
-        """Take a shard that a worker has made, once this process sees the very file.
+        """Accept a shard that a task has written, once this process sees the very file.
 
         Raises
         ------
         ShardError
-            No such shard was asked for, the file is not seen here, or is another.
+            No such shard was asked for, the file is missing here, or is another one.
         """
         partial = self._partial.get(result.shard)
         if partial is None:
             raise ShardError(
                 f"shard {result.shard} of {self._out} was made, but nobody asked for it"
             )
-        self._done[result.shard] = result.collect(partial.path, self._header, partial.ids)
+        self._done[result.shard] = result.collect(partial.path, self.header, partial.ids)
         del self._partial[result.shard]
         partial.remove_pieces()
 
@@ -306,7 +306,7 @@ class ShardBuild:
             )
         shards = [self._done[shard] for shard in range(self.plan.shards)]
         size = self.plan.rows_per_shard
-        index = publish(self._out, self._header, size, shards, self._published)
+        index = publish(self._out, self.header, size, shards, self._published)
         if index != self._published:
             # A worker that was given up for lost may be writing into it until it sees the end.
             shutil.rmtree(self.work, ignore_errors=True)
@@ -317,7 +317,7 @@ class ShardBuild:
         rows = sum(len(shard.span) - shard.rows_in_pieces for shard in partial)
         # A shard lies beside its pieces while it is put together.
         most = max((sum(len(span) for span in shard.missing) for shard in partial), default=0)
-        require_space(self.work, rows + most, self._header.row_bytes)
+        require_space(self.work, rows + most, self.header.row_bytes)
 
     def _resume(self, shard: int) -> None:
         """Take over a shard that is there and sound, or the pieces of it."""
@@ -325,7 +325,7 @@ class ShardBuild:
         name, ids = self.plan.file_name(shard), self.ids[span.start : span.stop]
         folder = shard_folder(self.work, shard)
         folders = (folder, self._out)
-        done, damaged = find_shard(folders, name, self._header, ids, span.start, self._broken)
+        done, damaged = find_shard(folders, name, self.header, ids, span.start, self._broken)
         self.damaged += damaged
         if done is None:
             self._mark_missing(shard, np.arange(span.start, span.stop))
@@ -342,7 +342,7 @@ class ShardBuild:
             older = self._done.pop(shard).path if shard in self._done else None
             span = self.plan.span(shard)
             ids = self.ids[span.start : span.stop]
-            partial = PartialShard(self.work, self._header, self.plan, shard, ids, older)
+            partial = PartialShard(self.work, self.header, self.plan, shard, ids, older)
             self._partial[shard] = partial
             for path, text in partial.find_pieces().items():
                 self.damaged.append(text)
@@ -358,9 +358,9 @@ class ShardBuild:
         partial = self._partial[shard]
         if partial.missing:
             return
-        partial.finish(self._compress)
+        partial.finish(self.compress)
         partial.remove_pieces()
         self._done[shard] = finished_shard(
-            partial.path, self._header, partial.ids, partial.span.start
+            partial.path, self.header, partial.ids, partial.span.start
         )
         del self._partial[shard]

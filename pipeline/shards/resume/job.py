@@ -1,7 +1,8 @@
-"""Making shards on workers: what a worker must know, how it makes a shard, what it reports.
+"""Computing one shard: the task of every feature set, in this process and on workers.
 
-A worker goes on from the finished rows that lie in the work folder, adds its own, and leaves the
-finished shard there. Any number of processes may make the same shard at once.
+`fill_shard` has the missing rows of a shard computed and writes it into the work folder. A worker
+reads what it needs from the job's file (`make_shard`), resumes from the finished rows that it finds
+in the work folder, and adds its own. Any number of processes may compute the same shard at once.
 """
 
 import socket
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.executor import OnProgress
 from pipeline.hashing import sha256_of_file
 from pipeline.progress import WRITE, Stopwatch
 from pipeline.shards.format import (
@@ -22,10 +24,9 @@ from pipeline.shards.format import (
     FeatureHeader,
     OtherShard,
     RowBlock,
-    ShardEntry,
 )
 from pipeline.shards.plan import ShardPlan, Span
-from pipeline.shards.resume.job_ref import JobRef, NotShared, OnProgress, appears, submit
+from pipeline.shards.resume.job_ref import JobRef, NotShared, appears, submit
 from pipeline.shards.resume.partial_shard import PartialShard
 from pipeline.shards.resume.publish import FinishedShard, finished_shard
 from pipeline.shards.shard_file import ShardFile
@@ -87,54 +88,57 @@ class ShardJob:
 
 @dataclass(frozen=True)
 class ShardResult:
-    """What a worker reports of a shard that it has finished.
+    """What the task of a shard returns.
 
     Attributes
     ----------
     shard : its number.
-    entry : its line of the index; every byte of the file has been checked.
-    computed : rows that this worker has computed; the others were there.
+    finished : the shard in the work folder; every byte of it has been checked.
+    computed : rows that were computed; the others existed.
     seconds : by stage.
-    worker : the host that made it.
+    worker : the host of the worker that made it; None: this process.
     """
 
     shard: int
-    entry: ShardEntry
+    finished: FinishedShard
     computed: int
     seconds: dict[str, float] = field(hash=False)
-    worker: str = field(default_factory=socket.gethostname)
+    worker: str | None = None
 
     def collect(self, path: Path, header: FeatureHeader, ids: Sequence[str]) -> FinishedShard:
         """Return the shard at `path`, which may appear late, if it is the file that was reported.
 
         Parameters
         ----------
-        path : where it should lie.
+        path : where it should be.
         header, ids : of the shard that was asked for.
 
         Raises
         ------
         NotShared
-            The file is not seen here, or is another.
+            The file is missing here, or is another one.
         OtherShard
             It holds other features or rows.
         """
+        if self.worker is None:
+            return self.finished
         if not appears(path):
             raise NotShared(
-                f"worker {self.worker} says that it made {path}, which {socket.gethostname()} "
-                "does not see; the output must lie in a folder that all machines share under the "
+                f"worker {self.worker} reports that it wrote {path}, which {socket.gethostname()} "
+                "does not see; the output must be in a folder that all machines share under the "
                 "same path: mount it there, or give another --out"
             )
-        if sha256_of_file(path) != self.entry.sha256:
+        entry = self.finished.entry
+        if sha256_of_file(path) != entry.sha256:
             raise NotShared(
-                f"{path} is not the file that worker {self.worker} made: another program has "
+                f"{path} is not the file that worker {self.worker} wrote: another program has "
                 "written it, or the machines see different folders at that path; end the other "
                 "program or mount the shared folder, then give the same command again, which "
-                "checks the file and goes on"
+                "checks the file and resumes"
             )
         file = ShardFile(path)
         file.require(header, ids)
-        return FinishedShard(path, self.entry, str(file.attributes.get("created_by", "unknown")))
+        return FinishedShard(path, entry, str(file.attributes.get("created_by", "unknown")))
 
 
 @dataclass(frozen=True)
@@ -193,9 +197,13 @@ def submit_shards(
     return SubmittedJob(dict(zip(partial, refs, strict=True)), job.cancel)
 
 
-# What a worker computes: the rows of these spans in order, a block at a time. Both number the rows
-# of the shard from 0.
-Compute = Callable[[ShardJob, Sequence[Span], Stopwatch], Iterator[tuple[int, RowBlock]]]
+# Yields the rows of some spans in order, a block at a time, each with the number of its first row;
+# spans and numbers are those of the feature set.
+Compute = Callable[[Sequence[Span], Stopwatch], Iterator[tuple[int, RowBlock]]]
+
+# The same on a worker, which knows of the feature set what the job's file records of one shard:
+# spans and numbers count the rows of the shard from 0.
+JobCompute = Callable[[ShardJob, Sequence[Span], Stopwatch], Iterator[tuple[int, RowBlock]]]
 
 
 def read_job(ref: JobRef, shard: int) -> ShardJob:
@@ -231,8 +239,10 @@ def _common(job: JobRef) -> dict[str, Any]:
     return job.read()
 
 
-def make_shard(ref: JobRef, shard: int, compute: Compute, on_progress: OnProgress) -> ShardResult:
-    """Make one shard of a job, on a worker.
+def make_shard(
+    ref: JobRef, shard: int, compute: JobCompute, on_progress: OnProgress
+) -> ShardResult:
+    """Compute one shard of a submitted job, on a worker.
 
     Any number of processes may do so at once: see `pipeline.shards.resume.partial_shard`.
 
@@ -240,9 +250,8 @@ def make_shard(ref: JobRef, shard: int, compute: Compute, on_progress: OnProgres
     ----------
     ref : the job.
     shard : number of the shard.
-    compute : gives the rows of some spans.
-    on_progress : called with the shard, how many of its rows are there, and how many of those
-        computed here failed.
+    compute : yields the rows of some spans.
+    on_progress : called once a second; see `fill_shard`.
 
     Raises
     ------
@@ -251,52 +260,90 @@ def make_shard(ref: JobRef, shard: int, compute: Compute, on_progress: OnProgres
     RunEnded
         The job was cancelled; finished rows are kept.
     ShardError
-        Values cannot be stored, or the disk is full; finished rows are kept.
+        See `fill_shard`.
     """
-    job = read_job(ref, shard)
+    job, host = read_job(ref, shard), socket.gethostname()
     older, older_sha256 = job.older or (None, None)
     partial = PartialShard(job.work, job.header, job.plan, shard, job.ids, older)
-    first = partial.span.start
     if found := _finished_before(partial, job.header, older_sha256):
-        return ShardResult(shard, found, 0, {})
+        return ShardResult(shard, found, 0, {}, host)
     partial.find_pieces()
     partial.mark_missing(np.concatenate([np.arange(s.start, s.stop) for s in job.needed]))
+    reported = 0.0
+
+    def compute_rows(spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
+        first = partial.span.start
+        within = [Span(span.start - first, span.stop - first) for span in spans]
+        for row, block in compute(job, within, watch):
+            yield first + row, block
+        ref.require_active()  # before the shard is written: the work folder may be gone
+
+    def report(*progress: int) -> None:
+        nonlocal reported
+        if time.monotonic() - reported >= _SECONDS_BETWEEN_REPORTS:
+            reported = time.monotonic()
+            on_progress(*progress)
+            ref.require_active()
+
+    result = fill_shard(shard, partial, job.compress, compute_rows, report)
+    return replace(result, worker=host)
+
+
+def fill_shard(
+    shard: int,
+    partial: PartialShard,
+    compress: bool,
+    compute: Compute,
+    on_progress: OnProgress,
+) -> ShardResult:
+    """Have the missing rows of a shard computed, and write the shard into the work folder.
+
+    Rows that are finished when this ends early, for whatever reason, are kept as a piece.
+
+    Parameters
+    ----------
+    shard : its number.
+    partial : which of its rows exist.
+    compress : see `write_shard`.
+    compute : yields the rows of some spans.
+    on_progress : called after each block with the shard, how many of its rows exist, and how many
+        of those computed here failed.
+
+    Raises
+    ------
+    ShardError
+        Values cannot be stored, or the disk is full.
+    """
     watch = Stopwatch()
     computed = failed = 0
-    reported = 0.0
     try:
-        spans = [Span(span.start - first, span.stop - first) for span in partial.missing]
-        for row, block in compute(job, spans, watch):
+        for row, block in compute(partial.missing, watch):
             with watch.timing(WRITE):
-                partial.append(first + row, block)
+                partial.append(row, block)
             computed += len(block)
             failed += int((block.status != OK).sum())
-            if time.monotonic() - reported >= _SECONDS_BETWEEN_REPORTS:
-                reported = time.monotonic()
-                there = len(partial.span) - sum(map(len, partial.missing))
-                on_progress(shard, there, failed)
-                ref.require_active()
-        ref.require_active()
+            there = len(partial.span) - sum(map(len, partial.missing))
+            on_progress(shard, there, failed)
         with watch.timing(WRITE):
-            partial.finish(job.compress)
+            partial.finish(compress)
     except BaseException:
         # Not where the run has finished without this worker and has removed the folder.
-        if job.work.is_dir():
+        if partial.work.is_dir():
             partial.flush()
         raise
     with watch.timing(WRITE):
-        finished = finished_shard(partial.path, job.header, partial.ids, first)
-    return ShardResult(shard, finished.entry, computed, watch.seconds)
+        finished = finished_shard(partial.path, partial.header, partial.ids, partial.span.start)
+    return ShardResult(shard, finished, computed, watch.seconds)
 
 
 def _finished_before(
     partial: PartialShard, header: FeatureHeader, older_sha256: str | None
-) -> ShardEntry | None:
-    """Return the entry of a shard whose worker was lost after finishing it, before reporting it."""
+) -> FinishedShard | None:
+    """Return a shard whose worker was lost after finishing it, before reporting it."""
     try:
         if not partial.path.is_file() or sha256_of_file(partial.path) == older_sha256:
             return None
-        return finished_shard(partial.path, header, partial.ids, partial.span.start).entry
+        return finished_shard(partial.path, header, partial.ids, partial.span.start)
     except (DamagedShard, OtherShard, FileNotFoundError):
         return None
 

@@ -8,7 +8,7 @@ that the run goes on: workers stop soon after it has gone.
 
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain
@@ -22,9 +22,6 @@ from pipeline.shards.format import ShardError
 from pipeline.shards.write import explained
 
 JOB_FILES = "job-*.jsonl"
-# A task reports with it how far it is; the command's own function gets the same arguments.
-OnProgress = Callable[..., None]
-
 # A network file system may show a new file to other machines some seconds late.
 PATIENCE_SECONDS = 10.0
 

@@ -38,7 +38,8 @@ class PartialShard:
 
     Attributes
     ----------
-    path : where it will lie once it is finished, in the work folder.
+    work, header : of the feature set: the work folder, and what all its shards have in common.
+    path : where it is written once it is finished, in the work folder.
     span, ids : its rows.
     missing : spans of rows still to be computed, in order.
     older : the finished shard that has the rows that were never missing, if there is one.
@@ -64,12 +65,12 @@ class PartialShard:
         ids : of the shard's rows.
         older : see above.
         """
+        self.work, self.header = work, header
         self.path = shard_folder(work, shard) / plan.file_name(shard)
         self.span = plan.span(shard)
         self.missing: tuple[Span, ...] = ()
         self.older = older
         self.ids = list(ids)
-        self._header = header
         self._shard, self._shards = shard, plan.shards_then(shard)
         self._pieces: dict[Path, np.ndarray] = {}
         self._needed = np.zeros(len(self.span), bool)
@@ -104,7 +105,7 @@ class PartialShard:
                 continue
             try:
                 piece = ShardFile(path)
-                piece.require(self._header, [row_id for row_id in piece.ids if row_id in row])
+                piece.require(self.header, [row_id for row_id in piece.ids if row_id in row])
                 piece.inspect(0)
                 self._pieces[path] = np.array([row[row_id] for row_id in piece.ids])
             except (DamagedShard, OtherShard) as error:
@@ -129,7 +130,7 @@ class PartialShard:
                 f"{span.start} to {span.stop - 1}"
             )
         ids = self.ids[first_row - self.span.start : stop - self.span.start]
-        stored = stored_rows(self._header, block, ids)
+        stored = stored_rows(self.header, block, ids)
         if not self._buffer:
             self._buffered_since = time.monotonic()
         self._buffer.append(
@@ -137,7 +138,7 @@ class PartialShard:
         )
         left = Span(stop, span.stop)
         self.missing = (left, *others) if len(left) else tuple(others)
-        held = sum(len(block) for _, block in self._buffer) * self._header.row_bytes
+        held = sum(len(block) for _, block in self._buffer) * self.header.row_bytes
         waited = time.monotonic() - self._buffered_since
         if self.missing and (held >= PIECE_BYTES or waited >= PIECE_SECONDS):
             self.flush()
@@ -152,14 +153,14 @@ class PartialShard:
             f"{uuid.uuid4().hex[:12]}.h5"
         )
         ids = [self.ids[row] for row in rows]
-        write_shard(path, self._header, ids, (block for _, block in self._buffer), 0, 1)
+        write_shard(path, self.header, ids, (block for _, block in self._buffer), 0, 1)
         self._pieces[path] = rows
         self._buffer = []
 
     def finish(self, compress: bool) -> None:
         """Write the shard from the older one, the pieces and what came since the last piece."""
         blocks = self._blocks()
-        write_shard(self.path, self._header, self.ids, blocks, self._shard, self._shards, compress)
+        write_shard(self.path, self.header, self.ids, blocks, self._shard, self._shards, compress)
 
     def remove_pieces(self) -> None:
         """Remove the pieces of the shard, and what writers of it left half done."""
@@ -178,7 +179,7 @@ class PartialShard:
             origin[rows[needed]], place[rows[needed]] = number, needed
         # A shard can have hundreds of pieces, and an open one may hold a file descriptor.
         opened = lru_cache(maxsize=4)(ShardFile)
-        step = max(1, _COPY_BYTES // max(1, self._header.row_bytes))
+        step = max(1, _COPY_BYTES // max(1, self.header.row_bytes))
         cuts = [0, *(np.flatnonzero(np.diff(origin)) + 1), len(origin)]
         for start, stop in pairwise(cuts):
             source = lying[origin[start]][0] if origin[start] >= 0 else self.older

@@ -15,9 +15,10 @@ from pipeline.heads.head_types import make_head
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.pairs import join_pairs
 from pipeline.heads.trained_head import TrainedHead, load_head
+from pipeline.images.batches import Parallelism, feature_header
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.rows import Parallelism, extract_features, feature_header
 from pipeline.images.weights import load_weights
+from pipeline.jobs.make_features import make_features
 from pipeline.recipes import resolve_recipe
 from pipeline.search.serve.server import Server
 from pipeline.search.serve.service import SearchService
@@ -25,7 +26,8 @@ from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.resume.feature_build import ShardBuild
 from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.fitting import Fitting, fit_encoder
-from pipeline.text.rows import caption_header, encode_captions
+from pipeline.text.source import CaptionSource, caption_header
+from tests.jobs.factories import publish_images
 from tests.project import Recorder
 from tests.search.serve.factories import HUGE, OUTSIDE, STRANGE, TOP, Site, Sources
 
@@ -76,13 +78,14 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
     header = feature_header(recipe, weights, "made")
     with ShardBuild(folder / "images", header, list(by_id)) as build:
         network = RecipeNetwork(recipe, weights.state)
-        extract_features(build, list(by_id.values()), network, Parallelism(4, 1, 1))
+        publish_images(build, list(by_id.values()), network, Parallelism(4, 1, 1))
     captions = {i: t for e in entries for i, t in zip(e.caption_ids, e.captions, strict=True)}
     texts = list(captions.values())
     fitting = Fitting(texts, "made", "train")
     encoder = fit_encoder(plan_encoder("bow", vocabulary="all"), folder / "encoder", fitting, [])
-    with ShardBuild(folder / "captions", caption_header(encoder, "made"), list(captions)) as build:
-        encode_captions(build, encoder, texts)
+    header = caption_header(encoder, "made")
+    source = CaptionSource(header, list(captions), texts, encoder, folder / "encoder")
+    make_features(source, folder / "captions")
 
     sets = FeatureSet(folder / "images"), FeatureSet(folder / "captions")
     pairs, inputs = join_pairs(entries, *sets), HeadInputs.of(*sets)

@@ -87,7 +87,7 @@ def test_a_stopped_call_goes_on_with_the_same_array_alone(
 
     def stop(done: int, total: int, failed: int) -> None:
         counts.append(done)
-        if len(counts) == 3:
+        if counts[-1] == 6:
             raise KeyboardInterrupt
 
     def write(array: np.ndarray, progress: Any = no_progress) -> None:
@@ -98,10 +98,10 @@ def test_a_stopped_call_goes_on_with_the_same_array_alone(
     counts.clear()
     with pytest.raises(KeyboardInterrupt):
         write(given + 1, stop)
-    assert counts[0] == 2, "rows of another array are not taken over"
+    assert counts[0] == 0, "rows of another array are not taken over"
     counts.clear()
     write(given, lambda done, total, failed: counts.append(done))
-    assert counts == [8, 9], "finished rows are not written again"
+    assert (counts[0], counts[-1]) == (6, 9), "finished rows are not written again"
     whole = contents(tmp_path / "whole" / "out")
     assert contents(out) == whole
 

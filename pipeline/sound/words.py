@@ -12,12 +12,12 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from threadpoolctl import threadpool_limits
 
-from pipeline.clips.mfcc import Mfcc
-from pipeline.clips.sound_recipes import BagRecipe
 from pipeline.errors import PipelineError
 from pipeline.files import created_by
 from pipeline.hashing import canonical_json
 from pipeline.networks.tensor_file import read_metadata, read_tensors, write_tensors
+from pipeline.sound.mfcc import Mfcc
+from pipeline.sound.recipes import BagRecipe
 
 SAMPLE = 100_000
 """Windows that a codebook is fitted to, spread evenly over the clips."""

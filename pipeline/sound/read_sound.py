@@ -63,7 +63,7 @@ def read_sound(path: Path, rate: int) -> Sound:
 
     Raises
     ------
-    ImageReadError
+    FileReadError
         The system failed; see `pipeline.images.decode.read_image`.
     NoPyAv
         It is not installed.

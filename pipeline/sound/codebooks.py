@@ -1,23 +1,23 @@
 """The codebook that a dataset's sound words are of: read from its file, or fitted and put there."""
 
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from pipeline.clips.sound import Sound, read_sound
-from pipeline.clips.sound_recipes import BagRecipe
-from pipeline.clips.sound_words import (
+from pipeline.datasets.manifest import Manifest
+from pipeline.hashing import sha256_of_json
+from pipeline.jobs.ordered import ending_at_once, in_order
+from pipeline.jobs.stamps import file_stamps
+from pipeline.progress import Monitor
+from pipeline.sound.read_sound import Sound, read_sound
+from pipeline.sound.recipes import BagRecipe
+from pipeline.sound.words import (
     SAMPLE,
     SoundWordsError,
     fit_sound_words,
     load_sound_words,
     sample_of,
 )
-from pipeline.datasets.manifest import Manifest
-from pipeline.hashing import sha256_of_json
-from pipeline.images.stamps import file_stamps
-from pipeline.progress import Monitor
 
 # Files that are read ahead of the one that is waited for.
 _AHEAD = 8
@@ -92,21 +92,16 @@ def codebook_for(
 
 
 def sounds_of(
-    rows: Sequence[int], paths: Sequence[Path], rate: int, threads: int
+    rows: Iterable[int], paths: Sequence[Path], rate: int, threads: int
 ) -> Iterator[tuple[int, Sound]]:
     """Yield the sounds of some rows in order, decoded ahead on threads."""
-    waiting: deque[tuple[int, Future[Sound]]] = deque()
-    with ThreadPoolExecutor(threads, thread_name_prefix="sound") as pool:
-        try:
-            for row in rows:
-                if len(waiting) == threads + _AHEAD:
-                    done, sound = waiting.popleft()
-                    yield done, sound.result()
-                waiting.append((row, pool.submit(read_sound, paths[row], rate)))
-            for done, sound in waiting:
-                yield done, sound.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    with (
+        ThreadPoolExecutor(threads, thread_name_prefix="sound") as pool,
+        ending_at_once(pool),
+    ):
+        yield from in_order(
+            rows, lambda row: pool.submit(read_sound, paths[row], rate), threads + _AHEAD
+        )
 
 
 def _clips_sha256(manifest: Manifest, split: str) -> str:

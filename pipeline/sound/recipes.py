@@ -4,9 +4,9 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
-from pipeline.clips.mfcc import Mfcc
-from pipeline.clips.sound import DECODING
 from pipeline.recipes import RecipeError
+from pipeline.sound.mfcc import Mfcc
+from pipeline.sound.read_sound import DECODING
 
 Norm = Literal["l1", "l2", "root", "counts"]
 

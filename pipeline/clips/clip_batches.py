@@ -23,6 +23,7 @@ from pipeline.clips.recipes import PARTS, ClipRecipe
 from pipeline.clips.sampling import Sampling
 from pipeline.devices import one_core_each
 from pipeline.images.decode import UnusableImage, fault_of_the_system
+from pipeline.jobs.ordered import ending_at_once, started_ahead
 from pipeline.progress import DECODE, FORWARD, Stopwatch
 from pipeline.shards.format import OK, RowBlock
 
@@ -263,7 +264,7 @@ def clip_rows(
 
     Raises
     ------
-    ImageReadError
+    FileReadError
         The system, not a file, is at fault.
     """
     numbers = [number for number, views_wanted in enumerate(wanted) if views_wanted]
@@ -271,43 +272,26 @@ def clip_rows(
         one_core_each(),
         ThreadPoolExecutor(readers, thread_name_prefix="read") as reading,
         ThreadPoolExecutor(threads, thread_name_prefix="compute") as computing,
+        ending_at_once(reading, computing),
     ):
-        try:
-            batches = [_Batches(v, computing, threads + _BATCHES_AHEAD, watch) for v in views]
-            waiting: deque[tuple[int, _Reading, dict[int, _Joined]]] = deque()
-            for number, clip in _ahead(numbers, paths, wanted, views, reading, readers, watch):
-                joined = {view: _Joined(views[view].recipe) for view in sorted(clip.wanted)}
-                for piece in clip:
-                    joined[piece.view].expected += 1
-                    batches[piece.view].add(joined[piece.view], piece)
-                waiting.append((number, clip, joined))
-                while waiting and _complete(waiting[0]):
-                    yield _rows_of(*waiting.popleft())
-            for batch in batches:
-                batch.finish()
-            for entry in waiting:
-                yield _rows_of(*entry)
-        finally:
-            reading.shutdown(wait=False, cancel_futures=True)
-            computing.shutdown(wait=False, cancel_futures=True)
 
+        def read(number: int) -> _Reading:
+            return _Reading(paths[number], wanted[number], views, reading, watch)
 
-def _ahead(
-    numbers: Sequence[int],
-    paths: Sequence[Path],
-    wanted: Sequence[frozenset[int]],
-    views: Sequence[View],
-    pool: ThreadPoolExecutor,
-    readers: int,
-    watch: Stopwatch,
-) -> Iterator[tuple[int, _Reading]]:
-    """Yield clips in order, the next ones being decoded already."""
-    opened: deque[tuple[int, _Reading]] = deque()
-    for number in numbers:
-        opened.append((number, _Reading(paths[number], wanted[number], views, pool, watch)))
-        if len(opened) > readers:
-            yield opened.popleft()
-    yield from opened
+        batches = [_Batches(v, computing, threads + _BATCHES_AHEAD, watch) for v in views]
+        waiting: deque[tuple[int, _Reading, dict[int, _Joined]]] = deque()
+        for number, clip in started_ahead(numbers, read, readers + 1):
+            joined = {view: _Joined(views[view].recipe) for view in sorted(clip.wanted)}
+            for piece in clip:
+                joined[piece.view].expected += 1
+                batches[piece.view].add(joined[piece.view], piece)
+            waiting.append((number, clip, joined))
+            while waiting and _complete(waiting[0]):
+                yield _rows_of(*waiting.popleft())
+        for batch in batches:
+            batch.finish()
+        for entry in waiting:
+            yield _rows_of(*entry)
 
 
 def _complete(entry: tuple[int, _Reading, dict[int, _Joined]]) -> bool:

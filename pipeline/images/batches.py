@@ -1,13 +1,12 @@
-"""The rows of image features: computed batch by batch, on threads, into shards.
+"""The rows of image features, computed batch by batch on threads.
 
-Some threads read, decode and resize ahead; others take the batches through the network; the
-caller's thread gets the rows in order and writes them.
+Some threads read, decode and resize ahead; others run the batches through the network; the caller's
+thread receives the rows in order.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,16 +14,14 @@ import torch
 from pipeline.devices import one_core_each
 from pipeline.files import created_by
 from pipeline.images.network import RecipeNetwork
-from pipeline.images.presence import common_folder, require_there
-from pipeline.images.region import Picture, Source, photo_of
+from pipeline.images.region import Picture
 from pipeline.images.transforms import Sample, read_sample
 from pipeline.images.weights import Weights
-from pipeline.progress import FORWARD, WRITE, Progress, Stopwatch, no_progress
+from pipeline.jobs.ordered import ending_at_once, in_order
+from pipeline.progress import FORWARD, Stopwatch
 from pipeline.recipes import Recipe
-from pipeline.shards.format import MISSING, OK, FeatureHeader, RowBlock, names_in
-from pipeline.shards.index import FeatureIndex
+from pipeline.shards.format import FeatureHeader, RowBlock, names_in
 from pipeline.shards.plan import Span
-from pipeline.shards.resume.feature_build import ShardBuild
 
 # Crops that go through the network together, unless a batch size is given. On a CPU each core
 # has a batch of its own, and small ones stay in its cache.
@@ -88,54 +85,6 @@ def feature_header(
     )
 
 
-def extract_features(
-    build: ShardBuild,
-    paths: Sequence[Source],
-    network: RecipeNetwork,
-    parallelism: Parallelism,
-    progress: Progress = no_progress,
-    watch: Stopwatch | None = None,
-) -> FeatureIndex:
-    """Compute the pending rows of a feature set and publish it.
-
-    Parameters
-    ----------
-    build : an entered `ShardBuild`.
-    paths : the image file, or the region of one, of each row, in the build's row order.
-    network : the recipe's network.
-    parallelism : how much is done at once. Only `batch_size` can change a feature, within rounding.
-    progress : called after every batch.
-    watch : gets the seconds by stage.
-
-    Returns
-    -------
-    FeatureIndex
-        With a failed row for each image that is missing, unreadable or refused.
-
-    Raises
-    ------
-    ImageReadError
-        The system, not a file, is at fault, or files are missing because their folder has gone;
-        rows that are done are kept.
-    """
-    watch = watch or Stopwatch()
-    total = len(paths)
-    done, failed = build.rows_done, 0
-    progress(done, total, failed)
-    folder = common_folder(photo_of(path) for path in paths)
-    padded = replace(parallelism, batch_size=min(parallelism.batch_size, total))
-    for first_row, block in picture_rows(build.pending(), paths, network, padded, watch):
-        if (block.status == MISSING).any():
-            require_there(folder)
-        with watch.timing(WRITE):
-            build.append(first_row, block)
-        done += len(block)
-        failed += int((block.status != OK).sum())
-        progress(done, total, failed)
-    with watch.timing(WRITE):
-        return build.publish()
-
-
 def picture_rows(
     spans: Iterable[Span],
     pictures: Sequence[Picture],
@@ -153,56 +102,32 @@ def picture_rows(
     spans : rows to compute.
     pictures : the image file, the region, or the opened picture, of each row that spans count.
     network : the recipe's network.
-    parallelism : see `extract_features`.
+    parallelism : how much is done at once. Only `batch_size` can change a feature, within rounding.
     watch : gets the seconds by stage.
 
     Raises
     ------
-    ImageReadError
+    FileReadError
         The system, not a file, is at fault.
     """
     batches = [batch for span in spans for batch in span.batches(parallelism.batch_size)]
+    recipe, window, size = network.recipe, network.window, parallelism.batch_size
     with (
         one_core_each(),
         ThreadPoolExecutor(parallelism.readers, thread_name_prefix="read") as reading,
         ThreadPoolExecutor(parallelism.threads, thread_name_prefix="compute") as computing,
+        ending_at_once(reading, computing),
     ):
-        most = parallelism.threads + BATCHES_AHEAD
-        ahead = _ahead(
-            reading, computing, batches, pictures, network, parallelism.batch_size, most, watch
-        )
-        for batch, block in ahead:
-            yield batch.start, block
 
-
-def _ahead(
-    reading: ThreadPoolExecutor,
-    computing: ThreadPoolExecutor,
-    batches: Sequence[Span],
-    pictures: Sequence[Picture],
-    network: RecipeNetwork,
-    size: int,
-    most: int,
-    watch: Stopwatch,
-) -> Iterator[tuple[Span, RowBlock]]:
-    """Yield finished batches in order, with at most `most` on their way."""
-    recipe, window = network.recipe, network.window
-    waiting: deque[tuple[Span, Future[RowBlock]]] = deque()
-    try:
-        for batch in batches:
-            if len(waiting) == most:
-                span, block = waiting.popleft()
-                yield span, block.result()
+        def start(batch: Span) -> Future[RowBlock]:
             samples = [
                 reading.submit(read_sample, picture, recipe, window, watch)
                 for picture in pictures[batch.start : batch.stop]
             ]
-            waiting.append((batch, computing.submit(_compute, samples, network, size, watch)))
-        for span, block in waiting:
-            yield span, block.result()
-    finally:
-        reading.shutdown(wait=False, cancel_futures=True)
-        computing.shutdown(wait=False, cancel_futures=True)
+            return computing.submit(_compute, samples, network, size, watch)
+
+        for batch, block in in_order(batches, start, parallelism.threads + BATCHES_AHEAD):
+            yield batch.start, block
 
 
 def _compute(

@@ -1,0 +1,106 @@
+"""The job of `pipeline extract` on a dataset of clips: feature shards with one row per clip."""
+
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline.clips.clip_file import require_av
+from pipeline.clips.recipes import resolve_clip_recipe
+from pipeline.clips.source import ClipSource, Sink, clip_source
+from pipeline.cluster.place import Place
+from pipeline.datasets.manifest import read_manifest
+from pipeline.errors import WrongUsage
+from pipeline.jobs.make_features import make_features, open_build
+from pipeline.jobs.options import Compute, Selection, Storage
+from pipeline.jobs.side_by_side import split_name
+from pipeline.progress import QUIET, Monitor
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.index import FeatureIndex
+from pipeline.shards.side_by_side import SCALINGS, write_view
+from pipeline.sound.extract_sound import extract_sound
+from pipeline.sound.recipes import is_sound_recipe
+
+NO_CLIPS = "prepare one with `pipeline prepare clips`, or leave out what is of clips"
+"""What to do where clips are needed and a dataset has images."""
+
+
+def extract_clips(
+    dataset: str | Path,
+    out: str | Path,
+    *,
+    recipe: str,
+    select: Selection | None = None,
+    storage: Storage | None = None,
+    compute: Compute | None = None,
+    place: Place | None = None,
+    monitor: Monitor = QUIET,
+) -> FeatureIndex:
+    """Extract the features of a dataset's clips into shards.
+
+    A clip that is missing, unreadable or refused keeps its row, as NaN with a status and a reason.
+    See `pipeline.jobs.make_features.make_features`. Recipes that are asked for together share the
+    decoding of each clip, except on workers.
+
+    Parameters
+    ----------
+    dataset, out, select, storage, place, monitor : see `pipeline.images.extract.extract`.
+    recipe : of `pipeline.clips.recipes` or `pipeline.sound.recipes`, or several joined by "+",
+        which are extracted into folders of their own next to `out`.
+    compute : as for images; `weights` "imagenet" are the recipe's own, of 3-D networks those of
+        Kinetics-400; `batch_size` counts frames (or runs of frames; None: 8 or 1, on a GPU 128 or
+        16), `readers` clips that are decoded at once. `codebook` is of recipes of sound words,
+        which have no weights; see `pipeline.sound.extract_sound.extract_sound`.
+
+    Returns
+    -------
+    FeatureIndex
+        Of the finished shards; its `failed_rows` counts the clips without features.
+
+    Raises
+    ------
+    NoPyAv
+        PyAV is not installed.
+    DatasetError
+        The dataset is one of images, or cannot be read.
+    WrongUsage, RecipeError, WeightsError, DeviceError, FileReadError, PipelineError
+        See `pipeline.images.extract.extract`.
+    """
+    select, storage = select or Selection(), storage or Storage()
+    compute, place, out = compute or Compute(), place or Place(), Path(out)
+    require_av()
+    together = split_name(recipe)
+    if together is not None:
+        place.refuse_summary_of_several()
+    manifest = read_manifest(dataset).require("clips", f"the recipe {recipe!r} of clips", NO_CLIPS)
+    names = together.recipes if together else (recipe,)
+    if compute.codebook is not None and not any(map(is_sound_recipe, names)):
+        raise WrongUsage("--codebook is of recipes of sound words, such as mfcc-bow-1024")
+    folders = [out.resolve().parent / name for name in names] if together else [out]
+    entries = manifest.select(select.split)[: select.limit]
+    clips = [manifest.image_root / entry.file for entry in entries]
+    pending: list[tuple[ClipSource, Path]] = []
+    for name, folder in zip(names, folders, strict=True):
+        if is_sound_recipe(name):
+            index = extract_sound(
+                dataset, folder, recipe=name, select=select, storage=storage, compute=compute,
+                place=place, monitor=monitor,
+            )  # fmt: skip
+        else:
+            resolved = resolve_clip_recipe(name, compute.precision, storage.dtype)
+            source = clip_source(entries.ids, clips, resolved, manifest.name, compute)
+            pending.append((source, folder))
+    for number, (source, folder) in enumerate(pending):
+        others = [] if place.elsewhere else pending[number + 1 :]
+        with ExitStack() as entered:
+            sinks = tuple(
+                Sink(other, entered.enter_context(open_build(other, its_folder, storage)))
+                for other, its_folder in others
+            )
+            index = make_features(
+                replace(source, also=sinks), folder, storage=storage, place=place, monitor=monitor
+            )
+    if together is None:
+        return index
+    index = write_view(out, [FeatureSet(folder) for folder in folders], together.scaling)
+    monitor.log(f"{out}: {len(folders)} sets side by side, {SCALINGS[together.scaling]}")
+    return index

@@ -1,0 +1,175 @@
+"""Clips as rows of a feature set; one decoding of a clip may serve several recipes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pipeline.clips.clip_batches import View, clip_rows, default_readers, default_threads
+from pipeline.clips.clip_file import clip_crc32
+from pipeline.clips.recipes import ClipRecipe, resolve_clip_recipe
+from pipeline.clips.views import clip_header, clip_view, load_clip_weights
+from pipeline.jobs.options import Compute
+from pipeline.jobs.origins import Files, Rows
+from pipeline.jobs.source import Task
+from pipeline.progress import WRITE, Stopwatch
+from pipeline.shards.format import FeatureHeader, RowBlock
+from pipeline.shards.plan import Span
+from pipeline.shards.resume.feature_build import ShardBuild
+
+
+@dataclass(frozen=True)
+class ClipSource:
+    """Clips as a `pipeline.jobs.source.FeatureSource`.
+
+    Attributes
+    ----------
+    header : recipe, weights and the rest.
+    ids, clips : id and file of each row.
+    recipe : frames, network, and how outputs are joined.
+    how : the options as they were given.
+    threads, readers : batches in the network, and clips that are decoded, at once.
+    view : returns the network with what it sees of a frame; it is built when rows are first
+        computed.
+    also : other sets that receive the rows of the same clips, so that each is decoded once.
+    """
+
+    header: FeatureHeader
+    ids: Sequence[str]
+    clips: Sequence[Path]
+    recipe: ClipRecipe
+    how: Compute
+    threads: int
+    readers: int
+    view: Callable[[], View]
+    also: tuple["Sink", ...] = ()
+    unit: str = "clip"
+
+    @property
+    def origin(self) -> Files:
+        """The files of the clips."""
+        return Files(self.clips, "clips", clip_crc32, self.readers, self.how.engine)
+
+    def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
+        """Compute the clips of some spans; the sinks keep what belongs to them."""
+        wanted: list[set[int]] = [set() for _ in self.ids]
+        rows = [row for span in spans for row in range(span.start, span.stop)]
+        for row in rows:
+            wanted[row].add(0)
+        for number, sink in enumerate(self.also, 1):
+            for row in sink.next_of(rows, self.ids):
+                wanted[row].add(number)
+        views = [self.view(), *(sink.source.view() for sink in self.also)]
+        frozen = [frozenset(w) for w in wanted]
+        for row, blocks in clip_rows(self.clips, frozen, views, self.threads, self.readers, watch):
+            with watch.timing(WRITE):
+                for number in sorted({*blocks} - {0}):
+                    self.also[number - 1].keep(blocks[number])
+            yield row, blocks[0]
+
+    def task(self, threads: int | None) -> Task:
+        """Return recipe, weights and arithmetic; the network is built once in a worker."""
+        how = replace(self.how, weights=self.how.named_weights, codebook=None)
+        how = replace(how, threads=how.threads or (None if how.gpu else threads))
+        network = self.recipe.network
+        settings = {
+            "recipe": [self.recipe.name, network.precision, network.storage],
+            "how": asdict(how),
+        }
+        return Task("pipeline.clips.source:source_on_worker", settings, self._clips_of, how.gpu)
+
+    def _clips_of(self, rows: Rows) -> list[str]:
+        return [str(self.clips[row].absolute()) for row in rows.tolist()]
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A feature set that keeps rows which the computation of another set yields on the way.
+
+    What it keeps are finished rows in its work folder; its own run continues from them.
+
+    Attributes
+    ----------
+    source : of the set.
+    build : entered.
+    """
+
+    source: ClipSource
+    build: ShardBuild
+
+    def next_of(self, rows: Sequence[int], ids: Sequence[str]) -> Iterator[int]:
+        """Yield those of some rows, numbered as `ids`, that this set lacks, as far as in turn."""
+        pending = (
+            self.build.ids[row]
+            for span in self.build.pending()
+            for row in range(span.start, span.stop)
+        )
+        waiting = next(pending, None)
+        for row in rows:
+            if ids[row] == waiting:
+                yield row
+                waiting = next(pending, None)
+
+    def keep(self, block: RowBlock) -> None:
+        """Keep the next pending row."""
+        self.build.append(self.build.pending()[0].start, block)
+
+
+def clip_source(
+    ids: Sequence[str],
+    clips: Sequence[Path],
+    recipe: ClipRecipe,
+    dataset: str,
+    how: Compute,
+) -> ClipSource:
+    """Return the source of features of clips; weights are loaded, the network is not yet built.
+
+    Raises
+    ------
+    WeightsError
+        The weights are not available.
+    """
+    loaded = load_clip_weights(recipe, str(how.weights))
+    return ClipSource(
+        clip_header(recipe, loaded, dataset, how.trained_on),
+        ids,
+        clips,
+        recipe,
+        how,
+        how.threads or default_threads(how.device),
+        how.readers or default_readers(how.device),
+        cache(lambda: clip_view(recipe, loaded, how)),
+    )
+
+
+def source_on_worker(
+    settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[str]
+) -> ClipSource:
+    """Build the source of some clips on a worker; see `ClipSource.task`."""
+    how = Compute(**settings["how"])
+    view, header = _view(*settings["recipe"], how, dataset)
+    cpu = torch.device(how.device).type == "cpu"
+    return ClipSource(
+        header,
+        ids,
+        [Path(row) for row in rows],
+        view.recipe,
+        how,
+        how.threads or (1 if cpu else default_threads(how.device)),
+        how.readers or default_readers(how.device),
+        lambda: view,
+    )
+
+
+@lru_cache(maxsize=1)
+def _view(
+    name: str, precision: str, storage: str, how: Compute, dataset: str
+) -> tuple[View, FeatureHeader]:
+    # For good: tasks on other threads of this worker would put back what they found.
+    torch.set_num_threads(1)
+    recipe = resolve_clip_recipe(name, precision, storage)
+    loaded = load_clip_weights(recipe, str(how.weights))
+    return clip_view(recipe, loaded, how), clip_header(recipe, loaded, dataset, how.trained_on)

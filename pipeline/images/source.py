@@ -1,0 +1,231 @@
+"""Images, or regions cut from images, as rows of a feature set: a network's output for each."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pipeline.images.batches import (
+    Parallelism,
+    default_parallelism,
+    feature_header,
+    picture_rows,
+)
+from pipeline.images.decode import source_crc32
+from pipeline.images.memory import expected_memory, resident_memory
+from pipeline.images.network import RecipeNetwork
+from pipeline.images.region import PhotoCache, Region, Source, photo_of
+from pipeline.images.weights import load_weights
+from pipeline.jobs.options import Compute
+from pipeline.jobs.origins import Files, Rows
+from pipeline.jobs.source import Task
+from pipeline.progress import Monitor, Stopwatch
+from pipeline.recipes import Recipe, resolve_recipe
+from pipeline.shards.format import FeatureHeader, RowBlock
+from pipeline.shards.plan import Span
+
+_GPU_READERS = 16
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """Images or cut regions as a `pipeline.jobs.source.FeatureSource`.
+
+    Attributes
+    ----------
+    header : recipe, weights and the rest.
+    ids : of the rows.
+    pictures : what each row is made from; regions of one photo are consecutive.
+    recipe : of the network.
+    how : the options as they were given.
+    parallelism : what becomes of them here.
+    network : returns the network, which is built when rows are first computed.
+    region : how regions are cut, as the header's recipe records it; None: rows are whole images.
+    """
+
+    header: FeatureHeader
+    ids: Sequence[str]
+    pictures: Sequence[Source]
+    recipe: Recipe
+    how: Compute
+    parallelism: Parallelism
+    network: Callable[[], RecipeNetwork]
+    region: dict[str, Any] | None = None
+
+    @property
+    def unit(self) -> str:
+        """What a row is."""
+        return "image" if self.region is None else "region"
+
+    @property
+    def origin(self) -> Files:
+        """The image files, and the boxes of regions."""
+        files = [photo_of(picture) for picture in self.pictures]
+        boxes = [picture.box for picture in self.pictures if isinstance(picture, Region)]
+        return Files(
+            files,
+            "images",
+            source_crc32,
+            self.parallelism.readers,
+            self.how.engine,
+            boxes if self.region is not None else None,
+            None if self.region is None else self._crc32_of_region,
+        )
+
+    def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
+        """Run the pictures of some spans through the network; see `picture_rows`."""
+        return picture_rows(spans, self.pictures, self.network(), self.parallelism, watch)
+
+    def task(self, threads: int | None) -> Task:
+        """Return recipe, weights and arithmetic; the network is built once in a worker."""
+        how, recipe = self.how, self.recipe
+        settings = {
+            "recipe": [recipe.name, recipe.precision, recipe.storage],
+            "weights": how.named_weights,
+            "device": how.device,
+            "engine": how.engine,
+            # A batch of a shard with fewer rows is filled up as it is in one process.
+            "batch_size": self.parallelism.batch_size,
+            "threads": [how.threads or (None if how.gpu else threads), how.readers],
+            "region": self.region,
+        }
+        factory = "pipeline.images.source:source_on_worker"
+        return Task(factory, settings, self._pictures_of, how.gpu)
+
+    def _crc32_of_region(self, row: int, photo_crc32: int) -> int:
+        picture = self.pictures[row]
+        assert isinstance(picture, Region)
+        return picture.source_crc32(photo_crc32)
+
+    def _pictures_of(self, rows: Rows) -> list[Any]:
+        return [_to_json(self.pictures[row]) for row in rows.tolist()]
+
+
+def image_source(
+    ids: Sequence[str],
+    pictures: Sequence[Source],
+    recipe: Recipe,
+    dataset: str,
+    how: Compute,
+    monitor: Monitor,
+    region: dict[str, Any] | None = None,
+) -> ImageSource:
+    """Return the source of image features; weights are loaded, the network is not yet built.
+
+    Parameters
+    ----------
+    ids, pictures, recipe, region : see `ImageSource`.
+    dataset : name of the dataset.
+    how : weights, arithmetic, device and what runs at once.
+    monitor : receives a line about batches and memory when the network is built.
+
+    Raises
+    ------
+    WeightsError
+        The weights are not available.
+    """
+    usual = default_parallelism(recipe, how.device)
+    size = min(how.batch_size or usual.batch_size, len(ids))
+    parallelism = Parallelism(
+        max(1, size), how.threads or usual.threads, how.readers or usual.readers
+    )
+    loaded = load_weights(recipe, str(how.weights))
+    header = feature_header(recipe, loaded, dataset, how.trained_on)
+
+    @cache
+    def network() -> RecipeNetwork:
+        built = RecipeNetwork(recipe, loaded.state, how.device, how.engine)
+        _log_memory(built, parallelism, monitor)
+        return built
+
+    return ImageSource(
+        _with_region(header, region), ids, pictures, recipe, how, parallelism, network, region
+    )
+
+
+def source_on_worker(
+    settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[Any]
+) -> ImageSource:
+    """Build the source of some images on a worker; see `ImageSource.task`."""
+    name, precision, storage = settings["recipe"]
+    threads, readers = settings["threads"]
+    how = Compute(
+        settings["weights"], precision=precision, device=settings["device"],
+        engine=settings["engine"], batch_size=settings["batch_size"], threads=threads,
+        readers=readers,
+    )  # fmt: skip
+    network, header = _network(
+        name, precision, storage, str(how.weights), how.device, how.engine, dataset
+    )
+    usual = _default_on_worker(network.recipe, how.device)
+    parallelism = Parallelism(
+        settings["batch_size"], threads or usual.threads, readers or usual.readers
+    )
+    region, photos = settings["region"], PhotoCache()
+    pictures = [_from_json(row, region, photos) for row in rows]
+    return ImageSource(
+        _with_region(header, region), ids, pictures, network.recipe, how, parallelism,
+        lambda: network, region,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _network(
+    recipe_name: str,
+    precision: str,
+    storage: str,
+    weights: str,
+    device: str,
+    engine: str,
+    dataset: str,
+) -> tuple[RecipeNetwork, FeatureHeader]:
+    # For good: tasks on other threads of this worker would put back what they found.
+    torch.set_num_threads(1)
+    recipe = resolve_recipe(recipe_name, precision, storage)
+    loaded = load_weights(recipe, weights)
+    network = RecipeNetwork(recipe, loaded.state, device, engine)
+    return network, feature_header(recipe, loaded, dataset)
+
+
+def _default_on_worker(recipe: Recipe, device: str) -> Parallelism:
+    """Return the usual parallelism of a worker: on a CPU one thread, for a GPU its cores read."""
+    usual = default_parallelism(recipe, device)
+    if torch.device(device).type == "cpu":
+        return usual
+    readers = min(_GPU_READERS, len(os.sched_getaffinity(0)))
+    return Parallelism(usual.batch_size, usual.threads, readers)
+
+
+def _with_region(header: FeatureHeader, region: dict[str, Any] | None) -> FeatureHeader:
+    if region is None:
+        return header
+    return replace(header, recipe={**header.recipe, "region": region})
+
+
+def _to_json(picture: Source) -> Any:
+    if isinstance(picture, Region):
+        return [str(picture.photo.absolute()), list(picture.box), picture.photo_crc32]
+    return str(picture.absolute())
+
+
+def _from_json(value: Any, region: dict[str, Any] | None, photos: PhotoCache) -> Source:
+    if region is None:
+        return Path(value)
+    path, (x0, y0, x1, y1), crc32 = value
+    return Region(Path(path), (x0, y0, x1, y1), region["context"], crc32, photos)
+
+
+def _log_memory(network: RecipeNetwork, parallelism: Parallelism, monitor: Monitor) -> None:
+    sharing = "; the ten crops share their work" if network.shares_crops else ""
+    held, more = (size / 1e9 for size in (resident_memory(), expected_memory(network, parallelism)))
+    if network.remark:
+        monitor.log(network.remark)
+    monitor.log(
+        f"batches of {parallelism.batch_size} images, {parallelism.threads} at once, "
+        f"{parallelism.readers} reader{'s' * (parallelism.readers > 1)}; memory: {held:.1f} GB "
+        f"now, at most {more:.1f} GB more{sharing}"
+    )

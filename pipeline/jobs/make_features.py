@@ -1,0 +1,246 @@
+"""Makes a feature set of any family: resumes, computes what is missing or stale, publishes."""
+
+import time
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.cluster.place import Place
+from pipeline.jobs.options import Storage
+from pipeline.jobs.origins import common_folder, missing_files, require_folder
+from pipeline.jobs.source import FeatureSource
+from pipeline.jobs.stamps import StampRecord, file_stamps
+from pipeline.jobs.worker import compute_shard
+from pipeline.progress import QUIET, Monitor, Stopwatch
+from pipeline.shards.format import MISSING, OK, RowBlock
+from pipeline.shards.index import FeatureIndex
+from pipeline.shards.plan import Span, runs
+from pipeline.shards.resume.compute import build_here, build_on_workers
+from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.summary import write_summary
+
+Order = npt.NDArray[np.int64]
+
+
+def make_features(
+    source: FeatureSource,
+    out: str | Path,
+    *,
+    storage: Storage | None = None,
+    place: Place | None = None,
+    monitor: Monitor = QUIET,
+    watch: Stopwatch | None = None,
+) -> FeatureIndex:
+    """Make a feature set, or what is missing of it.
+
+    A row that cannot be computed is stored as NaN with a status and a reason. The same call resumes
+    where the last one stopped; in a finished output it computes the rows whose origin has changed
+    since, and no others. It writes the same bytes, interrupted or not, on any number of threads
+    and workers.
+
+    Parameters
+    ----------
+    source : the rows; see `FeatureSource`.
+    out : folder of the shards.
+    storage : how they are stored, and which finished rows are computed again; None: the defaults.
+    place : where rows are computed; None: in this process.
+    monitor : receives log lines and progress.
+    watch : the seconds by stage are added to it.
+
+    Returns
+    -------
+    FeatureIndex
+        Of the finished shards; its `failed_rows` counts rows without features.
+
+    Raises
+    ------
+    FileReadError
+        The system, not a file, is at fault; finished rows are kept.
+    ShardError
+        The output holds another feature set or other rows, is being written by another process,
+        or the disk is full.
+    ClusterError
+        Workers are not available or fail.
+    KeyboardInterrupt
+        Finished rows are kept, and a log line states how many.
+    """
+    out, storage, place = Path(out), storage or Storage(), place or Place()
+    started, watch = time.monotonic(), watch or Stopwatch()
+    digest = source.origin.digest()
+    with ShardBuild(
+        out,
+        source.header,
+        source.ids,
+        storage.rows_per_shard,
+        storage.compress,
+        digest,
+        storage.add,
+    ) as build:
+        job = _Job(source, build, monitor)
+        try:
+            stamps = job.mark_stale(out, storage)
+            computed = len(build.ids) - build.rows_done
+            index = job.publish(place, watch)
+        except KeyboardInterrupt:
+            monitor.log(
+                f"interrupted: {build.rows_done} of {len(build.ids)} rows are kept in "
+                f"{build.work}; the same command resumes from there"
+            )
+            raise
+        if stamps is not None:
+            StampRecord(out).write(index, stamps)
+    seconds = time.monotonic() - started
+    monitor.log(
+        f"{computed} computed in {seconds:.1f} s ({computed / max(seconds, 1e-9):.1f} "
+        f"{source.unit}s/s), {index.failed_rows} failed"
+    )
+    if place.summary is not None:
+        write_summary(place.summary, out, index.metadata, computed, seconds, watch, place.name())
+    return index
+
+
+def open_build(source: FeatureSource, out: Path, storage: Storage) -> ShardBuild:
+    """Return the build of a feature set, to be entered; nothing is touched before that."""
+    return ShardBuild(
+        out,
+        source.header,
+        source.ids,
+        storage.rows_per_shard,
+        storage.compress,
+        source.origin.digest(),
+        storage.add,
+    )
+
+
+class _Job:
+    """A feature set that is being made: its source and an entered build.
+
+    `order` has, for each row of the set, its number in the source; None: the same. A set that grew
+    has its older rows first.
+    """
+
+    def __init__(self, source: FeatureSource, build: ShardBuild, monitor: Monitor) -> None:
+        self.source, self.origin, self.build, self.monitor = source, source.origin, build, monitor
+        self.order: Order | None = build.asked_rows()
+
+    @cached_property
+    def folder(self) -> Path:
+        """The lowest folder that contains all files."""
+        return common_folder(self.origin.files or ())
+
+    def mark_stale(self, out: Path, storage: Storage) -> npt.NDArray[np.int64] | None:
+        """Have finished rows recomputed whose origin has changed, and failed ones if asked.
+
+        Returns
+        -------
+        The stamps of the rows' files, taken before they are read; None where nobody trusts them.
+        """
+        build, log = self.build, self.monitor.log
+        for found in build.damaged:
+            log(f"will be recomputed: {found}")
+        for folder in build.other_work():
+            log(f"unfinished work on {out} with other settings: {folder}; remove it if not needed")
+        stamps = known = None
+        if storage.trust_stamps and (files := self.origin.files) is not None:
+            stamps = file_stamps(files[row] for row in self._numbers(Span(0, len(build.ids))))
+            known = StampRecord(out).unchanged(build, stamps)
+        changed, gone, failed = self._compare(known)
+        plural = self.origin.plural
+        if changed:
+            log(f"{plural} changed or new: {len(changed)}; their rows are recomputed")
+        if gone:
+            log(f"{plural} missing now: {len(gone)}; their rows are kept as they are")
+        if failed and not storage.retry_failed:
+            log(f"{len(failed)} rows failed before; --retry-failed computes them again")
+        build.redo([*changed, *failed] if storage.retry_failed else changed)
+        header, rows = build.header, len(build.ids)
+        log(
+            f"{rows} rows of {header.row_shape} {header.dtype}: "
+            f"{rows * header.row_bytes / 1e6:.1f} MB in {build.plan.shards} "
+            f"shard{'s' * (build.plan.shards > 1)}; {build.rows_done} rows are done"
+        )
+        return stamps
+
+    def publish(self, place: Place, watch: Stopwatch) -> FeatureIndex:
+        """Compute the pending rows, here or on workers, and publish the set."""
+        build, monitor = self.build, self.monitor
+        if not build.pending():
+            return build.publish()
+        name = str(build.header.recipe["name"])
+        if not place.elsewhere:
+            with monitor.progress(name, self.source.unit) as progress:
+                return build_here(build, self._compute, progress, watch)
+        task = self.source.task(place.threads)
+        settings = {"factory": task.factory, "settings": task.settings}
+
+        def rows_of(span: Span) -> dict[str, Any]:
+            numbers = self._numbers(span)
+            missing: list[int] = []
+            if (files := self.origin.files) is not None:
+                some = [files[number] for number in numbers.tolist()]
+                if missing := missing_files(some):
+                    require_folder(self.folder)
+            return {"rows": task.rows(numbers), "missing": missing}
+
+        with (
+            place.executor(monitor, task.gpu) as executor,
+            monitor.progress(name, self.source.unit) as progress,
+        ):
+            return build_on_workers(
+                build, rows_of, settings, compute_shard, executor, progress, watch
+            )
+
+    def _compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
+        """Yield the rows of some spans of the set; see `FeatureSource.compute`."""
+        files, place = self.origin.files, None
+        if self.order is not None:
+            place = np.empty_like(self.order)
+            place[self.order] = np.arange(len(self.order))
+            # No run crosses two spans, so that its rows are contiguous in the set too.
+            spans = [run for span in spans for run in runs(self.order[span.start : span.stop])]
+        for number, block in self.source.compute(spans, watch):
+            if files is not None and (block.status == MISSING).any():
+                require_folder(self.folder)
+            yield (number if place is None else int(place[number])), block
+
+    def _compare(
+        self, unchanged: npt.NDArray[np.bool_] | None
+    ) -> tuple[list[int], list[int], list[int]]:
+        """Return the finished rows that have changed, whose file is missing now, and that failed.
+
+        Every file of a finished row is read, which takes seconds where computing took hours. Rows
+        of unknown origin, such as imported ones, count as unchanged. A missing file is no reason
+        to recompute anything: a disk that is not mounted must not cost features.
+
+        Parameters
+        ----------
+        unchanged : (rows,) bool, rows whose files need not be read; None: all are.
+        """
+        changed: list[int] = []
+        gone: list[int] = []
+        failed: list[int] = []
+        origin, total = self.origin, len(self.build.ids)
+        with self.monitor.progress("checking", origin.plural.removesuffix("s")) as progress:
+            for span, status, known in self.build.finished():
+                rows = np.arange(span.start, span.stop)
+                failed += rows[status != OK].tolist()
+                if unchanged is not None:
+                    rows = rows[~unchanged[span.start : span.stop]]
+                now = origin.crc32(self._numbers(span)[rows - span.start])
+                old, code = known[rows - span.start], status[rows - span.start]
+                here = (now != 0) | (origin.files is None)
+                new = here & (now != old) & ((old != 0) | (code != OK))
+                changed += rows[new].tolist()
+                gone += rows[(old != 0) & ~here].tolist()
+                progress(span.stop, total, 0)
+        return changed, gone, sorted({*failed} - {*changed})
+
+    def _numbers(self, span: Span) -> Order:
+        """Return the numbers in the source of a span of the set's rows."""
+        if self.order is None:
+            return np.arange(span.start, span.stop)
+        return self.order[span.start : span.stop]

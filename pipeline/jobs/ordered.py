@@ -1,0 +1,48 @@
+"""The look-ahead: tasks run ahead on threads, their results are yielded in order."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from typing import TypeVar
+
+Job = TypeVar("Job")
+Started = TypeVar("Started")
+Result = TypeVar("Result")
+
+
+def started_ahead(
+    jobs: Iterable[Job], start: Callable[[Job], Started], most: int
+) -> Iterator[tuple[Job, Started]]:
+    """Yield each job with what starting it returned, in order, while later ones are started.
+
+    Parameters
+    ----------
+    jobs : in order.
+    start : starts one.
+    most : jobs that are started and not yet yielded, at most; this bounds memory.
+    """
+    waiting: deque[tuple[Job, Started]] = deque()
+    for job in jobs:
+        if len(waiting) == most:
+            yield waiting.popleft()
+        waiting.append((job, start(job)))
+    yield from waiting
+
+
+def in_order(
+    jobs: Iterable[Job], submit: Callable[[Job], Future[Result]], most: int
+) -> Iterator[tuple[Job, Result]]:
+    """Yield each job with its result, in order, while later ones are computed; see above."""
+    for job, future in started_ahead(jobs, submit, most):
+        yield job, future.result()
+
+
+@contextmanager
+def ending_at_once(*pools: Executor) -> Iterator[None]:
+    """Cancel what pools have not started when the block ends, as on an interrupt."""
+    try:
+        yield
+    finally:
+        for pool in pools:
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,177 @@
+"""Regions whose features are computed an image at a time, as rows of a feature set."""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.devices import one_core_each
+from pipeline.images.decode import source_crc32
+from pipeline.images.region import PhotoCache, Region
+from pipeline.jobs.options import Compute
+from pipeline.jobs.ordered import ending_at_once, in_order
+from pipeline.jobs.origins import Files, Rows
+from pipeline.jobs.source import Task
+from pipeline.progress import Stopwatch
+from pipeline.regions.box_geometry import BOX_GEOMETRY, box_geometry_features
+from pipeline.regions.by_photo import ByPhoto, RowsOf
+from pipeline.regions.roi_align import ROI_ALIGN, roi_align_features
+from pipeline.shards.format import REFUSED, FeatureHeader, RowBlock
+from pipeline.shards.plan import Span
+
+_PHOTOS_AHEAD = 2
+
+
+@dataclass(frozen=True)
+class PhotoSource:
+    """Regions, all of one image computed at once, as a `pipeline.jobs.source.FeatureSource`.
+
+    A row depends on its image and its box alone. An image that fails, or is another than its boxes
+    were proposed on, fails all its regions.
+
+    Attributes
+    ----------
+    ids, regions : of each row; regions of one image are consecutive.
+    recipe : its name.
+    how : the options as they were given.
+    features : what is computed.
+    """
+
+    ids: Sequence[str]
+    regions: Sequence[Region]
+    recipe: str
+    how: Compute
+    features: ByPhoto
+    unit: str = "region"
+
+    @property
+    def header(self) -> FeatureHeader:
+        """Recipe, weights and the rest."""
+        return self.features.header
+
+    @property
+    def origin(self) -> Files:
+        """The image files, and the boxes."""
+        return Files(
+            [region.photo for region in self.regions],
+            "images",
+            source_crc32,
+            self._threads,
+            self.how.engine,
+            [region.box for region in self.regions],
+            lambda row, crc: self.regions[row].source_crc32(crc),
+        )
+
+    @property
+    def _threads(self) -> int:
+        return self.how.threads or len(os.sched_getaffinity(0))
+
+    def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
+        """Compute the regions of some spans, those of an image together, images ahead."""
+        groups = [
+            (numbers[0], [self.regions[n] for n in numbers])
+            for span in spans
+            for _, group in groupby(range(span.start, span.stop), lambda n: self.regions[n].photo)
+            if (numbers := list(group))
+        ]
+        rows_of = self.features.prepare()
+        with (
+            one_core_each(),
+            ThreadPoolExecutor(self._threads, thread_name_prefix="regions") as pool,
+            ending_at_once(pool),
+        ):
+            blocks = in_order(
+                groups,
+                lambda group: pool.submit(_photo, group[1], self.features, rows_of, watch),
+                self._threads + _PHOTOS_AHEAD,
+            )
+            for (first, _), block in blocks:
+                yield first, block
+
+    def task(self, threads: int | None) -> Task:
+        """Return recipe, weights and arithmetic; the network is built once in a worker."""
+        how = self.how
+        settings = {
+            "recipe": self.recipe,
+            "storage": self.header.dtype,
+            "weights": how.named_weights,
+            "precision": how.precision,
+            "device": how.device,
+            "engine": how.engine,
+            "threads": how.threads or (None if how.gpu else threads),
+        }
+        factory = "pipeline.regions.photo_source:source_on_worker"
+        return Task(factory, settings, self._regions_of, how.gpu)
+
+    def _regions_of(self, rows: Rows) -> list[Any]:
+        regions = [self.regions[row] for row in rows.tolist()]
+        return [[str(r.photo.absolute()), list(r.box), r.photo_crc32] for r in regions]
+
+
+def region_features(recipe: str, dataset: str, storage: str, how: Compute) -> ByPhoto:
+    """Return the features of regions of a recipe that is computed an image at a time.
+
+    Parameters
+    ----------
+    recipe : `BOX_GEOMETRY`, or a name that ends in `ROI_ALIGN`.
+    dataset : name of the dataset.
+    storage : dtype of the rows.
+    how : weights, arithmetic and device.
+
+    Raises
+    ------
+    RecipeError, WeightsError, WrongUsage
+        See `box_geometry_features` and `roi_align_features`.
+    """
+    if recipe == BOX_GEOMETRY:
+        return box_geometry_features(dataset, storage, how)
+    return roi_align_features(recipe, dataset, storage, how)
+
+
+def is_by_photo(recipe: str) -> bool:
+    """Return whether the regions of a recipe are computed an image at a time."""
+    return recipe == BOX_GEOMETRY or recipe.endswith(ROI_ALIGN)
+
+
+def source_on_worker(
+    settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[Any]
+) -> PhotoSource:
+    """Build the source of some regions on a worker; see `PhotoSource.task`."""
+    given = dict(settings)
+    recipe, storage = given.pop("recipe"), given.pop("storage")
+    how, photos = Compute(**given), PhotoCache()
+    regions = [
+        Region(Path(photo), (x0, y0, x1, y1), 0.0, crc32, photos)
+        for photo, (x0, y0, x1, y1), crc32 in rows
+    ]
+    return PhotoSource(ids, regions, recipe, how, _features(recipe, dataset, storage, how))
+
+
+@lru_cache(maxsize=1)
+def _features(recipe: str, dataset: str, storage: str, how: Compute) -> ByPhoto:
+    return region_features(recipe, dataset, storage, how)
+
+
+def _photo(regions: list[Region], features: ByPhoto, rows_of: RowsOf, watch: Stopwatch) -> RowBlock:
+    """Compute the rows of some regions of one image."""
+    first = regions[0]
+    decoded = first.photos.read(first.photo, features.rule, watch)
+    status, reason, image = decoded.status, decoded.reason, decoded.image
+    if image is not None and first.photo_crc32 not in (0, decoded.source_crc32):
+        status, image = REFUSED, None
+        reason = "the photo has changed since its boxes were proposed; propose again"
+    rows = np.full((len(regions), *features.header.row_shape), np.nan, np.float32)
+    if image is not None:
+        rows = rows_of(image, np.array([region.box for region in regions]))
+    return RowBlock(
+        rows,
+        np.full(len(regions), status, np.uint8),
+        (reason,) * len(regions),
+        np.array([region.source_crc32(decoded.source_crc32) for region in regions], np.uint32),
+    )

@@ -1,0 +1,220 @@
+"""Proposals as rows of a feature set: a method looks at each image."""
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.datasets.regions import read_phrases, regions_sha256
+from pipeline.errors import WrongUsage
+from pipeline.hashing import sha256_of_file
+from pipeline.images.decode import read_image, source_crc32
+from pipeline.jobs.ordered import ending_at_once, in_order
+from pipeline.jobs.origins import Files, Rows
+from pipeline.jobs.source import Task
+from pipeline.progress import FORWARD, Stopwatch
+from pipeline.regions.ground_truth import true_boxes
+from pipeline.regions.methods import Grid, KnownBoxes, Method, Unproposable
+from pipeline.regions.opencv_methods import Bing, EdgeBoxes, SelectiveSearch, opencv
+from pipeline.regions.proposals import ProposalError, proposal_row, proposals_header
+from pipeline.shards.convert.importers.boxes import read_boxes
+from pipeline.shards.format import REFUSED, FeatureHeader, RowBlock
+from pipeline.shards.plan import Span
+
+METHODS = ("edge-boxes", "selective-search", "bing", "grid", "boxes", "ground-truth")
+# Images that are read ahead of the one that is waited for.
+_AHEAD = 8
+
+
+@dataclass(frozen=True)
+class Proposer:
+    """How boxes are proposed.
+
+    Attributes
+    ----------
+    method : of `METHODS`.
+    number : most boxes of an image; "ground-truth" returns all.
+    boxes : file of the boxes of the method "boxes"; see
+        `pipeline.shards.convert.importers.boxes.read_boxes`. Its ids are those of the images.
+    model : folder of BING's model, or file of an edge model for EdgeBoxes (None: gradients).
+    """
+
+    method: str
+    number: int = 100
+    boxes: str | Path | None = None
+    model: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.number < 1:
+            raise WrongUsage(f"the number of proposals is {self.number}; it must be at least 1")
+        if (self.boxes is not None) != (self.method == "boxes"):
+            raise WrongUsage("the method boxes, and no other, needs a file: --boxes FILE")
+        if self.model is not None and self.method not in ("bing", "edge-boxes"):
+            raise WrongUsage(f"--model is of bing and edge-boxes; {self.method} has none")
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a worker needs to build the same method: the proposer, and what true boxes are of."""
+
+    proposer: Proposer
+    dataset: Path
+    split: str | None
+
+
+@dataclass(frozen=True)
+class ProposalSource:
+    """Proposals of images as a `pipeline.jobs.source.FeatureSource`.
+
+    Attributes
+    ----------
+    header : see `proposals_header`; its row shape has the places of a row.
+    ids, images : id and file of each row.
+    method : proposes boxes.
+    named : from which a worker builds the method.
+    threads : images in work at once; None: one for each core.
+    """
+
+    header: FeatureHeader
+    ids: Sequence[str]
+    images: Sequence[Path]
+    method: Method
+    named: Named
+    threads: int | None
+    unit: str = "image"
+
+    @property
+    def origin(self) -> Files:
+        """The image files."""
+        return Files(self.images, "images", source_crc32, self._threads)
+
+    @property
+    def _threads(self) -> int:
+        return self.threads or len(os.sched_getaffinity(0))
+
+    def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
+        """Propose boxes on the images of some spans, some images ahead."""
+        rows = (row for span in spans for row in range(span.start, span.stop))
+        with (
+            ThreadPoolExecutor(self._threads, thread_name_prefix="propose") as pool,
+            ending_at_once(pool),
+        ):
+            yield from in_order(
+                rows, lambda row: pool.submit(self._row, row, watch), self._threads + _AHEAD
+            )
+
+    def task(self, threads: int | None) -> Task:
+        """Return the method by name; a worker builds it once."""
+        proposer, absolute = self.named.proposer, _absolute
+        settings = {
+            "method": proposer.method,
+            "number": proposer.number,
+            "boxes": absolute(proposer.boxes),
+            "model": absolute(proposer.model),
+            "dataset": str(self.named.dataset),
+            "split": self.named.split,
+            "most": self.header.row_shape[0],
+            "threads": self.threads or threads,
+        }
+        factory = "pipeline.regions.proposal_source:source_on_worker"
+        return Task(factory, settings, self._images_of)
+
+    def _images_of(self, rows: Rows) -> list[str]:
+        return [str(self.images[row].absolute()) for row in rows.tolist()]
+
+    def _row(self, row: int, watch: Stopwatch) -> RowBlock:
+        decoded = read_image(self.images[row], watch=watch)
+        status, reason = decoded.status, decoded.reason
+        found = np.zeros((0, 4)), np.zeros(0)
+        if decoded.image is not None:
+            try:
+                with watch.timing(FORWARD):
+                    found = self.method(self.ids[row], np.asarray(decoded.image))
+            except Unproposable as fault:
+                status, reason = REFUSED, str(fault)
+        return RowBlock(
+            proposal_row(*found, self.header.row_shape[0])[None],
+            np.array([status], np.uint8),
+            (reason,),
+            np.array([decoded.source_crc32], np.uint32),
+        )
+
+
+def source_on_worker(
+    settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[str]
+) -> ProposalSource:
+    """Build the source of some proposals on a worker; see `ProposalSource.task`."""
+    proposer = Proposer(*(settings[name] for name in ("method", "number", "boxes", "model")))
+    named = Named(proposer, Path(settings["dataset"]), settings["split"])
+    method = _known_method(named)
+    header = proposals_header(
+        method.recipe, settings["most"], dataset, *method.model, method.packages
+    )
+    files = [Path(row) for row in rows]
+    return ProposalSource(header, ids, files, method, named, settings["threads"])
+
+
+@lru_cache(maxsize=1)
+def _known_method(named: Named) -> Method:
+    return method_of(named.proposer, named.dataset, named.split)
+
+
+def _absolute(path: str | Path | None) -> str | None:
+    return None if path is None else str(Path(path).absolute())
+
+
+def method_of(proposer: Proposer, dataset: Path, split: str | None) -> Method:
+    """Build a method.
+
+    Parameters
+    ----------
+    proposer : its name and settings.
+    dataset, split : whose phrases have the true boxes.
+
+    Raises
+    ------
+    WrongUsage, DatasetError, ProposalError
+        See `pipeline.regions.propose.propose`.
+    """
+    name, number, boxes, model = (
+        proposer.method, proposer.number, proposer.boxes, proposer.model
+    )  # fmt: skip
+    if model is not None and not Path(model).exists():
+        raise ProposalError(f"{model} is not there; give the model's path")
+    if name == "grid":
+        return Grid(number)
+    if name == "edge-boxes":
+        opencv()
+        return EdgeBoxes(number, None if model is None else Path(model))
+    if name == "selective-search":
+        opencv()
+        return SelectiveSearch()
+    if name == "bing":
+        opencv()
+        if model is None:
+            raise WrongUsage("bing needs the folder of its trained model: --model FOLDER")
+        return Bing(Path(model))
+    if boxes is not None:
+        found = read_boxes(boxes)
+        return KnownBoxes(
+            {"name": name},
+            (Path(boxes).name, sha256_of_file(Path(boxes))),
+            {image: values for image, (values, _) in found.items()},
+            {image: scores for image, (_, scores) in found.items()},
+        )
+    if name == "ground-truth":
+        phrases = read_phrases(dataset, split)
+        truth = true_boxes(phrases)
+        return KnownBoxes(
+            {"name": name},
+            ("regions.jsonl", regions_sha256(dataset)),
+            truth,
+            {image: np.ones(len(found), np.float32) for image, found in truth.items()},
+            {phrase.image: phrase.size for phrase in phrases if phrase.size},
+        )
+    raise WrongUsage(f"no method is called {name!r}; known are {', '.join(METHODS)}")

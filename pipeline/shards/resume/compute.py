@@ -1,0 +1,121 @@
+"""Having the pending shards of a feature set computed, here or on workers, and publishing it.
+
+Both ways run one task a shard on an `Executor`, accept its shards as they arrive, and publish them.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any
+
+from pipeline.executor import Executor, OnProgress, serial
+from pipeline.progress import WRITE, Progress, Stopwatch, no_progress
+from pipeline.shards.index import FeatureIndex
+from pipeline.shards.plan import Span
+from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.shards.resume.job import Compute, ShardResult, fill_shard
+from pipeline.shards.resume.job_ref import JobRef
+
+# A function of a module that makes one shard of a job.
+ShardTask = Callable[[JobRef, int, OnProgress], ShardResult]
+
+
+def build_here(
+    build: ShardBuild,
+    compute: Compute,
+    progress: Progress = no_progress,
+    watch: Stopwatch | None = None,
+) -> FeatureIndex:
+    """Compute the pending rows of a feature set in this process, and publish it.
+
+    Parameters
+    ----------
+    build : an entered `ShardBuild`.
+    compute : yields the rows of some spans, none of which crosses two shards.
+    progress : called after every block with rows done, rows in all, and failed rows.
+    watch : the seconds by stage are added to it.
+
+    Raises
+    ------
+    ShardError
+        Values cannot be stored, or the disk is full; finished rows are kept.
+    """
+    jobs = [
+        (shard, partial, build.compress, compute)
+        for shard, partial in build.pending_shards().items()
+    ]
+    return _build(build, fill_shard, jobs, serial, lambda: None, progress, watch)
+
+
+def build_on_workers(
+    build: ShardBuild,
+    sources_of: Callable[[Span], Any],
+    settings: dict[str, Any],
+    task: ShardTask,
+    executor: Executor,
+    progress: Progress = no_progress,
+    watch: Stopwatch | None = None,
+) -> FeatureIndex:
+    """Have the pending shards of a feature set computed by workers, and publish it.
+
+    Parameters
+    ----------
+    build : an entered `ShardBuild`.
+    sources_of, settings : see `ShardBuild.submitted`.
+    task : makes one shard.
+    executor : runs the tasks.
+    progress : called as workers report their progress; see `build_here`.
+    watch : the seconds of all workers by stage are added to it.
+
+    Raises
+    ------
+    ShardError
+        A shard cannot be made, or is missing here; finished rows are kept.
+    """
+    with build.submitted(sources_of, settings) as job:
+        jobs = [(job.refs[shard], shard) for shard in build.pending_shards()]
+        return _build(build, task, jobs, executor, job.cancel, progress, watch)
+
+
+def _build(
+    build: ShardBuild,
+    task: Callable[..., ShardResult],
+    jobs: Sequence[tuple[Any, ...]],
+    executor: Executor,
+    stop: Callable[[], None],
+    progress: Progress,
+    watch: Stopwatch | None,
+) -> FeatureIndex:
+    """Run the task of each pending shard, accept the shards as they arrive, and publish them."""
+    watch = watch or Stopwatch()
+    total, done_before = len(build.ids), build.rows_done
+    computed = failed = 0
+    missing = {
+        shard: sum(map(len, partial.missing)) for shard, partial in build.pending_shards().items()
+    }
+    held = {shard: len(build.plan.span(shard)) - rows for shard, rows in missing.items()}
+    waiting = {*missing}
+    reported: dict[int, tuple[int, int]] = {}
+
+    def on_progress(shard: int, rows: int, failures: int) -> None:
+        if shard in waiting:
+            reported[shard] = rows, failures
+            show()
+
+    def show() -> None:
+        under_way = sum(max(0, rows - held[shard]) for shard, (rows, _) in reported.items())
+        failing = sum(failures for _, failures in reported.values())
+        progress(done_before + computed + under_way, total, failed + failing)
+
+    show()
+    with closing(executor(task, jobs, on_progress, stop)) as results:
+        for result in results:
+            with watch.timing(WRITE):
+                build.accept(result)
+            watch.add_all(result.seconds)
+            waiting.discard(result.shard)
+            failed += result.finished.entry.failed_rows
+            reported.pop(result.shard, None)
+            computed += missing[result.shard]
+            show()
+    with watch.timing(WRITE):
+        return build.publish()

@@ -1,0 +1,176 @@
+"""Sounds of clips, or files of sound, as rows of a feature set."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.clips.clip_file import clip_crc32
+from pipeline.files import created_by
+from pipeline.jobs.options import Compute
+from pipeline.jobs.origins import Files, Rows
+from pipeline.jobs.source import Task
+from pipeline.progress import FORWARD, Stopwatch
+from pipeline.shards.format import FeatureHeader, RowBlock
+from pipeline.shards.plan import Span
+from pipeline.sound.codebooks import sounds_of
+from pipeline.sound.network import load_sound_network
+from pipeline.sound.read_sound import Sound
+from pipeline.sound.recipes import AnySoundRecipe, BagRecipe, sound_recipe
+from pipeline.sound.words import Bags, SoundWordsError, load_sound_words
+
+LENGTHS_DIFFER = 0.5
+"""Seconds by which sound and pictures of a clip may differ in length before a line reports it."""
+
+
+class RowMaker(Protocol):
+    """Makes the row of a sound: `pipeline.sound.words.Bags`, or a network.
+
+    Attributes
+    ----------
+    recipe : of the rows.
+    rate : samples a second.
+    weights, weights_sha256 : name and SHA-256 of what was fitted.
+    """
+
+    @property
+    def recipe(self) -> AnySoundRecipe: ...
+    @property
+    def rate(self) -> int: ...
+    @property
+    def weights(self) -> str: ...
+    @property
+    def weights_sha256(self) -> str: ...
+    def recipe_json(self) -> dict[str, Any]: ...
+    def row(self, sound: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]: ...
+
+
+@dataclass(frozen=True)
+class SoundSource:
+    """Sounds as a `pipeline.jobs.source.FeatureSource`.
+
+    Attributes
+    ----------
+    header : recipe, codebook or network, and the rest.
+    ids, files : id and file of each row.
+    maker : makes a row.
+    codebook : file of the maker's codebook, from which workers load it; None of a network.
+    how : the options as they were given.
+    lengths : filled with the seconds of sound and of pictures, by id, where they differ.
+    """
+
+    header: FeatureHeader
+    ids: Sequence[str]
+    files: Sequence[Path]
+    maker: RowMaker
+    codebook: Path | None
+    how: Compute
+    lengths: dict[str, tuple[float, float]] = field(default_factory=dict, compare=False)
+    unit: str = "clip"
+
+    @property
+    def origin(self) -> Files:
+        """The files."""
+        return Files(self.files, "clips", clip_crc32, self._threads)
+
+    @property
+    def _threads(self) -> int:
+        return self.how.threads or len(os.sched_getaffinity(0))
+
+    def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
+        """Compute the sounds of some spans, files being decoded ahead."""
+        rows = (row for span in spans for row in range(span.start, span.stop))
+        for row, sound in sounds_of(rows, self.files, self.maker.rate, self._threads):
+            with watch.timing(FORWARD):
+                block = sound_block(sound, self.maker)
+            self._note_lengths(self.ids[row], sound)
+            yield row, block
+
+    def task(self, threads: int | None) -> Task:
+        """Return the recipe and the file of its codebook, which a worker loads once."""
+        settings = {
+            "recipe": self.maker.recipe.name,
+            "codebook": None if self.codebook is None else str(self.codebook.absolute()),
+            "threads": self.how.threads or threads or 1,
+        }
+        return Task("pipeline.sound.source:source_on_worker", settings, self._files_of)
+
+    def _files_of(self, rows: Rows) -> list[str]:
+        return [str(self.files[row].absolute()) for row in rows.tolist()]
+
+    def _note_lengths(self, row: str, sound: Sound) -> None:
+        if sound.samples is None or not len(sound.samples) or sound.seconds is None:
+            return
+        heard = len(sound.samples) / self.maker.rate
+        if abs(heard - sound.seconds) > LENGTHS_DIFFER:
+            self.lengths[row] = heard, sound.seconds
+
+
+def source_on_worker(
+    settings: dict[str, Any], dataset: str, ids: Sequence[str], rows: list[str]
+) -> SoundSource:
+    """Build the source of some sounds on a worker; see `SoundSource.task`."""
+    codebook = None if settings["codebook"] is None else Path(settings["codebook"])
+    maker = _maker(settings["recipe"], codebook)
+    files, how = [Path(row) for row in rows], Compute(threads=settings["threads"])
+    return SoundSource(sound_header(maker, dataset), ids, files, maker, codebook, how)
+
+
+@lru_cache(maxsize=1)
+def _maker(recipe: str, codebook: Path | None) -> RowMaker:
+    return row_maker(sound_recipe(recipe), codebook)
+
+
+def row_maker(recipe: AnySoundRecipe, codebook: Path | None) -> RowMaker:
+    """Return what makes the rows of a recipe.
+
+    Parameters
+    ----------
+    recipe : of bags of sound words, or of a network.
+    codebook : file of the words; None of a network.
+
+    Raises
+    ------
+    SoundWordsError
+        There is no such codebook, or it is of other words.
+    NoSoundNetwork
+        The network is not installed.
+    """
+    if not isinstance(recipe, BagRecipe):
+        return load_sound_network()
+    if codebook is None:
+        raise SoundWordsError(f"{recipe.name} needs a codebook; give its file")
+    words = load_sound_words(codebook)
+    words.require(recipe, str(codebook))
+    return Bags(recipe, words)
+
+
+def sound_header(maker: RowMaker, dataset: str) -> FeatureHeader:
+    """Return the header of the shards of these rows."""
+    return FeatureHeader(
+        recipe=maker.recipe_json(),
+        weights=maker.weights,
+        weights_sha256=maker.weights_sha256,
+        axes="row, channel",
+        dataset=dataset,
+        row_shape=maker.recipe.shape,
+        dtype=maker.recipe.storage,
+        created_by=created_by("av", "numpy", "scipy", "h5py"),
+    )
+
+
+def sound_block(sound: Sound, maker: RowMaker) -> RowBlock:
+    """Return the row of a file, with its status and reason."""
+    nothing = np.full(maker.recipe.shape, np.nan, np.float32)
+    row = nothing if sound.samples is None else maker.row(sound.samples)
+    return RowBlock(
+        row[None],
+        np.array([sound.status], np.uint8),
+        (sound.reason,),
+        np.array([sound.source_crc32], np.uint32),
+    )

@@ -1,0 +1,127 @@
+"""Captions as rows of a feature set: encoded block by block, here or on workers."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import chdir
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from pipeline.files import created_by
+from pipeline.jobs.origins import Rows, Texts, text_crc32
+from pipeline.jobs.source import Task
+from pipeline.progress import FORWARD, Stopwatch
+from pipeline.shards.format import FeatureHeader, RowBlock, names_in
+from pipeline.shards.plan import Span
+from pipeline.shards.resume.job_ref import NotShared
+from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.fitted import FittedFolder, load_plan
+from pipeline.text.lexicon import Lexicon
+
+# Bytes of rows that are encoded together: for more, memory would be mapped afresh each time.
+_BYTES_AT_ONCE = 1 << 24
+
+
+@dataclass(frozen=True)
+class CaptionSource:
+    """Captions, or phrases, as a `pipeline.jobs.source.FeatureSource`.
+
+    Attributes
+    ----------
+    header : see `caption_header`.
+    ids, texts : of each row.
+    encoder : fitted.
+    fitted : folder of its fitted files, from which workers load it.
+    """
+
+    header: FeatureHeader
+    ids: Sequence[str]
+    texts: Sequence[str]
+    encoder: CaptionEncoder
+    fitted: Path
+    unit: str = "caption"
+
+    @property
+    def origin(self) -> Texts:
+        """The texts."""
+        return Texts(self.texts)
+
+    def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
+        """Encode the captions of some spans.
+
+        BLAS computes on one thread: on more threads the last bits may differ, and the bytes of a
+        set would depend on the number of cores and of workers.
+        """
+        at_once = max(1, _BYTES_AT_ONCE // (4 * self.encoder.dim))
+        for rows in (rows for span in spans for rows in span.batches(at_once)):
+            chosen = self.texts[rows.start : rows.stop]
+            with watch.timing(FORWARD), threadpool_limits(limits=1):
+                features = self.encoder.encode(chosen)
+            status = np.zeros(len(rows), np.uint8)
+            yield rows.start, RowBlock(features, status, ("",) * len(rows), text_crc32(chosen))
+
+    def task(self, threads: int | None) -> Task:
+        """Return the fitted folder and all words, so that a worker reads word vectors once."""
+        settings = {
+            "fitted": str(self.fitted.absolute()),
+            "folder": str(Path.cwd()),
+            "words": sorted(Lexicon(load_plan(self.fitted)).words_of(self.texts)),
+        }
+        return Task("pipeline.text.source:source_on_worker", settings, self._texts_of)
+
+    def _texts_of(self, rows: Rows) -> list[str]:
+        return [self.texts[row] for row in rows.tolist()]
+
+
+def source_on_worker(
+    settings: dict[str, Any], dataset: str, ids: Sequence[str], texts: list[str]
+) -> CaptionSource:
+    """Build the source of some captions on a worker; see `CaptionSource.task`."""
+    folder = Path(settings["fitted"])
+    encoder = _encoder(folder, settings["folder"], tuple(settings["words"]))
+    return CaptionSource(caption_header(encoder, dataset), ids, texts, encoder, folder)
+
+
+def caption_header(
+    encoder: CaptionEncoder, dataset: str, trained_on: str | None = None
+) -> FeatureHeader:
+    """Return the header of the shards of these caption features.
+
+    Parameters
+    ----------
+    encoder : its recipe and the identity of its weights are recorded.
+    dataset : name of the dataset.
+    trained_on : names separated by commas; None: as the encoder records.
+    """
+    weights, weights_sha256 = encoder.weights
+    return FeatureHeader(
+        recipe=encoder.recipe(),
+        weights=weights,
+        weights_sha256=weights_sha256,
+        axes="row, dimension",
+        dataset=dataset,
+        row_shape=(encoder.dim,),
+        dtype="float32",
+        created_by=created_by("numpy", "h5py", "nltk"),
+        trained_on=encoder.trained_on if trained_on is None else names_in(trained_on),
+    )
+
+
+@lru_cache(maxsize=1)
+def _encoder(fitted: Path, folder: str, words: tuple[str, ...]) -> CaptionEncoder:
+    """Load an encoder for captions of these words, once in a process.
+
+    Its plan may name word vectors by a path relative to where the command was given.
+    """
+    try:
+        with chdir(folder):
+            plan = load_plan(fitted)
+            return FittedFolder(fitted, plan, Lexicon(plan)).encoder(words)
+    except OSError as error:
+        raise NotShared(
+            f"a worker cannot enter {folder}, where the command was given ({error.strerror}); the "
+            "paths of word vectors may be relative to it: share it under the same path"
+        ) from error

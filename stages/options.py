@@ -1,0 +1,187 @@
+"""Options that several commands share, in the groups of the library's option objects.
+
+Each group adds its options to a command and passes it one object, such as `storage`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from pipeline.cluster.place import Place
+from pipeline.images.engine import ENGINES
+from pipeline.jobs.options import Compute, Selection, Storage
+from pipeline.recipes import PRECISIONS, STORAGES
+from stages.console import OUTPUT
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_COUNT = click.IntRange(1)
+
+SPLIT = click.option("--split", help="Only this split.  [default: all]")
+LIMIT = click.option("--limit", type=_COUNT, help="Only the first N images.  [default: all]")
+
+ROWS_PER_SHARD = click.option(
+    "--rows-per-shard", type=_COUNT, help="[default: what fits in 1 GiB, at most 65536]"
+)
+COMPRESS = click.option(
+    "--compress", is_flag=True, help="gzip in small chunks: smaller, slower to read."
+)
+ADD = click.option(
+    "--add",
+    is_flag=True,
+    help="Append rows that the dataset, prepared again, has and a finished output lacks, in new "
+    "shards; those it has stay.",
+)
+RETRY_FAILED = click.option(
+    "--retry-failed", is_flag=True, help="In a finished output, compute the failed rows again."
+)
+TRUST_STAMPS = click.option(
+    "--trust-stamps",
+    is_flag=True,
+    help="Do not read files of a finished output again whose size and modification time are as "
+    "when they were last read with this option.",
+)
+DTYPE = click.option(
+    "--storage",
+    "dtype",
+    type=click.Choice(STORAGES),
+    default="float32",
+    show_default=True,
+    help="Type of the stored features.",
+)
+
+WEIGHTS = click.option(
+    "--weights",
+    default="imagenet",
+    show_default=True,
+    help="imagenet, PATH of a .pth, .pt, .safetensors or .caffemodel file, or random:SEED.",
+)
+TRAINED_ON = click.option(
+    "--trained-on",
+    metavar="NAME[, NAME...]",
+    help="Datasets that the weights were trained on, for the record.  [default: as is known of the "
+    "recipe's own]",
+)
+CODEBOOK = click.option(
+    "--codebook",
+    type=click.Path(path_type=Path),
+    help="Of sound words: loaded from this file, or stored there once fitted.  [default: next to "
+    "OUT, of the training split]",
+)
+PRECISION = click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    default="float32",
+    show_default=True,
+    help="Arithmetic of the network.",
+)
+DEVICE = click.option(
+    "--device", default="cpu", show_default=True, help="A torch device, such as cuda."
+)
+ENGINE = click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="fast",
+    show_default=True,
+    help="fast, or the network as its authors wrote it; they agree up to rounding.",
+)
+BATCH_SIZE = click.option(
+    "--batch-size",
+    type=_COUNT,
+    help="Images in a batch.  [default: 8, or 1 of ten crops; on a GPU 128, or 12]",
+)
+THREADS = click.option(
+    "--threads",
+    type=_COUNT,
+    help="Batches, or images, in work at once, on a core each.  [default: cores; on a GPU 2]",
+)
+READERS = click.option(
+    "--readers",
+    type=_COUNT,
+    help="Threads that read and decode ahead.  [default: cores, at most 8; with a GPU 16]",
+)
+
+
+class _Resource(click.ParamType):
+    name = "NAME=N"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, float]:
+        found = re.fullmatch(r"([^=]+)=(\d+(?:\.\d+)?)", str(value))
+        if found is None or not float(found[2]):
+            self.fail(f"{value!r} is not a resource; write it as in GPU=1", param, ctx)
+        return found[1], float(found[2])
+
+
+def _as_mapping(ctx: click.Context, param: click.Parameter, value: Any) -> Mapping[str, float]:
+    return dict(value)
+
+
+def group(
+    name: str, kind: Callable[..., Any], *options: Callable[[Any], Any]
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds options and passes them to the command as one object.
+
+    Parameters
+    ----------
+    name : of the command's parameter.
+    kind : the class of the object; its fields have the names of the options.
+    options : of click.
+    """
+
+    def decorate(command: Command) -> Command:
+        before = len(getattr(command, "__click_params__", []))
+
+        @wraps(command)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            kwargs[name] = kind(**{field: kwargs.pop(field) for field in fields})
+            return command(*args, **kwargs)
+
+        decorated: Any = called
+        for option in reversed(options):
+            decorated = option(decorated)
+        fields = [param.name for param in decorated.__click_params__[before:]]
+        return decorated
+
+    return decorate
+
+
+def selection_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Add options of `pipeline.jobs.options.Selection`, passed as `select`."""
+    return group("select", Selection, *options)
+
+
+def storage_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Add options of `pipeline.jobs.options.Storage`, passed as `storage`."""
+    return group("storage", Storage, *options)
+
+
+def compute_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Add options of `pipeline.jobs.options.Compute`, passed as `compute`."""
+    return group("compute", Compute, *options)
+
+
+place_options: Callable[[Any], Any] = group(
+    "place",
+    Place,
+    click.option("--workers", type=_COUNT, help="Work in N processes of this machine."),
+    click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Work on the workers of this Dask scheduler, such as tcp://host:8786.",
+    ),
+    click.option(
+        "--resource",
+        "resources",
+        type=_Resource(),
+        multiple=True,
+        callback=_as_mapping,
+        help="With --scheduler: what a task needs of its worker.  [default: GPU=1 with "
+        "--device cuda]",
+    ),
+    click.option("--summary", type=OUTPUT, help="JSON file of counts, rates and seconds."),
+)
+"""Add the options of `pipeline.cluster.place.Place`, passed as `place`."""
