@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from tqdm import tqdm
@@ -24,10 +24,6 @@ from pipeline.progress import Monitor, Progress
 DONE, FAILED, WRONG_USAGE, SOME_ROWS_FAILED = 0, 1, 2, 3
 
 _SECONDS_BETWEEN_LINES = 30.0
-_REASONS_SHOWN = 5
-
-if TYPE_CHECKING:
-    from pipeline.shards.index import FeatureIndex
 
 # An error quotes what it found, which may be a text of any length.
 _LONGEST_ERROR = 4000
@@ -65,23 +61,6 @@ def log_settings(command: str, **effective: object) -> None:
 
 def _is_set(value: object) -> bool:
     return value is not None and value is not False and value not in ((), {}, [])
-
-
-def log_made(ctx: click.Context, out: Path, index: "FeatureIndex", seconds: float) -> None:
-    """Write what a command has made, and end with status 3 where rows failed."""
-    shards = len(index.shards)
-    log_done(
-        f"{index.rows} rows {index.header.row_shape} in {shards} shard{'s' * (shards > 1)} in "
-        f"{out}, recipe {index.header.recipe_hash}, {seconds:.1f} s"
-    )
-    if index.failed_rows:
-        # Here: what failed is rarely read, and reading it imports h5py.
-        from pipeline.shards.feature_set import FeatureSet
-
-        for row_id, status, reason in FeatureSet(out).failures()[:_REASONS_SHOWN]:
-            log_done(f"failed: {row_id}: {status}: {reason}")
-        log_done(f"{index.failed_rows} of {index.rows} rows failed; they keep their rows, as NaN")
-        ctx.exit(SOME_ROWS_FAILED)
 
 
 def log_done(message: str) -> None:

@@ -8,7 +8,7 @@ import click
 
 from pipeline.cluster.place import Place
 from pipeline.jobs.options import Compute, Selection, Storage
-from stages.console import CONSOLE, OUTPUT, log_made, log_settings
+from stages.console import CONSOLE, OUTPUT, log_settings
 from stages.options import (
     ADD,
     BATCH_SIZE,
@@ -116,6 +116,7 @@ def extract(
     from pipeline.datasets.manifest import read_media
     from pipeline.images import extract as job
     from pipeline.regions.features import Regions, extract_regions
+    from stages.feature_log import log_made
 
     if (name := recipe or backbone) is None or (recipe and backbone):
         raise click.UsageError("give --backbone NAME or --recipe NAME, one of them")

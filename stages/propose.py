@@ -7,7 +7,7 @@ import click
 
 from pipeline.cluster.place import Place
 from pipeline.jobs.options import Compute, Selection, Storage
-from stages.console import CONSOLE, OUTPUT, log_made, log_settings
+from stages.console import CONSOLE, OUTPUT, log_settings
 from stages.options import (
     ADD,
     COMPRESS,
@@ -80,6 +80,7 @@ def propose(
     """
     from pipeline.regions import propose as job
     from pipeline.regions.proposal_source import Proposer
+    from stages.feature_log import log_made
 
     log_settings("propose")
     started = time.monotonic()

@@ -14,7 +14,7 @@ from pipeline.text.encoder_plans import ENCODERS, LEMMAS
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vocabulary import VOCABULARY_RULES
-from stages.console import CONSOLE, OUTPUT, log_made, log_settings
+from stages.console import CONSOLE, OUTPUT, log_settings
 from stages.options import (
     ADD,
     COMPRESS,
@@ -161,6 +161,7 @@ def text(
     """
     # Here, since `--help` needs neither h5py nor scipy.
     from pipeline.text.encode import Captions, encode
+    from stages.feature_log import log_made
 
     started = time.monotonic()
     options["vectors"] = Layout(dataset).named_vectors(options["vectors"])

@@ -1,25 +1,24 @@
 """The job and its command: the same defaults, the same bytes, the same refusals."""
 
-import inspect
+import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from pipeline.clips.extract_clips import extract_clips
+from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.errors import WrongUsage
 from pipeline.images import network
 from pipeline.images.decode import source_crc32
 from pipeline.images.extract import extract
+from pipeline.jobs.options import Compute, Selection, Storage
 from pipeline.jobs.side_by_side import SideBySide, split_name
 from pipeline.recipes import RecipeError
-from pipeline.regions.features import extract_regions
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.verify import verify
 from stages import extract as command
@@ -66,15 +65,13 @@ def test_import_and_command_give_the_same(dataset: Path, tmp_path: Path) -> None
 
 def test_import_and_command_have_the_same_defaults() -> None:
     options = {option.name: option for option in command.extract.params}
-    parameters = dict(inspect.signature(extract).parameters)
-    of_regions = {*inspect.signature(extract_regions).parameters} - {*parameters, "options"}
-    of_clips = dict(inspect.signature(extract_clips).parameters)
-    assert {*parameters, "backbone", *of_regions, *of_clips} - {"monitor"} == {*options}
-    for name in {*parameters} & {*of_clips} - {"monitor"}:
-        assert of_clips[name].default == parameters[name].default, name
-    for name in {*parameters} - {"dataset", "out", "recipe", "resources", "monitor"}:
-        given = command.extract.make_context("extract", ["--dataset", "x", "--out", "y"])
-        assert given.params[name] == parameters[name].default, name
+    groups = (Selection(), Storage(), Compute(), Place())
+    fields = {f.name: getattr(group, f.name) for group in groups for f in dataclasses.fields(group)}
+    own = {"backbone", "recipe", "dataset", "out", "regions", "context", "frames", "over_frames"}
+    assert {*fields} - {"leave_out_failed"} == {*options} - own
+    given = command.extract.make_context("extract", ["--dataset", "x", "--out", "y"]).params
+    for name in {*fields} & {*given} - {"resources"}:
+        assert given[name] == fields[name], name
 
 
 def test_trusted_stamps_spare_reading_and_see_what_changed(
@@ -172,7 +169,7 @@ def test_a_network_that_runs_as_it_was_written_is_logged(
     pytest.importorskip("timm", reason="needs the extra [timm]")
     monkeypatch.setattr(network, "rewrite", lambda net, *given: net)
     monitor = Recorder()
-    settings: dict[str, Any] = {"recipe": "timm:test_vit", "weights": "random:0", "limit": 1}
+    settings = options(recipe="timm:test_vit", weights="random:0", limit=1)
     extract(dataset, tmp_path / "out", monitor=monitor, **settings)
     (line,) = (line for line in monitor.lines if "fast engine" in line)
     assert line.startswith("timm:test_vit.r160_in1k is computed as it was written")

@@ -28,7 +28,7 @@ from pipeline.shards.feature_set import read_features
 from tests.jobs.factories import options
 from tests.project import Recorder
 
-NO_NETWORK: dict[str, dict[str, Any]] = {BOX_GEOMETRY: {"weights": None, "engine": "fast"}}
+NO_NETWORK: dict[str, dict[str, Any]] = {BOX_GEOMETRY: {"weights": "imagenet", "engine": "fast"}}
 POOL, ALIGN = "efficientnet-lite0-pool", "efficientnet-lite0-roi-align"
 
 

@@ -5,12 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.errors import WrongUsage
 from pipeline.shards.feature_set import FeatureSet
-from pipeline.text.encode import encode, encoder_folder
+from pipeline.text.encode import Captions, encode, encoder_folder
 from pipeline.text.fitted import load_encoder
+from tests.jobs.factories import options
 from tests.project import Recorder
 
 
@@ -41,7 +43,7 @@ def test_a_changed_caption_is_encoded_again(tmp_path: Path) -> None:
     write(tmp_path, "a small bird")
     monitor = Recorder()
     encode(dataset, out, encoder="mean", monitor=monitor)
-    assert "1 captions have changed; their rows are made again" in monitor.lines
+    assert "captions changed or new: 1; their rows are recomputed" in monitor.lines
     after = FeatureSet(out).read(["a#0", "a#1"])
     np.testing.assert_array_equal(after[0], before[0])
     assert not np.array_equal(after[1], before[1])
@@ -50,9 +52,14 @@ def test_a_changed_caption_is_encoded_again(tmp_path: Path) -> None:
 def test_options_of_an_encoder_and_one_split(tmp_path: Path) -> None:
     dataset = write(tmp_path)
     index = encode(
-        dataset, tmp_path / "o", encoder="bow", split="val", fitted=tmp_path / "f",
-        vocabulary="min-1", tokenizer="treebank", summary=tmp_path / "s.json",
-    )  # fmt: skip
+        dataset,
+        tmp_path / "o",
+        encoder="bow",
+        captions=Captions("val", fitted=tmp_path / "f"),
+        place=Place(summary=tmp_path / "s.json"),
+        vocabulary="min-1",
+        tokenizer="treebank",
+    )
     assert index.header.row_shape == (8,)
     assert [p.name for p in sorted((tmp_path / "f").iterdir())] == [
         "encoder.json",
@@ -64,5 +71,10 @@ def test_options_of_an_encoder_and_one_split(tmp_path: Path) -> None:
 
 def test_contradictions_are_refused_before_work(tmp_path: Path) -> None:
     with pytest.raises(WrongUsage, match="not both"):
-        encode(write(tmp_path), tmp_path / "o", encoder="mean", workers=1, scheduler="tcp://x:1")
+        encode(
+            write(tmp_path),
+            tmp_path / "o",
+            encoder="mean",
+            **options(workers=1, scheduler="tcp://x:1"),
+        )
     assert not (tmp_path / "o").exists()
