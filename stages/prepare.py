@@ -61,7 +61,7 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
     Example:
       pipeline prepare scenes --images 600 --seed 0 --out data/scenes
     """
-    from pipeline.datasets.scenes.dataset import draw_scenes
+    from pipeline.scenes.draw_scenes import draw_scenes
 
     log_settings("prepare scenes", images=num_images, seed=seed, out=out)
     started = time.monotonic()
@@ -101,7 +101,7 @@ def moving_scenes(num_clips: int, seed: int, form: Literal["mp4", "gif"], out: P
     Example:
       pipeline prepare moving-scenes --clips 600 --seed 0 --out data/moving-scenes
     """
-    from pipeline.datasets.moving_scenes.dataset import draw_moving_scenes
+    from pipeline.scenes.moving.draw_clips import draw_moving_scenes
 
     log_settings("prepare moving-scenes", clips=num_clips, seed=seed, format=form, out=out)
     started = time.monotonic()

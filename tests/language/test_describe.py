@@ -10,8 +10,6 @@ import pytest
 from pipeline import write_features
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest, read_manifest
-from pipeline.datasets.scenes.dataset import scene_of
-from pipeline.datasets.scenes.grammar import describe
 from pipeline.heads.inputs.feature_rows import Features
 from pipeline.language import LanguageError
 from pipeline.language.baselines import MostFrequentCaption
@@ -19,6 +17,9 @@ from pipeline.language.captions import Caption
 from pipeline.language.captions_file import read_captions
 from pipeline.language.describe import describe_split
 from pipeline.language.score_captions import evaluate_captions, markdown
+from pipeline.scenes.draw_scenes import scene_of
+from pipeline.scenes.drawn_truth import drawn_truth
+from pipeline.scenes.grammar import describe
 
 IMAGES = [f"scene-{k:05d}" for k in range(120)]
 
@@ -86,19 +87,21 @@ def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(dataset: Path, tmp_path
 
 def test_scenes_have_a_truth(dataset: Path, tmp_path: Path) -> None:
     """The most frequent caption is parsed, and true of few; a person's caption is true."""
-    (train,) = (e for e in read_manifest(dataset).entries if e.split == "train")
+    manifest = read_manifest(dataset)
+    truth = drawn_truth(manifest)
+    (train,) = (e for e in manifest.entries if e.split == "train")
     constant = MostFrequentCaption([train])
     out = tmp_path / "out" / "constant.jsonl"
     describe_split(constant, dataset, out, images=tmp_path / "features", limit=60)
-    row = evaluate_captions(out, dataset, tmp_path / "scores")
+    row = evaluate_captions(out, dataset, tmp_path / "scores", truth=truth)
     assert set(read_captions(out).values()) == {"A star."}
     assert row["parsed"] == 100
     assert row["true"] < 20
     assert (row["distinct"], row["verbatim"], row["num_images"]) == (100 / 60, 100, 60)
-    own = {e.id: e.first_caption for e in read_manifest(dataset).entries if e.split == "test"}
+    own = {e.id: e.first_caption for e in manifest.entries if e.split == "test"}
     lines = [f'{{"image_id": "{image}", "caption": "{text}"}}\n' for image, text in own.items()]
     (tmp_path / "own.jsonl").write_text("".join(lines))
-    row = evaluate_captions(tmp_path / "own.jsonl", dataset, tmp_path / "scores")
+    row = evaluate_captions(tmp_path / "own.jsonl", dataset, tmp_path / "scores", truth=truth)
     assert (row["parsed"], row["true"]) == (100, 100)
     assert row["bleu_4"] == pytest.approx(100)
     assert "| own | 100.00 |" in markdown({"own": row})

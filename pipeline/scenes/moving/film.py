@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pipeline.datasets.moving_scenes.events import KINDS, SIZE, Actor, Event
-from pipeline.datasets.scenes.backgrounds import draw_background
-from pipeline.datasets.scenes.shapes import silhouette
-from pipeline.datasets.scenes.world import COLOURS
+from pipeline.scenes.backgrounds import draw_background
+from pipeline.scenes.moving.events import KINDS, SIZE, Actor, Event
+from pipeline.scenes.shapes import silhouette
+from pipeline.scenes.world import COLOURS
 
 FPS = 8
 FRAMES = 16

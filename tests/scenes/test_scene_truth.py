@@ -1,16 +1,20 @@
 """Captions read back: those of the grammar are all true, and what is changed in them is found."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pipeline.datasets.scenes.dataset import scene_of
-from pipeline.datasets.scenes.grammar import describe
-from pipeline.datasets.scenes.parse import parse
-from pipeline.datasets.scenes.sample import sample_scene
-from pipeline.datasets.scenes.truth import truth_of
-from pipeline.datasets.scenes.world import Group, Layout, Scene
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
+from pipeline.scenes.draw_scenes import scene_of
+from pipeline.scenes.drawn_truth import DrawnTruth, drawn_truth
+from pipeline.scenes.grammar import describe
+from pipeline.scenes.parse import parse
+from pipeline.scenes.sample import sample_scene
+from pipeline.scenes.truth import truth_of
+from pipeline.scenes.world import Group, Layout, Scene
 
 STARS = Group("star", "red", "striped", "small", 18, ((40, 100), (80, 140)))
 FISH = Group("fish", "blue", "plain", "large", 45, ((190, 120),))
@@ -92,3 +96,23 @@ def test_a_scene_is_found_again_by_its_image() -> None:
     rng = np.random.Generator(np.random.PCG64((3, 41)))
     assert scene_of("scene-00041", seed=3) == sample_scene(rng)
     assert scene_of("dog.jpg", seed=3) is None
+
+
+def test_a_drawn_dataset_has_a_truth() -> None:
+    def manifest(name: str, **notes: int) -> Manifest:
+        entry = ImageEntry("scene-00041", "x.png", "test", ("A star.",))
+        return Manifest(name, Path(), (entry,), "", "", notes)
+
+    truth = drawn_truth(manifest("scenes", seed=3))
+    assert truth == DrawnTruth(3)
+    assert drawn_truth(manifest("scenes")) is drawn_truth(manifest("mine", seed=3)) is None
+    scene = sample_scene(np.random.Generator(np.random.PCG64((3, 41))))
+    words = truth.words("scene-00041")
+    assert words["nouns"] == {group.shape for group in scene.groups}
+    assert words["places"] == {scene.setting}
+    assert words.keys() == {kind.name for kind in truth.kinds}
+    (group, *_) = scene.groups
+    assert truth.judge("scene-00041", f"a {group.shape}") is not None
+    assert truth.judge("scene-00041", "the dog is red") is None
+    assert truth.judge("dog.jpg", f"a {group.shape}") is None
+    assert truth.words("dog.jpg") == {}

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipeline.datasets.scenes.parse import Named, Parsed, Relation
-from pipeline.datasets.scenes.world import SIZE, Group, Layout, Scene
+from pipeline.scenes.parse import Named, Parsed, Relation
+from pipeline.scenes.world import SIZE, Group, Layout, Scene
 
 FACETS = ("shape", "colour", "count", "texture", "size", "relation", "setting")
 

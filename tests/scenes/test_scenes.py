@@ -10,10 +10,10 @@ from PIL import Image
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import DATASET_FILE, MANIFEST_FILE, read_manifest
-from pipeline.datasets.scenes.dataset import draw_scenes
-from pipeline.datasets.scenes.painter import paint
-from pipeline.datasets.scenes.sample import sample_scene
-from pipeline.datasets.scenes.world import (
+from pipeline.scenes.draw_scenes import draw_scenes
+from pipeline.scenes.painter import paint
+from pipeline.scenes.sample import sample_scene
+from pipeline.scenes.world import (
     COLOURS,
     SETTINGS,
     SHAPES,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
-from pipeline.datasets.scenes.world import SIZE
+from pipeline.scenes.world import SIZE
 
 Colour = tuple[int, int, int]
 

@@ -8,10 +8,10 @@ from PIL import Image
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import Manifest, read_manifest
-from pipeline.datasets.moving_scenes.captions import captions_of
-from pipeline.datasets.moving_scenes.dataset import draw_moving_scenes, twin_of
-from pipeline.datasets.moving_scenes.events import KINDS, SIZE, Actor, Event, sample_moving_scene
-from pipeline.datasets.moving_scenes.film import (
+from pipeline.scenes.moving.draw_clips import draw_moving_scenes, twin_of
+from pipeline.scenes.moving.event_captions import captions_of
+from pipeline.scenes.moving.events import KINDS, SIZE, Actor, Event, sample_moving_scene
+from pipeline.scenes.moving.film import (
     FRAMES,
     RATE,
     background_of,

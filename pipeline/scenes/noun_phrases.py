@@ -4,8 +4,8 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from pipeline.datasets.scenes.sample import pick
-from pipeline.datasets.scenes.words import (
+from pipeline.scenes.sample import pick
+from pipeline.scenes.words import (
     COLOUR_WORDS,
     COUNT_WORDS,
     SETTING_WORDS,
@@ -14,7 +14,7 @@ from pipeline.datasets.scenes.words import (
     TEXTURE_TAILS,
     TEXTURE_WORDS,
 )
-from pipeline.datasets.scenes.world import Group, Scene
+from pipeline.scenes.world import Group, Scene
 
 T = TypeVar("T")
 

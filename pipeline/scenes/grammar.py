@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.datasets.scenes.phrases import Phrase, Speaker
-from pipeline.datasets.scenes.words import (
+from pipeline.scenes.noun_phrases import Phrase, Speaker
+from pipeline.scenes.words import (
     ABOVE,
     BELOW,
     BOTTOM,
@@ -24,7 +24,7 @@ from pipeline.datasets.scenes.words import (
     RIGHT_OF,
     TOP,
 )
-from pipeline.datasets.scenes.world import Group, Layout, Scene
+from pipeline.scenes.world import Group, Layout, Scene
 
 CAPTIONS = 5
 

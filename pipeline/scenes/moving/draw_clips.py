@@ -10,10 +10,12 @@ import numpy as np
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import DATASET_FILE, Manifest
-from pipeline.datasets.moving_scenes.captions import captions_of
-from pipeline.datasets.moving_scenes.encode import ClipFormat, require_encoder, write_clip
-from pipeline.datasets.moving_scenes.events import SIZE, sample_moving_scene
-from pipeline.datasets.moving_scenes.film import (
+from pipeline.progress import Progress, no_progress
+from pipeline.scenes.draw_scenes import SPLITS
+from pipeline.scenes.moving.encode_clip import ClipFormat, require_encoder, write_clip
+from pipeline.scenes.moving.event_captions import captions_of
+from pipeline.scenes.moving.events import SIZE, sample_moving_scene
+from pipeline.scenes.moving.film import (
     FPS,
     FRAMES,
     RATE,
@@ -21,8 +23,6 @@ from pipeline.datasets.moving_scenes.film import (
     frames_of,
     sound_of,
 )
-from pipeline.datasets.scenes.dataset import SPLITS
-from pipeline.progress import Progress, no_progress
 
 _FEWEST, _MOST = 6, 100_000
 _OWN_FILE = re.compile(r"moving-[0-9]{5}\.(mp4|gif)(\.[0-9a-f]{12}\.part)?")
@@ -39,7 +39,7 @@ def draw_moving_scenes(
 
     Clips 2k and 2k + 1 are twins: the same two events in either order. They have the same frames in
     another order, and captions of the same words but for the order of the events; both are of
-    split k mod 6 of `pipeline.datasets.scenes.dataset.SPLITS`. Twins depend on the seed and k
+    split k mod 6 of `pipeline.scenes.draw_scenes.SPLITS`. Twins depend on the seed and k
     alone. A former dataset in `folder` is no dataset from the first clip on.
 
     Parameters

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from pipeline.datasets.scenes.words import (
+from pipeline.scenes.words import (
     ABOVE,
     BELOW,
     BOTTOM,
@@ -35,7 +35,7 @@ class Named:
 
     Attributes
     ----------
-    shape, colour, texture, size : of `pipeline.datasets.scenes.world`.
+    shape, colour, texture, size : of `pipeline.scenes.world`.
     counts : how many objects there may be: {2} of "two stars", {2, 3, 4} of "the stars".
     """
 

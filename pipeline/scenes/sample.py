@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from pipeline.datasets.scenes.world import (
+from pipeline.scenes.world import (
     COLOURS,
     CONTAINERS,
     RADII,

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pipeline.datasets.moving_scenes.events import Actor, Event, MovingScene
-from pipeline.datasets.scenes.sample import pick
-from pipeline.datasets.scenes.words import COLOUR_WORDS, SHAPE_WORDS
+from pipeline.scenes.moving.events import Actor, Event, MovingScene
+from pipeline.scenes.sample import pick
+from pipeline.scenes.words import COLOUR_WORDS, SHAPE_WORDS
 
 # Of one object, and of two.
 _VERBS: dict[str, tuple[tuple[str, str], ...]] = {

@@ -8,8 +8,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.moving_scenes.film import FPS, RATE
 from pipeline.files import appearing_whole
+from pipeline.scenes.moving.film import FPS, RATE
 
 ClipFormat = Literal["mp4", "gif"]
 

@@ -4,9 +4,9 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from pipeline.datasets.phrases import hull
-from pipeline.datasets.scenes.backgrounds import draw_background
-from pipeline.datasets.scenes.shapes import silhouette, surface
-from pipeline.datasets.scenes.world import COLOURS, Box, Group, Scene
+from pipeline.scenes.backgrounds import draw_background
+from pipeline.scenes.shapes import silhouette, surface
+from pipeline.scenes.world import COLOURS, Box, Group, Scene
 
 _MOST_TURN = 0.16
 """Radians: enough for variety, too little to make a diamond of a square."""

@@ -12,10 +12,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pipeline.datasets.scenes.grammar import describe
-from pipeline.datasets.scenes.sample import sample_scene
-from pipeline.datasets.scenes.words import SETTING_WORDS
-from pipeline.datasets.scenes.world import COLOURS, SIZE, Group, Layout, Scene
+from pipeline.scenes.grammar import describe
+from pipeline.scenes.sample import sample_scene
+from pipeline.scenes.words import SETTING_WORDS
+from pipeline.scenes.world import COLOURS, SIZE, Group, Layout, Scene
 
 NOUNS = {
     "circle": "circle circles disc discs ball balls",

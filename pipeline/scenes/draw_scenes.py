@@ -1,7 +1,6 @@
 """A dataset of scenes, drawn and captioned from a seed: a stand-in for photographs."""
 
 import re
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -12,12 +11,12 @@ from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import DATASET_FILE, Manifest
 from pipeline.datasets.phrases import RegionPhrase
-from pipeline.datasets.scenes.grammar import captions_of
-from pipeline.datasets.scenes.painter import paint_with_boxes
-from pipeline.datasets.scenes.sample import sample_scene
-from pipeline.datasets.scenes.world import SIZE, Scene
 from pipeline.files import appearing_whole
 from pipeline.progress import Progress, no_progress
+from pipeline.scenes.grammar import captions_of
+from pipeline.scenes.painter import paint_with_boxes
+from pipeline.scenes.sample import sample_scene
+from pipeline.scenes.world import SIZE, Scene
 
 SPLITS = ("train", "val", "test", "train", "train", "train")
 """Image i belongs to split i mod 6, so 600 images make 400, 100 and 100."""
@@ -99,15 +98,6 @@ def scene_of(image_id: str, seed: int) -> Scene | None:
     """Return the scene that an image of `draw_scenes` with this seed shows; None of another id."""
     found = _OWN_ID.fullmatch(image_id)
     return sample_scene(_generator(seed, int(found[1]))) if found else None
-
-
-def scenes_of(manifest: Manifest, images: Iterable[str]) -> dict[str, Scene] | None:
-    """Return the scenes that images show, by id; None if `draw_scenes` did not make the dataset."""
-    seed = manifest.notes.get("seed")
-    if manifest.name != "scenes" or not isinstance(seed, int):
-        return None
-    found = {image: scene_of(image, seed) for image in images}
-    return {image: scene for image, scene in found.items() if scene is not None}
 
 
 def _generator(seed: int, index: int) -> np.random.Generator:

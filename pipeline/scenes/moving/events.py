@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.datasets.scenes.sample import pick
-from pipeline.datasets.scenes.world import COLOURS, SETTINGS, SHAPES
+from pipeline.scenes.sample import pick
+from pipeline.scenes.world import COLOURS, SETTINGS, SHAPES
 
 SIZE = 96
 """Width and height of a frame in pixels."""
@@ -29,7 +29,7 @@ class Actor:
 
     Attributes
     ----------
-    shape, colour : of `pipeline.datasets.scenes.world`.
+    shape, colour : of `pipeline.scenes.world`.
     radius : of each object's enclosing circle, in pixels.
     centres : of the objects at rest, (x, y) in pixels.
     """
