@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from pipeline.devices import DeviceError, usable_device
-from pipeline.retrieval.blocks import Axis, Ranks, Scores, Vectors
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.ranks import Ranker, rank_both_ways
+from pipeline.retrieval.ranking.blocks import Axis, Ranks, Scores, Vectors
+from pipeline.retrieval.ranking.ranks import Ranker, rank_both_ways
 from pipeline.retrieval.similarity import CANCELLED, SIMILARITIES
 from pipeline.retrieval.torch_scores import SCORES
 
@@ -63,7 +63,7 @@ def rank_on(device: str) -> Ranker:
 
 @dataclass(frozen=True, eq=False)
 class DeviceBlock:
-    """A `pipeline.retrieval.blocks.Block` that torch computes and counts.
+    """A `pipeline.retrieval.ranking.blocks.Block` that torch computes and counts.
 
     Attributes
     ----------

@@ -11,14 +11,14 @@ import torch
 from click.testing import CliRunner
 
 from pipeline.devices import DeviceError
-from pipeline.retrieval import on_device
-from pipeline.retrieval.blocks import HostBlock
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.evaluate import evaluate_protocol
-from pipeline.retrieval.on_device import DeviceBlock, rank_on
-from pipeline.retrieval.protocols import Protocol
-from pipeline.retrieval.ranks import rank_both_ways
+from pipeline.retrieval.ranking import on_device
+from pipeline.retrieval.ranking.blocks import HostBlock
+from pipeline.retrieval.ranking.on_device import DeviceBlock, rank_on
+from pipeline.retrieval.ranking.protocols import Protocol
+from pipeline.retrieval.ranking.ranks import rank_both_ways
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.retrieval.torch_scores import SCORES
 from stages.evaluate import evaluate as command

@@ -13,8 +13,13 @@ from pipeline.retrieval.bootstrap import RankedGallery, intervals, margin_interv
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate_protocol
-from pipeline.retrieval.galleries import galleries
-from pipeline.retrieval.protocols import PROTOCOLS, Protocol, ProtocolError, resolve_protocol
+from pipeline.retrieval.ranking.galleries import galleries
+from pipeline.retrieval.ranking.protocols import (
+    PROTOCOLS,
+    Protocol,
+    ProtocolError,
+    resolve_protocol,
+)
 from pipeline.retrieval.recall import recall_table
 from pipeline.retrieval.tables import (
     COUNTS,

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.retrieval import similarity as similarities
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
-from pipeline.retrieval.ranks import rank_both_ways
+from pipeline.retrieval.ranking.ranks import rank_both_ways
 from pipeline.retrieval.recall import recall_table
 from tests.retrieval.factories import SETS, made
 

@@ -4,7 +4,7 @@ The rank of an item counts from 0: it is the number of strictly better items plu
 equal items before it in a fixed order, the sorted order of the ids (by code point). A query
 with several correct items counts the best of them, and no other correct item is ever before
 that one. Rows may therefore stand in any order, and constant embeddings score about chance.
-`pipeline.retrieval.blocks` says when two items are equal.
+`pipeline.retrieval.ranking.blocks` says when two items are equal.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,8 +14,8 @@ from math import isqrt
 import numpy as np
 
 from pipeline.packed import sorted_order
-from pipeline.retrieval.blocks import Axis, Block, BlockOf, HostBlock, Ranks, Scores
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.ranking.blocks import Axis, Block, BlockOf, HostBlock, Ranks, Scores
 
 Ranker = Callable[[Embeddings], tuple[Ranks, Ranks]]
 """Ranks as `rank_both_ways` does."""

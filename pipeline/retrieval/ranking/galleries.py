@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from pipeline.packed import PackedTexts
-from pipeline.retrieval.blocks import Ranks
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.protocols import Protocol, ProtocolError
-from pipeline.retrieval.ranks import image_rows
+from pipeline.retrieval.ranking.blocks import Ranks
+from pipeline.retrieval.ranking.protocols import Protocol, ProtocolError
+from pipeline.retrieval.ranking.ranks import image_rows
 
 _MOST_DIGITS = 18
 
