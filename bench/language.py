@@ -23,7 +23,7 @@ import torch
 
 from pipeline.heads.base import settings_from
 from pipeline.heads.inputs.batches import Batch
-from pipeline.language.generation import beam_search
+from pipeline.language.captioning.generation import beam_search
 from pipeline.language.language_task import SENTENCE, Sizes, language_task
 from pipeline.language.model_types import MODELS, LanguageSettings, condition_of
 from pipeline.language.presets import LANGUAGE_PRESETS, resolve_language_experiment

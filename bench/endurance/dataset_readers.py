@@ -122,7 +122,7 @@ def trecvid(folder: Path) -> object:
 
 
 def captions(folder: Path) -> object:
-    from pipeline.language.captions_file import read_captions, read_provenance
+    from pipeline.language.captioning.captions_file import read_captions, read_provenance
 
     return [(read_captions(folder / f), read_provenance(folder / f)) for f in ("c.json", "c.jsonl")]
 

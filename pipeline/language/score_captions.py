@@ -18,9 +18,9 @@ from pipeline.hashing import sha256_of_file
 from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.language import LanguageError
-from pipeline.language.captions_file import read_captions, read_provenance
+from pipeline.language.captioning.captions_file import read_captions, read_provenance
+from pipeline.language.scores.caption_truth import score_truth, truth_columns
 from pipeline.language.scores.table import COLUMNS, TOKENIZER, score
-from pipeline.language.scores.truth import score_truth, truth_columns
 from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.recall import recall_table
@@ -48,7 +48,7 @@ def evaluate_captions(
 
     Parameters
     ----------
-    file : anybody's captions in COCO's format; see `pipeline.language.captions_file`.
+    file : anybody's captions in COCO's format; see `pipeline.language.captioning.captions_file`.
     dataset : folder of the dataset whose images they are of.
     out : folder of the three files.
     truth : what captions of the dataset are checked against; None: they are not checked.
@@ -59,7 +59,8 @@ def evaluate_captions(
     -------
     dict
         The columns of `pipeline.language.scores.table.score`; with a truth those of
-        `pipeline.language.scores.truth.score_truth`; with a head those of `RankingHead.figures`.
+        `pipeline.language.scores.caption_truth.score_truth`; with a head those of
+        `RankingHead.figures`.
 
     Raises
     ------

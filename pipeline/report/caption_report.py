@@ -17,9 +17,9 @@ from pipeline.errors import WrongUsage
 from pipeline.files import parse_json, require_folder, write_text
 from pipeline.hashing import sha256_of_file
 from pipeline.images.decode import read_image
-from pipeline.language.captions_file import read_captions
+from pipeline.language.captioning.captions_file import read_captions
 from pipeline.language.score_captions import CAPTIONS_FILE, PROVENANCE_FILE, headings
-from pipeline.language.scores.truth import truth_columns
+from pipeline.language.scores.caption_truth import truth_columns
 from pipeline.pages.rendering import environment, jpeg_of
 from pipeline.progress import QUIET, Monitor
 from pipeline.report.figures import picture_chart

@@ -7,8 +7,8 @@ import pytest
 
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.errors import WrongUsage
-from pipeline.language.captions import Caption
-from pipeline.language.captions_file import Described, write_captions
+from pipeline.language.captioning.captions import Caption
+from pipeline.language.captioning.captions_file import Described, write_captions
 from pipeline.language.score_captions import evaluate_captions
 from pipeline.report.caption_report import write_captions_page
 from pipeline.scenes.draw_scenes import draw_scenes

@@ -9,7 +9,7 @@ from PIL import Image
 
 from pipeline.errors import PipelineError
 from pipeline.images.decode import MissingImage, decode
-from pipeline.language.captions import Caption
+from pipeline.language.captioning.captions import Caption
 from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.composition import is_composable
 from pipeline.retrieval.search import SYMMETRIC, SearchError

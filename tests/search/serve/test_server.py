@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.heads import HeadError
-from pipeline.language.captions import Caption
+from pipeline.language.captioning.captions import Caption
 from pipeline.retrieval.composition import compose
 from pipeline.search.searcher import Searcher
 from pipeline.search.serve.app import HEADERS, make_app

@@ -13,7 +13,7 @@ from pipeline.datasets.checks import check_caption
 from pipeline.files import parse_json, require_folder, write_json, write_text
 from pipeline.hashing import canonical_json
 from pipeline.language import LanguageError
-from pipeline.language.captions import Caption
+from pipeline.language.captioning.captions import Caption
 
 
 @dataclass(frozen=True)

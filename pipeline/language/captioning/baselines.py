@@ -8,7 +8,7 @@ from pipeline.datasets.entries import ImageEntry
 from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows, Features
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.language import LanguageError
-from pipeline.language.captions import Caption
+from pipeline.language.captioning.captions import Caption
 from pipeline.language.scores.table import TOKENIZER
 from pipeline.retrieval.search import Gallery, nearest
 from pipeline.shards.feature_set import FeatureSet

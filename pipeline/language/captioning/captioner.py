@@ -20,9 +20,9 @@ import torch
 from pipeline.heads.inputs.feature_rows import ArrayRows, Features
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.language import LanguageError
-from pipeline.language.captions import Caption
+from pipeline.language.captioning.captions import Caption
+from pipeline.language.captioning.generation import Found, beam_search, sample
 from pipeline.language.data import embed_captions
-from pipeline.language.generation import Found, beam_search, sample
 from pipeline.language.trained_model import TrainedLanguageModel, load_language_model
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.token_ids import FIRST_WORD, PADDING
@@ -67,7 +67,7 @@ class Writing:
 
 
 class LanguageCaptioner:
-    """Writes captions of images; see `pipeline.language.captions.Captioner`."""
+    """Writes captions of images; see `pipeline.language.captioning.captions.Captioner`."""
 
     def __init__(
         self,

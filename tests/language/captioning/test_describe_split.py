@@ -12,10 +12,10 @@ from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.heads.inputs.feature_rows import Features
 from pipeline.language import LanguageError
-from pipeline.language.baselines import MostFrequentCaption
-from pipeline.language.captions import Caption
-from pipeline.language.captions_file import read_captions
-from pipeline.language.describe import describe_split
+from pipeline.language.captioning.baselines import MostFrequentCaption
+from pipeline.language.captioning.captions import Caption
+from pipeline.language.captioning.captions_file import read_captions
+from pipeline.language.captioning.describe_split import describe_split
 from pipeline.language.score_captions import evaluate_captions, markdown
 from pipeline.scenes.draw_scenes import scene_of
 from pipeline.scenes.drawn_truth import drawn_truth

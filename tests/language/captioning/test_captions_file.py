@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.language import LanguageError
-from pipeline.language.captions import Caption
-from pipeline.language.captions_file import (
+from pipeline.language.captioning.captions import Caption
+from pipeline.language.captioning.captions_file import (
     Described,
     as_json,
     from_json,

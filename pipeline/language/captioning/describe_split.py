@@ -12,8 +12,8 @@ from pipeline.datasets.splits import split_for
 from pipeline.files import parse_json
 from pipeline.hashing import canonical_json, sha256_of_file, sha256_of_json
 from pipeline.heads.inputs.feature_spec import FeatureSpec
-from pipeline.language.captions import Captioner
-from pipeline.language.captions_file import (
+from pipeline.language.captioning.captions import Captioner
+from pipeline.language.captioning.captions_file import (
     Described,
     as_json,
     from_json,
@@ -50,7 +50,7 @@ def describe_split(
     ----------
     captioner : what describes.
     dataset : folder of a prepared dataset.
-    out : NAME.jsonl or NAME.json; see `pipeline.language.captions_file`.
+    out : NAME.jsonl or NAME.json; see `pipeline.language.captioning.captions_file`.
     images : folder of image features of the recipe that the captioner takes.
     inputs : that recipe; None: the captioner looks at no features.
     split : of the dataset; None: "test", or by the other usual names.
