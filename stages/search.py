@@ -112,8 +112,8 @@ def search(
     sources = sources_of(experiment, **files)
     log_settings("search", experiment=experiment, **sources, **how)
     # Here: these import numpy and h5py.
+    from pipeline.search.query_sentences import read_sentences
     from pipeline.search.searcher import Searcher
-    from pipeline.search.sentences import read_sentences
 
     started = time.monotonic()
     sentences = [sentence or ""] if queries is None else read_sentences(queries)

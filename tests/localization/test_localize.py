@@ -32,8 +32,8 @@ from pipeline.retrieval.search import SearchError
 from pipeline.scenes.draw_scenes import draw_scenes
 from pipeline.search.marked_hits import write_marked
 from pipeline.search.region_searcher import RegionSearcher
-from pipeline.search.serve.pages import Pages
-from pipeline.search.serve.regions import RegionService
+from pipeline.search.serve.region_service import RegionService
+from pipeline.search.serve.result_pages import Pages
 from pipeline.search.serve.service import Query
 from pipeline.text.encode import encode
 from pipeline.text.unique_phrases import phrase_key, unique_phrases

@@ -15,7 +15,7 @@ from pipeline.retrieval.composition import is_composable
 from pipeline.retrieval.search import SYMMETRIC, SearchError
 from pipeline.search.embedded_dataset import Hit
 from pipeline.search.searcher import Searcher
-from pipeline.search.serve.pictures import MAX_PIXELS
+from pipeline.search.serve.served_images import MAX_PIXELS
 from pipeline.search.sides import SIDES, default_side
 
 Describe = Callable[[Image.Image], Sequence[Caption]]

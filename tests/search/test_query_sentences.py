@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.retrieval.search import SearchError
-from pipeline.search.sentences import read_sentences, require_lines
+from pipeline.search.query_sentences import read_sentences, require_lines
 
 
 def test_sentences_are_lines_of_text() -> None:

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from pipeline import __version__
 from pipeline.pages.rendering import environment
 from pipeline.search.serve.clips import Clips
-from pipeline.search.serve.regions import RegionService
+from pipeline.search.serve.region_service import RegionService
 from pipeline.search.serve.service import MAX_CHARACTERS, Answer, Query, SearchService
 
 MAX_BODY = 20 * 2**20
