@@ -15,8 +15,8 @@ from pipeline.clips.sound_features import extract_sound, silent_rows
 from pipeline.clips.sound_words import SoundWordsError, load_sound_words
 from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry
-from pipeline.datasets.folder import read_folder
 from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.readers.folder import read_folder
 from pipeline.errors import WrongUsage
 from pipeline.progress import Monitor, no_progress
 from pipeline.shards.feature_set import FeatureSet

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pipeline.datasets.checks import DatasetError, check_counts
-from pipeline.datasets.entities_files import UNRELATED, Annotation, Source, read_files
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.photo_size import photo_size
 from pipeline.datasets.phrases import Box, RegionPhrase, hull
+from pipeline.datasets.readers.entities_files import UNRELATED, Annotation, Source, read_files
 from pipeline.datasets.source import read_lines, source_notes
 
 Several = Literal["union", "any"]

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.clip_files import ClipFiles
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.readers.clip_files import ClipFiles
 from pipeline.datasets.source import caption_line, read_lines, source_notes
 
 SETS = ("A", "B")

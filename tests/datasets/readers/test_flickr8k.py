@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.flickr8k import read_flickr8k
+from pipeline.datasets.readers.flickr8k import read_flickr8k
 from tests.project import SHARED
 
 _DATA = SHARED / "data" / "flickr8k"

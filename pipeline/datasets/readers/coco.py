@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.datasets.checks import DatasetError, check_counts
-from pipeline.datasets.coco_boxes import read_instances
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.readers.coco_boxes import read_instances
 from pipeline.datasets.source import caption_line, media_file, member, read_json, source_notes
 
 

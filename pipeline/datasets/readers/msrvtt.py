@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pipeline.datasets.checks import DatasetError, check_split
-from pipeline.datasets.clip_files import ClipFiles
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.readers.clip_files import ClipFiles
 from pipeline.datasets.source import caption_line, member, read_json, source_notes
 
 KNOWN_COUNTS = {"train": 6_513, "val": 497, "test": 2_990}

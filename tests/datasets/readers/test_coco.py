@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.coco import read_coco
+from pipeline.datasets.readers.coco import read_coco
 from tests.project import SHARED
 
 _DATA = SHARED / "data" / "coco-sample"

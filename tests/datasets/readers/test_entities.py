@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.entities import read_entities
 from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.readers.entities import read_entities
 from pipeline.datasets.regions import read_phrases
 from tests.project import SHARED
 

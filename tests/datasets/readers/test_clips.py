@@ -7,9 +7,9 @@ import pytest
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import Manifest
-from pipeline.datasets.msrvtt import read_msrvtt
-from pipeline.datasets.msvd import read_msvd
-from pipeline.datasets.trecvid_vtt import read_trecvid_vtt
+from pipeline.datasets.readers.msrvtt import read_msrvtt
+from pipeline.datasets.readers.msvd import read_msvd
+from pipeline.datasets.readers.trecvid_vtt import read_trecvid_vtt
 from tests.project import SHARED
 
 TINY_MSVD = {"train": 1, "val": 1, "test": 1}

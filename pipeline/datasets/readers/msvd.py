@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.clip_files import ClipFiles
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.readers.clip_files import ClipFiles
 from pipeline.datasets.source import caption_line, read_lines, source_notes
 
 KNOWN_COUNTS = {"train": 1_200, "val": 100, "test": 670}

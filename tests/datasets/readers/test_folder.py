@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.folder import SHARES, read_folder
 from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.readers.folder import SHARES, read_folder
 from pipeline.datasets.splits import split_by_hash
 
 

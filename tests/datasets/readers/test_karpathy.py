@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.karpathy import Restval, _known_counts, read_karpathy
+from pipeline.datasets.readers.karpathy import Restval, _known_counts, read_karpathy
 
 
 def document() -> dict[str, Any]:
