@@ -17,12 +17,12 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.datasets.scenes.grammar import describe
-from pipeline.datasets.scenes.sample import sample_scene
-from pipeline.datasets.scenes.words import COLOUR_WORDS, SETTING_WORDS, SHAPE_WORDS
-from pipeline.datasets.scenes.world import Scene
 from pipeline.retrieval.composition import compose
 from pipeline.retrieval.search import SearchError, SideName, Vectors
+from pipeline.scenes.grammar import describe
+from pipeline.scenes.sample import sample_scene
+from pipeline.scenes.words import COLOUR_WORDS, SETTING_WORDS, SHAPE_WORDS
+from pipeline.scenes.world import Scene
 from pipeline.search.searcher import Searcher
 from stages.console import CONSOLE
 from stages.sources import source_options, sources_of

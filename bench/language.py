@@ -23,10 +23,10 @@ import torch
 
 from pipeline.heads.base import settings_from
 from pipeline.heads.inputs.batches import Batch
-from pipeline.language.generation import beam_search
+from pipeline.language.captioning.generation import beam_search
 from pipeline.language.language_task import SENTENCE, Sizes, language_task
 from pipeline.language.model_types import MODELS, LanguageSettings, condition_of
-from pipeline.language.presets import LANGUAGE_PRESETS, SMALL
+from pipeline.language.presets import LANGUAGE_PRESETS, resolve_language_experiment
 from pipeline.text.encoders.token_ids import END, FIRST_WORD, START
 from pipeline.text.taggers import UNIVERSAL, tagger_called
 
@@ -149,11 +149,10 @@ def main() -> None:
         for tagger in asked.tagger or ["textblob"]:
             accuracy(tagger, sentences)
         return
-    for preset in LANGUAGE_PRESETS.values():
-        if preset.name.startswith("ours") or preset.model not in (asked.model or MODELS):
-            continue
-        values = {**preset.settings, **(SMALL[preset.name] if asked.small else {})}
-        speed(preset.model, settings_from(LanguageSettings, values, preset.model))
+    for name in LANGUAGE_PRESETS:
+        made = resolve_language_experiment(name, size="small" if asked.small else "paper")
+        if not name.startswith("ours") and made.model in (asked.model or MODELS):
+            speed(made.model, settings_from(LanguageSettings, made.settings, made.model))
 
 
 if __name__ == "__main__":

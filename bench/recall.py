@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.ranks import Ranker, Ranks, rank_both_ways
+from pipeline.retrieval.ranking.ranks import Ranker, Ranks, rank_both_ways
 
 DIM, CAPTIONS = 1024, 5
 WAYS = ("ours", "argsort")
@@ -64,7 +64,7 @@ def ranker(way: str, device: str) -> Ranker:
         return argsort_ranks
     if device == "cpu":
         return rank_both_ways
-    from pipeline.retrieval.on_device import rank_on
+    from pipeline.retrieval.ranking.on_device import rank_on
 
     return rank_on(device)
 

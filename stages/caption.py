@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pipeline.experiments.captioners import Baseline, OpenCaptioner
     from pipeline.experiments.layout import Layout
     from pipeline.heads.head_types import Experiment
-    from pipeline.language.captions_file import Described
+    from pipeline.language.captioning.captions_file import Described
     from stages.params import Params
 
 
@@ -84,9 +84,9 @@ def caption(
     if pictures and (split or limit):
         raise WrongUsage("--split and --limit are of a dataset; leave them out with an IMAGE")
     # Here: these import torch, which takes seconds.
-    from pipeline.language.captions_file import as_json as line_of
-    from pipeline.language.captions_file import require_captions_file, write_captions
-    from pipeline.language.describe import describe_split
+    from pipeline.language.captioning.captions_file import as_json as line_of
+    from pipeline.language.captioning.captions_file import require_captions_file, write_captions
+    from pipeline.language.captioning.describe_split import describe_split
     from stages.params import load_params
 
     params = load_params()
@@ -155,7 +155,7 @@ def open_by_name(
 
     written = is_language_model(name, layout)
     if written and baseline is None:
-        from pipeline.language.captioner import Writing
+        from pipeline.language.captioning.captioner import Writing
 
         how = Writing(**(writing or {}))
         return open_language_model(name, layout, experiment_named, how)

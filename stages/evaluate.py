@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from pipeline.errors import WrongUsage
-from pipeline.retrieval.protocols import PROTOCOLS
+from pipeline.retrieval.ranking.protocols import PROTOCOLS
 from stages.console import CONSOLE, OUTPUT, log_settings
 from stages.experiment import layout_of
 

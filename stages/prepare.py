@@ -61,7 +61,7 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
     Example:
       pipeline prepare scenes --images 600 --seed 0 --out data/scenes
     """
-    from pipeline.datasets.scenes.dataset import draw_scenes
+    from pipeline.scenes.draw_scenes import draw_scenes
 
     log_settings("prepare scenes", images=num_images, seed=seed, out=out)
     started = time.monotonic()
@@ -101,7 +101,7 @@ def moving_scenes(num_clips: int, seed: int, form: Literal["mp4", "gif"], out: P
     Example:
       pipeline prepare moving-scenes --clips 600 --seed 0 --out data/moving-scenes
     """
-    from pipeline.datasets.moving_scenes.dataset import draw_moving_scenes
+    from pipeline.scenes.moving.draw_clips import draw_moving_scenes
 
     log_settings("prepare moving-scenes", clips=num_clips, seed=seed, format=form, out=out)
     started = time.monotonic()
@@ -144,7 +144,7 @@ def flickr8k(
           --captions DIR/Flickr8k.token.txt --split train=DIR/Flickr_8k.trainImages.txt \\
           --split dev=DIR/Flickr_8k.devImages.txt --expect train=6000 --out data/flickr8k
     """
-    from pipeline.datasets.flickr8k import read_flickr8k
+    from pipeline.datasets.readers.flickr8k import read_flickr8k
 
     log_settings(
         "prepare flickr8k",
@@ -212,7 +212,7 @@ def coco(
     if fault := check_split(split):
         raise click.BadParameter(f"{split!r} {fault}", param_hint="--split")
     files = [(named or split, path) for named, path in captions]
-    from pipeline.datasets.coco import read_coco
+    from pipeline.datasets.readers.coco import read_coco
 
     log_settings(
         "prepare coco",
@@ -260,7 +260,7 @@ def karpathy(
       pipeline prepare karpathy --root IMAGES --captions dataset_flickr30k.json \\
           --out data/flickr30k
     """
-    from pipeline.datasets.karpathy import read_karpathy
+    from pipeline.datasets.readers.karpathy import read_karpathy
 
     log_settings(
         "prepare karpathy",
@@ -291,7 +291,7 @@ def folder(root: Path, captions: Path, name: str | None, expect: dict[str, int],
       pipeline prepare folder --root IMAGES --captions captions.csv --out data/mine
     """
     name = name or out.resolve().name
-    from pipeline.datasets.folder import read_folder
+    from pipeline.datasets.readers.folder import read_folder
 
     log_settings(
         "prepare folder",

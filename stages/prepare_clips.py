@@ -39,7 +39,7 @@ def clips(root: Path, captions: Path, name: str | None, expect: dict[str, int], 
       pipeline prepare clips --root CLIPS --captions captions.csv --out data/mine
     """
     name = name or out.resolve().name
-    from pipeline.datasets.folder import read_folder
+    from pipeline.datasets.readers.folder import read_folder
 
     log_settings(
         "prepare clips", root=root, captions=captions, name=name, expect=shown(expect), out=out
@@ -71,7 +71,7 @@ def msvd(
       pipeline prepare msvd --root YouTubeClips --captions AllVideoDescriptions.txt \\
           --mapping youtube_mapping.txt --out data/msvd
     """
-    from pipeline.datasets.msvd import read_msvd
+    from pipeline.datasets.readers.msvd import read_msvd
 
     log_settings(
         "prepare msvd",
@@ -109,7 +109,7 @@ def msrvtt(
       pipeline prepare msrvtt --root videos --captions train_val_videodatainfo.json \\
           --captions test_videodatainfo.json --out data/msrvtt
     """
-    from pipeline.datasets.msrvtt import read_msrvtt
+    from pipeline.datasets.readers.msrvtt import read_msrvtt
 
     log_settings(
         "prepare msrvtt",
@@ -138,7 +138,7 @@ def trecvid_vtt(
     Example:
       pipeline prepare trecvid-vtt --root vines --captions vtt --out data/trecvid-vtt
     """
-    from pipeline.datasets.trecvid_vtt import read_trecvid_vtt
+    from pipeline.datasets.readers.trecvid_vtt import read_trecvid_vtt
 
     log_settings(
         "prepare trecvid-vtt",

@@ -58,7 +58,7 @@ def entities(
       pipeline prepare entities --root flickr30k_entities.tar.gz --images flickr30k-images \\
           --out data/entities
     """
-    from pipeline.datasets.entities import read_entities
+    from pipeline.datasets.readers.entities import read_entities
 
     log_settings(
         "prepare entities",

@@ -88,6 +88,8 @@ def _report_regions(layout: Layout, html: Path | None) -> None:
 
 def _report_captions(layout: Layout, html: Path | None) -> None:
     """Write the page of all captions of a dataset."""
+    from pipeline.datasets.manifest import read_manifest
+    from pipeline.experiments.known_truth import caption_truth_of
     from pipeline.report.caption_report import write_captions_page
 
     if html is None:
@@ -100,6 +102,7 @@ def _report_captions(layout: Layout, html: Path | None) -> None:
         layout.caption_scores("x").parent,
         layout.dataset,
         html,
+        truth=caption_truth_of(read_manifest(layout.dataset)),
         regularities=spaces,
         monitor=CONSOLE,
     )

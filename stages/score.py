@@ -41,6 +41,8 @@ def score(
       pipeline score results.json --dataset data/coco --ranked-by kiros2014-linear
     """
     # Here: these take longer to import than --help should.
+    from pipeline.datasets.manifest import read_manifest
+    from pipeline.experiments.known_truth import caption_truth_of
     from pipeline.language.score_captions import evaluate_captions, markdown
     from stages.params import load_params
 
@@ -55,7 +57,7 @@ def score(
     if repeated := {f.stem for f in found if [g.stem for g in found].count(f.stem) > 1}:
         raise WrongUsage(f"several files are called {', '.join(sorted(repeated))}; rename one")
     log_settings("score", dataset=layout.dataset, out=out, files=len(found), ranked_by=ranked_by)
-    head = None
+    truth, head = caption_truth_of(read_manifest(layout.dataset)), None
     if ranked_by is not None:
         from pipeline.experiments.captioners import open_ranking_head
         from stages.plan import experiment_of
@@ -65,6 +67,6 @@ def score(
     for file in found:
         folder = out / file.stem if out is not None else layout.caption_scores(file.stem)
         rows[file.stem] = evaluate_captions(
-            file, layout.dataset, folder, ranked_by=head, monitor=CONSOLE
+            file, layout.dataset, folder, truth=truth, ranked_by=head, monitor=CONSOLE
         )
-    click.echo(markdown(rows), nl=False)
+    click.echo(markdown(rows, truth), nl=False)

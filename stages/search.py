@@ -112,8 +112,8 @@ def search(
     sources = sources_of(experiment, **files)
     log_settings("search", experiment=experiment, **sources, **how)
     # Here: these import numpy and h5py.
+    from pipeline.search.query_sentences import read_sentences
     from pipeline.search.searcher import Searcher
-    from pipeline.search.sentences import read_sentences
 
     started = time.monotonic()
     sentences = [sentence or ""] if queries is None else read_sentences(queries)
@@ -142,13 +142,15 @@ def search(
 
 def _ask_analogies(as_json: bool, experiment: str, files: dict[str, Any]) -> None:
     """Print a table of the space's regularities, and write all of it below data/regularities."""
+    from pipeline.experiments.known_truth import image_words_of
     from pipeline.search.regularities import markdown, regularities, write_regularities
     from pipeline.search.searcher import Searcher
 
     sources = sources_of(experiment, **files)
     out = layout_of(sources["dataset"], "").regularities(experiment)
     log_settings("search", experiment=experiment, **sources, out=out)
-    found = regularities(Searcher(**sources, monitor=CONSOLE), CONSOLE.log)
+    searcher = Searcher(**sources, monitor=CONSOLE)
+    found = regularities(searcher, CONSOLE.log, image_words_of(searcher.embedded.manifest))
     write_regularities(out, found)
     click.echo(json.dumps(found.kinds, indent=2) if as_json else markdown(found), nl=as_json)
 

@@ -42,6 +42,7 @@ LEVELS = (
     ("pipeline/localization",),
     ("pipeline/language",),
     ("pipeline/search", "pipeline/report"),
+    ("pipeline/scenes",),
     ("pipeline/experiments",),
     ("stages",),
 )
@@ -108,6 +109,19 @@ def test_no_arrow_up() -> None:
         if level_of(MODULES[found]) > level_of(path)
     ]
     assert up == []
+
+
+def test_only_experiments_and_commands_know_drawn_scenes() -> None:
+    """Datasets, language, report and search take a truth of any dataset in their place."""
+    importers = {
+        path.rpartition("/")[0]
+        for path in MODULES.values()
+        for found in imported(path, nested=True)
+        if found.startswith("pipeline.scenes")
+    }
+    assert importers == {
+        "pipeline/scenes", "pipeline/scenes/moving", "pipeline/experiments", "stages"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("room", FORBIDDEN)

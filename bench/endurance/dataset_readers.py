@@ -56,27 +56,27 @@ def _written(manifest: Any, folder: Path) -> object:
 
 
 def karpathy(folder: Path) -> object:
-    from pipeline.datasets.karpathy import read_karpathy
+    from pipeline.datasets.readers.karpathy import read_karpathy
 
     return _written(read_karpathy(folder / "images", folder / "dataset_x.json"), folder)
 
 
 def coco(folder: Path) -> object:
-    from pipeline.datasets.coco import read_coco
+    from pipeline.datasets.readers.coco import read_coco
 
     captions = [("train", folder / "captions.json")]
     return _written(read_coco(folder / "images", captions, boxes=[folder / "boxes.json"]), folder)
 
 
 def flickr8k(folder: Path) -> object:
-    from pipeline.datasets.flickr8k import read_flickr8k
+    from pipeline.datasets.readers.flickr8k import read_flickr8k
 
     return _written(read_flickr8k(folder, captions_per_image=2), folder)
 
 
 def folder_table(file: str) -> Callable[[Path], object]:
     def read(folder: Path) -> object:
-        from pipeline.datasets.folder import read_folder
+        from pipeline.datasets.readers.folder import read_folder
 
         return _written(read_folder(folder / "images", folder / file, name="x"), folder)
 
@@ -94,7 +94,7 @@ def region_table(file: str) -> Callable[[Path], object]:
 
 def entities(source: str) -> Callable[[Path], object]:
     def read(folder: Path) -> object:
-        from pipeline.datasets.entities import read_entities
+        from pipeline.datasets.readers.entities import read_entities
 
         return _written(read_entities(folder / source, folder / "images"), folder)
 
@@ -102,27 +102,27 @@ def entities(source: str) -> Callable[[Path], object]:
 
 
 def msvd(folder: Path) -> object:
-    from pipeline.datasets.msvd import read_msvd
+    from pipeline.datasets.readers.msvd import read_msvd
 
     clips, captions, mapping = (folder / name for name in ("clips", "all.txt", "map.txt"))
     return _written(read_msvd(clips, captions, mapping=mapping, subset=True), folder)
 
 
 def msrvtt(folder: Path) -> object:
-    from pipeline.datasets.msrvtt import read_msrvtt
+    from pipeline.datasets.readers.msrvtt import read_msrvtt
 
     found = read_msrvtt(folder / "clips", [folder / "msrvtt.json"], subset=True)
     return _written(found, folder)
 
 
 def trecvid(folder: Path) -> object:
-    from pipeline.datasets.trecvid_vtt import read_trecvid_vtt
+    from pipeline.datasets.readers.trecvid_vtt import read_trecvid_vtt
 
     return _written(read_trecvid_vtt(folder / "clips", folder / "texts", subset=True), folder)
 
 
 def captions(folder: Path) -> object:
-    from pipeline.language.captions_file import read_captions, read_provenance
+    from pipeline.language.captioning.captions_file import read_captions, read_provenance
 
     return [(read_captions(folder / f), read_provenance(folder / f)) for f in ("c.json", "c.jsonl")]
 

@@ -234,7 +234,7 @@ def _features_of_others(folder: Path) -> None:
 
 
 def _sentences(folder: Path) -> None:
-    from pipeline.language.captions_file import provenance_of
+    from pipeline.language.captioning.captions_file import provenance_of
     from pipeline.localization.localized import write_localized
     from tests.localization.factories import localized
 

@@ -18,12 +18,11 @@ PAGE = Path(__file__).parents[1] / "deviations.md"
 
 _HEAD = """# Experiments beside their papers
 
-Of each preset of `pipeline/heads/presets.py`: its source, what that leaves open or what is not as
-it says, its settings where they are not the head's defaults, and what the sizes of
-`pipeline/heads/experiments.py` change. A cell is empty where a size is as the one before it. What
-all experiments of a head have in common stands in the docstring of its module
-([Heads and experiments](heads.md)). `python docs/tools/deviations.py` writes this page; a test
-compares it with the presets.
+Of each preset of `pipeline/heads/presets/`: its source, what that leaves open or what is not as it
+says, its settings where they are not the head's defaults, and what its smaller sizes change. A cell
+is empty where a size is as the one before it. What all experiments of a head have in common is in
+the docstring of its module ([Heads and experiments](heads.md)). `python docs/tools/deviations.py`
+writes this page; a test compares it with the presets.
 """
 
 
@@ -43,7 +42,7 @@ def page() -> str:
 
 def _language(name: str) -> str:
     """Return the section of a language model."""
-    made = LANGUAGE_PRESETS[name]
+    made = LANGUAGE_PRESETS[name].paper
     source = made.source[0].upper() + made.source[1:]
     lines = [f"## {name}", "", f"{source}. Language model `{made.model}`."]
     if made.space:

@@ -1,6 +1,6 @@
-"""Captioned images or clips with splits: sources and drawn scenes, each read into one `Manifest`.
+"""Captioned images or clips with splits, each read from its source into one `Manifest`.
 
-Read `manifest` first (the dataset as every other room sees it), then `folder` or another source,
-all over `source`. `splits` says which split trains, validates and tests. Nothing here opens a
-picture's pixels but `scenes`, which draws them.
+Read `manifest` first (the dataset as every other room sees it), then a source of `readers/`, all
+over `source`. `splits` says which split trains, validates and tests; `image_truth` is what a
+dataset may know beyond its captions. Nothing here opens an image's pixels.
 """

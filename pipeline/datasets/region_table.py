@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pipeline.datasets.checks import DatasetError, check_counts, check_split
 from pipeline.datasets.entries import ImageEntry
-from pipeline.datasets.folder import SHARES
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.photo_size import photo_size
 from pipeline.datasets.phrases import Box, RegionPhrase, check_box
+from pipeline.datasets.readers.folder import SHARES
 from pipeline.datasets.source import (
     caption_line,
     media_file,

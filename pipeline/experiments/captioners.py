@@ -12,9 +12,9 @@ from pipeline.finetuning import WEIGHTS_FILE
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.heads.trained_head import TrainedHead, load_head
-from pipeline.language.baselines import MostFrequentCaption, NearestCaption
-from pipeline.language.captioner import LanguageCaptioner, Writing
-from pipeline.language.captions import Captioner
+from pipeline.language.captioning.baselines import MostFrequentCaption, NearestCaption
+from pipeline.language.captioning.captioner import LanguageCaptioner, Writing
+from pipeline.language.captioning.captions import Captioner
 from pipeline.language.presets import LANGUAGE_PRESETS
 from pipeline.language.score_captions import RankingHead
 from pipeline.language.trained_model import LANGUAGE_FILE, load_language_model

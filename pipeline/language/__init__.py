@@ -1,10 +1,9 @@
 """Sentences out: language models, what they are conditioned on, and captions that they write.
 
-Read `model` (what every language model offers: a state and a step) and `captions` (what describes
-images) first. `architectures` has the models, `ngram` the model without a network,
-`train_language_model` trains one, `generation` finds sentences with a high probability and
-`captioner` chooses among them. Tags and token ids are `pipeline.text`'s, heads and the training
-loop `pipeline.heads`'; no path convention lives here.
+Read `model` first (what every language model offers: a state and a step). `architectures` has the
+models, `ngram` the model without a network, `train_language_model` trains one, `captioning` writes
+captions with it, and `score_captions` scores them. Tags and token ids are `pipeline.text`'s, heads
+and the training loop `pipeline.heads`'; no path convention lives here.
 """
 
 from pipeline.errors import PipelineError

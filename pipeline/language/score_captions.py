@@ -5,24 +5,21 @@ import io
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.image_truth import CaptionTruth
 from pipeline.datasets.manifest import Manifest, read_manifest
-from pipeline.datasets.scenes.dataset import scenes_of
-from pipeline.datasets.scenes.parse import parse
-from pipeline.datasets.scenes.truth import FACETS, truth_of
-from pipeline.datasets.scenes.world import Scene
 from pipeline.datasets.splits import USUAL_NAMES
 from pipeline.files import require_folder, write_json, write_text
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.language import LanguageError
-from pipeline.language.captions_file import read_captions, read_provenance
+from pipeline.language.captioning.captions_file import read_captions, read_provenance
+from pipeline.language.scores.caption_truth import score_truth, truth_columns
 from pipeline.language.scores.table import COLUMNS, TOKENIZER, score
 from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.embeddings import Embeddings
@@ -31,19 +28,10 @@ from pipeline.shards.feature_set import FeatureSet
 from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
 
 CAPTIONS_FILE, PROVENANCE_FILE = "captions.json", "provenance.json"
-TRUTH_COLUMNS = {
-    "parsed": "parsed",
-    "true": "true",
-    **{f"true_{facet}": facet for facet in FACETS},
-    **{f"says_{facet}": f"says {facet}" for facet in FACETS},
-}
 RANKING_COLUMNS = {
     **{f"finds_image_r{k}": f"R@{k}" for k in (1, 5, 10)},
     "finds_image_median_rank": "medr",
 }
-HEADINGS = {**COLUMNS, **TRUTH_COLUMNS, **RANKING_COLUMNS}
-"""Every column of `evaluate_captions`, and what it is called where people read it."""
-
 Row = dict[str, float | int]
 
 
@@ -52,6 +40,7 @@ def evaluate_captions(
     dataset: str | Path,
     out: str | Path,
     *,
+    truth: CaptionTruth | None = None,
     ranked_by: "RankingHead | None" = None,
     monitor: Monitor = QUIET,
 ) -> Row:
@@ -59,17 +48,19 @@ def evaluate_captions(
 
     Parameters
     ----------
-    file : anybody's captions in COCO's format; see `pipeline.language.captions_file`.
+    file : anybody's captions in COCO's format; see `pipeline.language.captioning.captions_file`.
     dataset : folder of the dataset whose images they are of.
     out : folder of the three files.
+    truth : what captions of the dataset are checked against; None: they are not checked.
     ranked_by : a head that ranks the images by each caption; None: no such figures.
     monitor : gets a line with counts and seconds.
 
     Returns
     -------
     dict
-        The columns of `pipeline.language.scores.table.score`; of drawn scenes those of `truth`;
-        with a head those of `RankingHead.figures`.
+        The columns of `pipeline.language.scores.table.score`; with a truth those of
+        `pipeline.language.scores.caption_truth.score_truth`; with a head those of
+        `RankingHead.figures`.
 
     Raises
     ------
@@ -85,9 +76,8 @@ def evaluate_captions(
     captions = {image: text for image, text in found.items() if text is not None}
     references = {image: entry.captions for image, entry in entries.items()}
     row: Row = dict(score(captions, references, training_captions(manifest, entries)))
-    scenes = scenes_of(manifest, captions)
-    if scenes is not None:
-        row |= truth(captions, scenes)
+    if truth is not None:
+        row |= score_truth(captions, truth)
     if ranked_by is not None:
         row |= ranked_by.figures(captions)
     write_json(folder / CAPTIONS_FILE, row)
@@ -107,6 +97,11 @@ def evaluate_captions(
     return row
 
 
+def headings(truth: CaptionTruth | None) -> dict[str, str]:
+    """Return every column of `evaluate_captions`, and what it is called where people read it."""
+    return {**COLUMNS, **truth_columns(truth), **RANKING_COLUMNS}
+
+
 def training_captions(manifest: Manifest, described: Mapping[str, ImageEntry]) -> list[str]:
     """Return the captions of the training split, but for those of images that are described."""
     (train,) = USUAL_NAMES["train"]
@@ -116,37 +111,6 @@ def training_captions(manifest: Manifest, described: Mapping[str, ImageEntry]) -
         if entry.split == train and entry.id not in described
         for text in entry.captions
     ]
-
-
-def truth(captions: Mapping[str, str], scenes: Mapping[str, Scene]) -> Row:
-    """Compare captions with the scenes that they describe.
-
-    Returns
-    -------
-    dict
-        In per cent: `parsed`, the captions that the grammar has, and `true`, those of which
-        everything is right, both of all captions; for each facet `true_<facet>`, those of which it
-        is right, of the parsed captions that speak of it (without any, the column is missing), and
-        `says_<facet>`, those that speak of it, of all that are parsed.
-    """
-    said = {image: parse(text) for image, text in captions.items()}
-    found = {
-        image: truth_of(parsed, scenes[image])
-        for image, parsed in said.items()
-        if parsed is not None
-    }
-    row: Row = {
-        "parsed": 100 * len(found) / len(captions),
-        "true": 100 * sum(t.true for t in found.values()) / len(captions),
-    }
-    for facet in FACETS:
-        right = [t.right[facet] for t in found.values() if facet in t.right]
-        if right:
-            row[f"true_{facet}"] = 100 * fmean(right)
-    for facet in FACETS:
-        spoken = sum(facet in t.right for t in found.values())
-        row[f"says_{facet}"] = 100 * spoken / len(found) if found else 0.0
-    return row
 
 
 class RankingHead:
@@ -214,15 +178,15 @@ class RankingHead:
         }
 
 
-def markdown(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return rows of scores by name as a Markdown table, without what captions speak of."""
-    columns = [
-        name
-        for name in HEADINGS
+def markdown(rows: Mapping[str, Mapping[str, Any]], truth: CaptionTruth | None = None) -> str:
+    """Return rows of scores by name as a Markdown table, without what captions mention."""
+    columns = {
+        name: heading
+        for name, heading in headings(truth).items()
         if any(name in row for row in rows.values()) and not name.startswith("says_")
-    ]
+    }
     lines = [
-        "| captions | " + " | ".join(HEADINGS[name] for name in columns) + " |",
+        "| captions | " + " | ".join(columns.values()) + " |",
         "|---|" + "---:|" * len(columns),
     ]
     for name, row in rows.items():

@@ -11,17 +11,15 @@ import numpy as np
 from PIL import Image
 
 from pipeline import __version__
+from pipeline.datasets.image_truth import CaptionTruth
 from pipeline.datasets.manifest import Manifest, read_manifest
-from pipeline.datasets.scenes.dataset import scenes_of
-from pipeline.datasets.scenes.parse import parse
-from pipeline.datasets.scenes.truth import truth_of
-from pipeline.datasets.scenes.world import Scene
 from pipeline.errors import WrongUsage
 from pipeline.files import parse_json, require_folder, write_text
 from pipeline.hashing import sha256_of_file
 from pipeline.images.decode import read_image
-from pipeline.language.captions_file import read_captions
-from pipeline.language.score_captions import CAPTIONS_FILE, HEADINGS, PROVENANCE_FILE, TRUTH_COLUMNS
+from pipeline.language.captioning.captions_file import read_captions
+from pipeline.language.score_captions import CAPTIONS_FILE, PROVENANCE_FILE, headings
+from pipeline.language.scores.caption_truth import truth_columns
 from pipeline.pages.rendering import environment, jpeg_of
 from pipeline.progress import QUIET, Monitor
 from pipeline.report.figures import picture_chart
@@ -35,7 +33,7 @@ _SIDE, _SMALL, _QUALITY = 320, 76, 80
 
 @dataclass(frozen=True)
 class Said:
-    """A system's caption of an image, and what the scene says of it: "true", "false", ..."""
+    """A system's caption of an image, and whether it is right: "true", "wrong colour", ..."""
 
     system: str
     text: str
@@ -58,6 +56,7 @@ def write_captions_page(
     dataset: str | Path,
     out: str | Path,
     *,
+    truth: CaptionTruth | None = None,
     regularities: Sequence[str | Path] = (),
     monitor: Monitor = QUIET,
 ) -> Path:
@@ -71,6 +70,7 @@ def write_captions_page(
     scores : folder of the scores, a folder a system, as `pipeline score` leaves them.
     dataset : folder of the dataset whose images they are of.
     out : folder of the page.
+    truth : what captions of the dataset are checked against; None: they are not checked.
     regularities : files of `pipeline search --regularities`.
     monitor : gets a line for each system whose scores are missing or of other captions, and one
         on the page.
@@ -99,13 +99,15 @@ def write_captions_page(
         else:
             rows[file.stem] = row
     spaces = {Path(file).stem: read_regularities(file) for file in regularities}
+    judged = truth_columns(truth)
+    measured = {name: title for name, title in headings(truth).items() if name not in judged}
     page = environment("pipeline.report").get_template("captions.html")
     path = folder / "captions.html"
     text = page.render(
         dataset=manifest.name,
-        scores=_table(rows, [name for name in HEADINGS if name not in TRUTH_COLUMNS]),
-        truth=_table(rows, [*TRUTH_COLUMNS]),
-        examples=examples_of(captions, manifest),
+        scores=_table(rows, measured),
+        truth=_table(rows, judged),
+        examples=examples_of(captions, manifest, truth),
         seed=SEED,
         regularities=spaces,
         regularity_columns=COLUMNS,
@@ -119,13 +121,17 @@ def write_captions_page(
 
 
 def examples_of(
-    captions: Mapping[str, Mapping[str, str | None]], manifest: Manifest
+    captions: Mapping[str, Mapping[str, str | None]],
+    manifest: Manifest,
+    truth: CaptionTruth | None = None,
 ) -> list[Example]:
     """Return `SHOWN` images that all systems describe, drawn by the seed, in the dataset's order.
 
     Parameters
     ----------
     captions : by system, the caption of each image, or None where it has none.
+    manifest : the dataset.
+    truth : of its images.
 
     Raises
     ------
@@ -139,13 +145,12 @@ def examples_of(
             "captions of one split of this dataset"
         )
     drawn = np.sort(np.random.default_rng(SEED).permutation(len(shared))[:SHOWN])
-    scenes = scenes_of(manifest, [shared[at].id for at in drawn]) or {}
     return [
         Example(
             entry.id,
             b64encode(_jpeg(manifest.image_root / entry.file, _SIDE)).decode(),
             [
-                Said(name, text or "", _verdict(text, scenes.get(entry.id)))
+                Said(name, text or "", _verdict(entry.id, text, truth))
                 for name, found in captions.items()
                 for text in [found[entry.id]]
             ],
@@ -155,15 +160,14 @@ def examples_of(
     ]
 
 
-def _verdict(text: str | None, scene: Scene | None) -> str:
+def _verdict(image: str, text: str | None, truth: CaptionTruth | None) -> str:
     if text is None:
         return "no caption"
-    if scene is None:
+    if truth is None:
         return ""
-    said = parse(text)
-    if said is None:
+    right = truth.judge(image, text)
+    if right is None:
         return "not parsed"
-    right = truth_of(said, scene).right
     wrong = ", ".join(facet for facet, is_right in right.items() if not is_right)
     return f"wrong {wrong}" if wrong else "true"
 
@@ -179,12 +183,12 @@ def _row(file: Path, folder: Path) -> Mapping[str, Any] | None:
 
 
 def _table(
-    rows: Mapping[str, Mapping[str, Any]], columns: Sequence[str]
+    rows: Mapping[str, Mapping[str, Any]], columns: Mapping[str, str]
 ) -> dict[str, dict[str, str]]:
     """Return cells by system and heading, of columns that a system has."""
     present = [name for name in columns if any(name in row for row in rows.values())]
     return {
-        system: {HEADINGS[name]: _cell(row.get(name)) for name in present}
+        system: {columns[name]: _cell(row.get(name)) for name in present}
         for system, row in rows.items()
         if present
     }

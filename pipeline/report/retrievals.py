@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.galleries import galleries
 from pipeline.retrieval.geometry import Closeness, closeness, principal_plane
-from pipeline.retrieval.protocols import Protocol
-from pipeline.retrieval.ranks import Ranks, image_rows, rank_both_ways
+from pipeline.retrieval.ranking.galleries import galleries
+from pipeline.retrieval.ranking.protocols import Protocol
+from pipeline.retrieval.ranking.ranks import Ranks, image_rows, rank_both_ways
 from pipeline.retrieval.recall import measures
 from pipeline.retrieval.search import Gallery, SideName, nearest
 from pipeline.retrieval.similarity import unit_rows
@@ -161,7 +161,7 @@ def retrieve(embeddings: Embeddings, protocol: Protocol) -> Retrieval:
     Raises
     ------
     ProtocolError, EmbeddingsError
-        See `pipeline.retrieval.protocols`.
+        See `pipeline.retrieval.ranking.protocols`.
     """
     ranked = [_Ranked(e, *rank_both_ways(e)) for e in galleries(embeddings, protocol)]
     of_galleries = tuple(RankedGallery(r.images, r.captions, image_rows(r.gallery)) for r in ranked)

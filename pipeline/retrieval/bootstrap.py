@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.ranks import Ranks
+from pipeline.retrieval.ranking.ranks import Ranks
 from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS
 
 Matrix = npt.NDArray[np.float64]

@@ -10,9 +10,9 @@ import numpy as np
 from pipeline.retrieval.bootstrap import LEVEL, RankedGallery, margins
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import EmbeddingsError
-from pipeline.retrieval.galleries import galleries
-from pipeline.retrieval.protocols import Protocol, resolve_protocol
-from pipeline.retrieval.ranks import image_rows, rank_both_ways
+from pipeline.retrieval.ranking.galleries import galleries
+from pipeline.retrieval.ranking.protocols import Protocol, resolve_protocol
+from pipeline.retrieval.ranking.ranks import image_rows, rank_both_ways
 from pipeline.retrieval.recall import table_of_ranks
 
 

@@ -15,9 +15,9 @@ from pipeline.retrieval import bootstrap
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.galleries import galleries
-from pipeline.retrieval.protocols import Protocol, resolve_protocol
-from pipeline.retrieval.ranks import Ranker, image_rows, rank_both_ways
+from pipeline.retrieval.ranking.galleries import galleries
+from pipeline.retrieval.ranking.protocols import Protocol, resolve_protocol
+from pipeline.retrieval.ranking.ranks import Ranker, image_rows, rank_both_ways
 from pipeline.retrieval.recall import (
     DIRECTIONS,
     Table,
@@ -73,9 +73,9 @@ def evaluate(
     ----------
     embeddings : the file, ours or anybody's; docs/evaluation.md has the layout.
     out : folder of the three files.
-    protocol : a name that `pipeline.retrieval.protocols.resolve_protocol` knows. It checks what
-        the file holds, and adds mean inverted rank, chance levels and 95 % intervals. None ranks
-        everything in one gallery, without these.
+    protocol : a name that `pipeline.retrieval.ranking.protocols.resolve_protocol` knows. It checks
+        what the file holds, and adds mean inverted rank, chance levels and 95 % intervals. None
+        ranks everything in one gallery, without these.
     captions_per_image : captions of an image that count at most, the first ones; None counts all.
     device : a torch device, such as "cuda". "cpu" needs no torch.
     max_pairs : refuse to compare more pairs of an image and a caption than these.
@@ -90,7 +90,7 @@ def evaluate(
     TooManyPairs
         More pairs would be compared than `max_pairs`; the message says what it would take.
     DeviceError
-        See `pipeline.retrieval.on_device.rank_on`.
+        See `pipeline.retrieval.ranking.on_device.rank_on`.
     OutputError
         The folder cannot be written to.
     """
@@ -132,7 +132,7 @@ def evaluate_protocol(
     The figures of folds are means, the median and mean rank too (as vsepp and SCAN do), and so
     is `rsum`. `<direction>_r<K>_chance` is what a random order would give, `..._low` and
     `..._high` the bounds of `pipeline.retrieval.bootstrap.intervals`. `rank` is what ranks each
-    gallery; `pipeline.retrieval.on_device.rank_on` gives one for a GPU.
+    gallery; `pipeline.retrieval.ranking.on_device.rank_on` gives one for a GPU.
 
     Raises
     ------
@@ -204,6 +204,6 @@ def _ranker(device: str) -> Ranker:
     if device == "cpu":
         return rank_both_ways
     # Here, since torch takes seconds to import and numpy does the work of a processor.
-    from pipeline.retrieval.on_device import rank_on
+    from pipeline.retrieval.ranking.on_device import rank_on
 
     return rank_on(device)

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
-from pipeline.retrieval.galleries import first_captions
-from pipeline.retrieval.ranks import Ranker, Ranks, rank_both_ways
+from pipeline.retrieval.ranking.galleries import first_captions
+from pipeline.retrieval.ranking.ranks import Ranker, Ranks, rank_both_ways
 
 CUTOFFS = (1, 5, 10)
 DIRECTIONS = ("image_to_text", "text_to_image")
@@ -131,7 +131,7 @@ def recall_table(
     embeddings : images may have different numbers of captions.
     captions_per_image : captions of an image that count at most, the first ones, both as queries
         and in the gallery; None counts all. See `first_captions`.
-    rank : what ranks; `pipeline.retrieval.on_device.rank_on` gives one for a GPU.
+    rank : what ranks; `pipeline.retrieval.ranking.on_device.rank_on` gives one for a GPU.
 
     Returns
     -------

@@ -87,7 +87,7 @@ def nearest(
     """Compare every query with the whole gallery and keep the best.
 
     Ties stand in the sorted order of the ids, and similarities are compared as in
-    `pipeline.retrieval.ranks`: the hit that stands at k (from 0) is the item of rank k.
+    `pipeline.retrieval.ranking.ranks`: the hit that stands at k (from 0) is the item of rank k.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ They equal the similarities of `pipeline.retrieval.similarity` of the same name 
 that training and retrieval rank alike; `SCORES` has them by those names. They have gradients and
 run on any device, and so they do without what only a ranking needs: small numbers that are
 rounding noise stay, and a vector shorter than 1e-12 is not scaled to unit length.
-`pipeline.retrieval.on_device` adds both.
+`pipeline.retrieval.ranking.on_device` adds both.
 """
 
 from collections.abc import Callable

@@ -6,8 +6,8 @@ from pathlib import Path
 from PIL import Image
 
 from pipeline.images.decode import UnusableImage
-from pipeline.language.captions import Caption, Captioner
-from pipeline.language.captions_file import Described
+from pipeline.language.captioning.captions import Caption, Captioner
+from pipeline.language.captioning.captions_file import Described
 from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.search import SearchError
 from pipeline.search.picture_features import PictureFeatures

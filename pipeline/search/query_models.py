@@ -13,7 +13,7 @@ from pipeline.heads.trained_head import HEAD_FILE, TrainedHead, load_head
 from pipeline.retrieval.search import SearchError, Vectors
 from pipeline.search.picture_features import PictureFeatures, open_features
 from pipeline.search.query_embedding import embed_pictures, embed_sentences
-from pipeline.search.sentences import require_lines
+from pipeline.search.query_sentences import require_lines
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitted import load_encoder
 from pipeline.text.source import caption_header
@@ -98,7 +98,7 @@ class QueryModels:
         Raises
         ------
         SearchError, PipelineError
-            See `pipeline.search.sentences.require_lines`, `open_encoder` and
+            See `pipeline.search.query_sentences.require_lines`, `open_encoder` and
             `pipeline.search.query_embedding.embed_sentences`.
         """
         require_lines(texts)

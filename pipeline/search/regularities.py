@@ -4,7 +4,7 @@ The paper shows queries as pictures. Here every image that has one word of a kin
 is asked for with each other word of that kind in its place, and what is found is counted.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from itertools import permutations
 from pathlib import Path
@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.datasets.image_truth import ImageWords, WordKind
 from pipeline.datasets.manifest import Manifest
-from pipeline.datasets.scenes.dataset import scenes_of
-from pipeline.datasets.scenes.world import COLOURS, SHAPES, Scene
 from pipeline.files import parse_json, write_json
 from pipeline.retrieval.composition import require_composable
 from pipeline.retrieval.geometry import common_plane
@@ -37,39 +36,16 @@ SHOWN = 3
 _Flags = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Kind:
-    """Words of which one can stand in the place of another.
-
-    Attributes
-    ----------
-    name : such as "colours".
-    words : the word that is asked with, and what has it: words of captions or, of drawn scenes,
-        the value in the program's terms.
-    keeps : name of the kind of which a hit should share a word with the image.
-    """
-
-    name: str
-    words: Mapping[str, frozenset[str]]
-    keeps: str
-
-
-def _kind(name: str, keeps: str, words: str) -> Kind:
-    """Return a kind of words separated by blanks; further forms of one follow after commas."""
-    forms = [word.split(",") for word in words.split()]
-    return Kind(name, {first: frozenset((first, *others)) for first, *others in forms}, keeps)
-
-
 PHOTOS = (
-    _kind(
+    WordKind.of(
         "nouns",
         "places",
         "dog,dogs man,men woman,women boy,boys girl,girls child,children,kid,kids bike,bikes,"
         "bicycle horse,horses car,cars ball,balls",
     ),
-    _kind("colours", "nouns", "black white brown red blue green yellow orange pink"),
-    _kind("counts", "nouns", "one two three four group"),
-    _kind(
+    WordKind.of("colours", "nouns", "black white brown red blue green yellow orange pink"),
+    WordKind.of("counts", "nouns", "one two three four group"),
+    WordKind.of(
         "places",
         "nouns",
         "snow,snowy beach,sand grass,grassy water,ocean,lake street,road,sidewalk field pool "
@@ -77,16 +53,6 @@ PHOTOS = (
     ),
 )
 """Words of captions of photographs, and their forms."""
-
-SCENES = (
-    _kind("nouns", "places", " ".join(SHAPES)),
-    _kind("colours", "nouns", " ".join(COLOURS)),
-    _kind("counts", "nouns", "one,1 two,2 three,3 four,4"),
-    _kind(
-        "places", "nouns", "grass sky sand water night brick wooden,wood snow sunset tiled,tiles"
-    ),
-)
-"""Words of drawn scenes, and the program's values."""
 
 
 @dataclass(frozen=True)
@@ -126,13 +92,16 @@ class Regularities:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
 
-def regularities(searcher: Searcher, log: Callable[[str], None]) -> Regularities:
+def regularities(
+    searcher: Searcher, log: Callable[[str], None], image_words: ImageWords | None = None
+) -> Regularities:
     """Ask every analogy of the dataset's kinds of words among the embedded images.
 
     Parameters
     ----------
     searcher : of an embedding file with its head and its encoder.
     log : takes a line on words that the encoder does not know, which are left out.
+    image_words : which words the dataset's images have; None: their captions decide.
 
     Raises
     ------
@@ -142,8 +111,8 @@ def regularities(searcher: Searcher, log: Callable[[str], None]) -> Regularities
     require_composable(searcher.similarity)
     space, manifest = searcher.embedded.space, searcher.embedded.manifest
     images = unit_rows(space.image_embeddings).astype(np.float32)
-    kinds = kinds_of(manifest)
-    has = words_of_images(manifest, space.image_ids, kinds)
+    kinds = PHOTOS if image_words is None else image_words.kinds
+    has = words_of_images(manifest, space.image_ids, kinds, image_words)
     vectors = _vectors(searcher, kinds, log)
     tables: dict[str, dict[str, float]] = {}
     pairs: dict[str, dict[str, dict[str, float]]] = {}
@@ -176,53 +145,44 @@ def regularities(searcher: Searcher, log: Callable[[str], None]) -> Regularities
     return Regularities(tables, pairs, planes, dict(space.provenance))
 
 
-def kinds_of(manifest: Manifest) -> tuple[Kind, ...]:
-    """Return the kinds of words that are asked of a dataset."""
-    return PHOTOS if scenes_of(manifest, ()) is None else SCENES
-
-
 def words_of_images(
-    manifest: Manifest, images: Sequence[str], kinds: Sequence[Kind]
+    manifest: Manifest,
+    images: Sequence[str],
+    kinds: Sequence[WordKind],
+    image_words: ImageWords | None = None,
 ) -> dict[str, dict[str, _Flags]]:
     """Return by kind and word which images have it, (images,) bool each.
 
-    Of drawn scenes the program says it; else `AGREEING` captions do, or all if there are fewer.
+    If nothing is known of them, `AGREEING` captions do, or all if there are fewer.
     """
-    scenes = scenes_of(manifest, images)
-    tokenize = TOKENIZERS["treebank"].tokenize
-
-    def said(image: str, kind: Kind) -> list[set[str]]:
-        if scenes is not None:
-            return [_values(scenes[image], kind.name)]
-        return [set(tokenize(text)) for text in manifest.by_id[image].captions]
-
+    found: dict[str, list[list[Set[str]]]]
+    if image_words is None:
+        tokenize = TOKENIZERS["treebank"].tokenize
+        of_captions: list[list[Set[str]]] = [
+            [set(tokenize(text)) for text in manifest.by_id[image].captions] for image in images
+        ]
+        found = {kind.name: of_captions for kind in kinds}
+    else:
+        of_images = [image_words.words(image) for image in images]
+        found = {
+            kind.name: [[words.get(kind.name, set())] for words in of_images] for kind in kinds
+        }
     return {
         kind.name: {
-            word: np.array(
-                [
-                    sum(bool(forms & words) for words in found) >= min(AGREEING, len(found) or 1)
-                    for found in everything
-                ]
-            )
+            word: np.array([_agreed(forms, sets) for sets in found[kind.name]])
             for word, forms in kind.words.items()
         }
         for kind in kinds
-        for everything in [[said(image, kind) for image in images]]
     }
 
 
-def _values(scene: Scene, kind: str) -> set[str]:
-    groups = scene.groups
-    return {
-        "nouns": {group.shape for group in groups},
-        "colours": {group.colour for group in groups},
-        "counts": {str(group.count) for group in groups},
-        "places": {scene.setting},
-    }[kind]
+def _agreed(forms: frozenset[str], sets: Sequence[Set[str]]) -> bool:
+    """Return whether enough of the sets of words of an image have a form of a word."""
+    return sum(bool(forms & words) for words in sets) >= min(AGREEING, len(sets) or 1)
 
 
 def _vectors(
-    searcher: Searcher, kinds: Sequence[Kind], log: Callable[[str], None]
+    searcher: Searcher, kinds: Sequence[WordKind], log: Callable[[str], None]
 ) -> dict[str, npt.NDArray[np.float32]]:
     """Return the embedding of each word that the encoder knows, (dim,) of length 1."""
     found, unknown = {}, []

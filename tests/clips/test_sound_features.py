@@ -11,8 +11,8 @@ import pytest
 from pipeline.clips.extract_clips import extract_clips
 from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry
-from pipeline.datasets.folder import read_folder
 from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.readers.folder import read_folder
 from pipeline.errors import WrongUsage
 from pipeline.executor import serial
 from pipeline.jobs.options import Compute, Storage

@@ -11,7 +11,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pipeline.datasets.scenes.dataset import draw_scenes
 from pipeline.errors import PipelineError
 from pipeline.experiments.layout import Layout
 from pipeline.experiments.run import run
@@ -26,6 +25,7 @@ from pipeline.images.weights import load_weights
 from pipeline.jobs.options import Selection
 from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.evaluate import evaluate
+from pipeline.scenes.draw_scenes import draw_scenes
 from pipeline.search.query_models import QueryModels
 from pipeline.shards.feature_set import read_features
 from tests.finetuning.factories import FIRST_LAYER, RECIPE, START, TUNED, add_tiny, killed, tuned

@@ -18,9 +18,9 @@ from pipeline.heads.fit import fit
 from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.heads.trained_head import load_head
 from pipeline.language import LanguageError
-from pipeline.language.captioner import LanguageCaptioner, Writing, load_captioner
-from pipeline.language.captions_file import read_provenance
-from pipeline.language.describe import describe_split
+from pipeline.language.captioning.captioner import LanguageCaptioner, Writing, load_captioner
+from pipeline.language.captioning.captions_file import read_provenance
+from pipeline.language.captioning.describe_split import describe_split
 from pipeline.language.model_types import LanguageExperiment
 from pipeline.language.score_captions import evaluate_captions
 from pipeline.language.train_language_model import fit_language_model

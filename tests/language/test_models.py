@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline.language.generation import Found, beam_search, sample
+from pipeline.language.captioning.generation import Found, beam_search, sample
 from pipeline.language.language_task import Sizes, build_model
 from pipeline.language.model import log_probabilities
 from pipeline.language.model_types import MODELS, LanguageSettings

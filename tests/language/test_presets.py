@@ -11,13 +11,13 @@ from pipeline.heads import HeadError
 from pipeline.heads.presets import PRESETS
 from pipeline.language import LanguageError
 from pipeline.language.model_types import LanguageExperiment, condition_of
-from pipeline.language.presets import LANGUAGE_PRESETS, SMALL, resolve_language_experiment
+from pipeline.language.presets import LANGUAGE_PRESETS, resolve_language_experiment
 
 
 def test_presets_have_both_sizes_and_a_space_that_is_there() -> None:
-    assert SMALL.keys() == LANGUAGE_PRESETS.keys()
     assert not LANGUAGE_PRESETS.keys() & PRESETS.keys()
-    for name, preset in LANGUAGE_PRESETS.items():
+    for name, preset in ((name, both.paper) for name, both in LANGUAGE_PRESETS.items()):
+        assert preset.name == name
         assert bool(preset.space) == (preset.condition == "sentence")
         assert preset.space in {"", *PRESETS}
         assert bool(preset.images) == (preset.condition == "image")

@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.language import LanguageError
 from pipeline.language.scores.bleu import bleu
+from pipeline.language.scores.caption_truth import score_truth, truth_columns
 from pipeline.language.scores.cider import cider_d
 from pipeline.language.scores.rouge import longest_common_subsequence, rouge_l
 from pipeline.language.scores.table import COLUMNS, TOKENIZER, score
@@ -101,3 +102,36 @@ def test_what_cannot_be_scored_is_said(
 ) -> None:
     with pytest.raises(LanguageError, match=fault):
         score(captions, references)
+
+
+class Colours:
+    """Annotated colours of images, and what a caption that begins with "a" says of them."""
+
+    facets = ("colour", "size")
+
+    def __init__(self, colours: dict[str, str]) -> None:
+        self._colours = colours
+
+    def judge(self, image: str, caption: str) -> dict[str, bool] | None:
+        found = caption.split()
+        if found[0] != "a":
+            return None
+        said = {"red", "blue"} & {*found}
+        return {"colour": said == {self._colours[image]}} if said else {}
+
+
+def test_any_dataset_may_check_captions() -> None:
+    truth = Colours({"x": "red", "y": "red", "z": "blue", "w": "blue"})
+    captions = {"x": "a red dog", "y": "a blue dog", "z": "a dog", "w": "dog a"}
+    row = score_truth(captions, truth)
+    assert row == {
+        "parsed": 75, "true": 50, "true_colour": 50,
+        "says_colour": pytest.approx(200 / 3), "says_size": 0,
+    }  # fmt: skip
+    columns = truth_columns(truth)
+    assert [*columns] == [
+        "parsed", "true", "true_colour", "true_size", "says_colour", "says_size"
+    ]  # fmt: skip
+    assert columns["says_size"] == "says size"
+    assert truth_columns(None) == {}
+    assert score_truth({"w": "dog a"}, truth)["says_colour"] == 0

@@ -11,7 +11,6 @@ from PIL import Image
 import pipeline
 from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.regions import read_phrases
-from pipeline.datasets.scenes.dataset import draw_scenes
 from pipeline.heads import HeadError
 from pipeline.heads.experiments import resolve_experiment
 from pipeline.heads.head_types import Experiment
@@ -31,10 +30,11 @@ from pipeline.regions.proposals import read_proposals, region_id
 from pipeline.regions.propose import propose
 from pipeline.report.localizations import write_localization_page
 from pipeline.retrieval.search import SearchError
+from pipeline.scenes.draw_scenes import draw_scenes
 from pipeline.search.marked_hits import write_marked
 from pipeline.search.region_searcher import RegionSearcher
-from pipeline.search.serve.pages import Pages
-from pipeline.search.serve.regions import RegionService
+from pipeline.search.serve.region_service import RegionService
+from pipeline.search.serve.result_pages import Pages
 from pipeline.search.serve.service import Query
 from pipeline.text.encode import encode
 from pipeline.text.unique_phrases import phrase_key, unique_phrases

@@ -10,7 +10,6 @@ from PIL import Image
 from torchvision.ops import roi_align
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.datasets.scenes.dataset import draw_scenes
 from pipeline.errors import PipelineError, WrongUsage
 from pipeline.images import region as module
 from pipeline.images.decode import Decoded
@@ -24,6 +23,7 @@ from pipeline.regions.proposal_source import Proposer
 from pipeline.regions.proposals import read_proposals
 from pipeline.regions.propose import propose
 from pipeline.regions.roi_align import aligned_rows
+from pipeline.scenes.draw_scenes import draw_scenes
 from pipeline.shards.feature_set import read_features
 from tests.jobs.factories import options
 from tests.project import Recorder

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.datasets.manifest import Manifest
-from pipeline.datasets.scenes.dataset import draw_scenes
+from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.errors import WrongUsage
-from pipeline.language.captions import Caption
-from pipeline.language.captions_file import Described, write_captions
+from pipeline.language.captioning.captions import Caption
+from pipeline.language.captioning.captions_file import Described, write_captions
 from pipeline.language.score_captions import evaluate_captions
 from pipeline.report.caption_report import write_captions_page
+from pipeline.scenes.draw_scenes import draw_scenes
+from pipeline.scenes.drawn_truth import drawn_truth
 from pipeline.search.regularities import Plane, Regularities, write_regularities
 from tests.project import Recorder
 
@@ -26,7 +27,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Manifest]:
     odd = [Described(e.id, (Caption("<script>a purple dog", 1.0),)) for e in manifest.entries]
     write_captions(folder / "own.jsonl", own, {})
     write_captions(folder / "odd.jsonl", [*odd[:5], Described(odd[5].image, error="cut")], {})
-    evaluate_captions(folder / "own.jsonl", folder / "data", folder / "scores" / "own")
+    evaluate_captions(
+        folder / "own.jsonl", folder / "data", folder / "scores" / "own",
+        truth=drawn_truth(manifest),
+    )  # fmt: skip
     first = manifest.entries[0].id
     kinds = {"colours": dict.fromkeys(
         ("analogies", "queries", "composed_has", "composed_keeps", "composed_both", "image_both",
@@ -40,8 +44,8 @@ def page_of(folder: Path, out: str, monitor: Recorder, *names: str) -> str:
     files = [folder / f"{name}.jsonl" for name in names]
     spaces = [folder / "spaces" / "linear.json"]
     write_captions_page(
-        files, folder / "scores", folder / "data", folder / out, regularities=spaces,
-        monitor=monitor,
+        files, folder / "scores", folder / "data", folder / out,
+        truth=drawn_truth(read_manifest(folder / "data")), regularities=spaces, monitor=monitor,
     )  # fmt: skip
     return (folder / out / "captions.html").read_text(encoding="utf-8")
 

@@ -32,8 +32,8 @@ from pipeline.report.write import write_report
 from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate_protocol
-from pipeline.retrieval.protocols import resolve_protocol
-from pipeline.retrieval.ranks import rank_both_ways
+from pipeline.retrieval.ranking.protocols import resolve_protocol
+from pipeline.retrieval.ranking.ranks import rank_both_ways
 from pipeline.retrieval.recall import recall_table
 from pipeline.retrieval.tables import TableError, write_recall
 from stages.report import report

@@ -9,7 +9,7 @@ import pytest
 from pipeline.files import OutputError
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.evaluate import TooManyPairs, evaluate
-from pipeline.retrieval.protocols import ProtocolError
+from pipeline.retrieval.ranking.protocols import ProtocolError
 from pipeline.retrieval.recall import recall_table
 from pipeline.retrieval.tables import PROVENANCE_FILE, read_provenance, read_recall
 from tests.project import Recorder

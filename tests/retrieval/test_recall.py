@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.galleries import first_captions
+from pipeline.retrieval.ranking.galleries import first_captions
 from pipeline.retrieval.recall import (
     chance,
     mean_inverted_rank,

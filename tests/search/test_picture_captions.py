@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.heads.trained_head import load_head
-from pipeline.language.baselines import NearestCaption
+from pipeline.language.captioning.baselines import NearestCaption
 from pipeline.retrieval.similarity import unit_rows
 from pipeline.search.picture_captions import describe_pictures
 from pipeline.search.query_models import open_network

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.image_truth import WordKind
 from pipeline.datasets.manifest import Manifest
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.search import SearchError
@@ -91,6 +92,31 @@ def test_an_image_has_a_word_that_two_captions_have() -> None:
     has = words_of_images(manifest, ["a", "b", "c"], PHOTOS[:2])
     assert has["nouns"]["dog"].tolist() == [True, False, True]
     assert not has["colours"]["red"].any()
+
+
+class Annotated:
+    """Attributes of images as a file of annotations could have them."""
+
+    kinds = (
+        WordKind.of("objects", "sizes", "dog,Canis car ball"),
+        WordKind.of("sizes", "objects", "small large"),
+    )
+
+    def words(self, image: str) -> dict[str, set[str]]:
+        return {"objects": {"Canis"} if image == "dog-red-0" else {image.partition("-")[0]}}
+
+
+def test_known_words_replace_those_of_captions() -> None:
+    """Kinds and words are those of the dataset; of `sizes` it knows nothing."""
+    found = regularities(searcher(), lambda line: None, Annotated())
+    assert found.kinds.keys() == {"objects"}
+    assert found.kinds["objects"]["analogies"] == 6
+    assert found.kinds["objects"]["composed_has"] == 100
+    has = words_of_images(
+        searcher().embedded.manifest, ["dog-red-0", "car-red-0"], Annotated.kinds, Annotated()
+    )
+    assert has["objects"]["dog"].tolist() == [True, False]
+    assert not has["sizes"]["small"].any()
 
 
 def test_other_similarities_and_damaged_files_are_refused(tmp_path: Path) -> None:

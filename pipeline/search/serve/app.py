@@ -23,9 +23,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pipeline.errors import PipelineError
 from pipeline.images.decode import UnusableImage
-from pipeline.search.serve.pages import MAX_BODY, Pages
-from pipeline.search.serve.pictures import Pictures
-from pipeline.search.serve.regions import RegionService
+from pipeline.search.serve.region_service import RegionService
+from pipeline.search.serve.result_pages import MAX_BODY, Pages
+from pipeline.search.serve.served_images import Pictures
 from pipeline.search.serve.service import MAX_CHARACTERS, Query, SearchService
 from pipeline.shards.format import MISSING, REFUSED, STATUS_NAMES, UNREADABLE
 

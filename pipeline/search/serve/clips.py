@@ -14,7 +14,7 @@ from pipeline.clips.playable import media_type, write_mp4
 from pipeline.datasets.manifest import Manifest
 from pipeline.images.decode import MissingImage, UnreadableImage
 from pipeline.packed import TextIndex
-from pipeline.search.serve.pictures import below
+from pipeline.search.serve.served_images import below
 
 _KEPT = 32
 

@@ -13,7 +13,7 @@ from pipeline.progress import QUIET, Monitor
 from pipeline.search.region_searcher import RegionSearcher
 from pipeline.search.searcher import Searcher
 from pipeline.search.serve.app import make_app
-from pipeline.search.serve.regions import RegionService
+from pipeline.search.serve.region_service import RegionService
 from pipeline.search.serve.service import Describe, SearchService
 
 ADDRESS = "127.0.0.1"

@@ -9,13 +9,13 @@ from PIL import Image
 
 from pipeline.errors import PipelineError
 from pipeline.images.decode import MissingImage, decode
-from pipeline.language.captions import Caption
+from pipeline.language.captioning.captions import Caption
 from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.composition import is_composable
 from pipeline.retrieval.search import SYMMETRIC, SearchError
 from pipeline.search.embedded_dataset import Hit
 from pipeline.search.searcher import Searcher
-from pipeline.search.serve.pictures import MAX_PIXELS
+from pipeline.search.serve.served_images import MAX_PIXELS
 from pipeline.search.sides import SIDES, default_side
 
 Describe = Callable[[Image.Image], Sequence[Caption]]

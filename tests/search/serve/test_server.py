@@ -16,11 +16,11 @@ from starlette.testclient import TestClient
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.heads import HeadError
-from pipeline.language.captions import Caption
+from pipeline.language.captioning.captions import Caption
 from pipeline.retrieval.composition import compose
 from pipeline.search.searcher import Searcher
 from pipeline.search.serve.app import HEADERS, make_app
-from pipeline.search.serve.pages import MAX_BODY
+from pipeline.search.serve.result_pages import MAX_BODY
 from pipeline.search.serve.server import ServeError, Server
 from pipeline.search.serve.service import SearchService
 from tests.project import Recorder

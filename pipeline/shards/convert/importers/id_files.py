@@ -12,8 +12,8 @@ def read_ids(path: str | Path) -> list[str]:
     Parameters
     ----------
     path : UTF-8 text with one id a line, or, ending in `.json`, a Karpathy `dataset.json`: the
-        ids of its `images` as `pipeline.datasets.karpathy` gives them, which are `cocoid` or
-        else `filename`.
+        ids of its `images` as `pipeline.datasets.readers.karpathy` has them, which are `cocoid`
+        or else `filename`.
 
     Raises
     ------

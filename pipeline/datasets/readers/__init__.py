@@ -1,0 +1,5 @@
+"""Readers of published datasets, and of a folder with a table, each into a `Manifest`.
+
+Read `folder` first: a table of paths and captions. Readers of clips find their files by
+`clip_files`. What all of them need to read a source file is `pipeline.datasets.source`.
+"""

@@ -1,0 +1,146 @@
+"""MS-COCO captions and boxes in COCO's own annotation format, one JSON file a split."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.datasets.checks import DatasetError, check_counts
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.readers.coco_boxes import read_instances
+from pipeline.datasets.source import caption_line, media_file, member, read_json, source_notes
+
+
+def read_coco(
+    root: str | Path,
+    captions: Sequence[tuple[str, str | Path]],
+    *,
+    folders: Mapping[str, str] | None = None,
+    boxes: Sequence[str | Path] = (),
+    expect: Mapping[str, int] | None = None,
+) -> Manifest:
+    """Read COCO caption files, and files of instances.
+
+    An image's id is COCO's number as text. Images keep the order of `images` in their file,
+    captions the order of `annotations`; all captions of an image are kept.
+
+    Parameters
+    ----------
+    root : the image root.
+    captions : (split, caption file) pairs; a split may have several files.
+    folders : split to the folder below `root` that its images lie in, such as
+        {"train": "train2017"}; splits that are not named lie in `root` itself.
+    boxes : files of instances. Each box of an image is a phrase, the name of its category, whose
+        type is the category's supercategory; boxes of crowds, of images without captions and
+        without an area are left out and counted.
+    expect : number of images that a split must have.
+
+    Raises
+    ------
+    DatasetError
+        A file is missing or no JSON (line and column are named); an entry lacks a key or has a
+        value of another type; ids are repeated; an annotation's image is unknown; an image has
+        no caption or no file; a box leaves its image; a split has another number of images.
+        Entries are named by index,
+        `images[12]`.
+    """
+    root = Path(root)
+    files = [(split, Path(file)) for split, file in captions]
+    folders = folders or {}
+    if unknown := sorted(set(folders) - {split for split, _ in files}):
+        raise DatasetError(
+            f"image folders are given for the splits {unknown}, which have no caption file"
+        )
+    entries: list[ImageEntry] = []
+    seen: dict[str, str] = {}
+    licences: Counter[str] = Counter()
+    mended = 0
+    for split, path in files:
+        document = read_json(path)
+        names = _licence_names(document, path)
+        ids = _image_ids(document, path, seen)
+        texts, changed = _captions_of(document, path, set(ids))
+        mended += changed
+        for image_id, image in zip(ids, document["images"], strict=True):
+            where = seen[image_id]
+            if image_id not in texts:
+                raise DatasetError(f"{where}: image {image_id} has no caption in `annotations`")
+            name = member(image, "file_name", (str,), where)
+            file = media_file(root, f"{folders[split]}/{name}" if split in folders else name, where)
+            entries.append(ImageEntry(image_id, file, split, tuple(texts[image_id])))
+            licences[names.get(str(image.get("license")), "not stated")] += 1
+    notes = source_notes([*(path for _, path in files), *map(Path, boxes)], mended)
+    phrases = None
+    if boxes:
+        captioned = {entry.id for entry in entries}
+        phrases, left_out = read_instances([Path(path) for path in boxes], captioned)
+        if left_out:
+            notes["boxes_left_out"] = dict(left_out)
+    manifest = Manifest(
+        name="coco",
+        image_root=root,
+        entries=tuple(entries),
+        licence="; ".join(f"{name}: {n} images" for name, n in sorted(licences.items())),
+        source="COCO caption files " + ", ".join(path.name for _, path in files),
+        notes=notes,
+        phrases=phrases,
+    )
+    check_counts(manifest.name, manifest.counts, dict(expect or {}))
+    return manifest
+
+
+def _licence_names(document: Any, path: Path) -> dict[str, str]:
+    """Return "name (url)" of each licence in the file by its id."""
+    if not isinstance(document, dict) or "licenses" not in document:
+        return {}
+    names = {}
+    for index, licence in enumerate(member(document, "licenses", (list,), str(path))):
+        where = f"{path}: licenses[{index}]"
+        name = member(licence, "name", (str,), where)
+        url = licence.get("url")
+        key = str(member(licence, "id", (int, str), where))
+        names[key] = f"{name} ({url})" if url else name
+    return names
+
+
+def _image_ids(document: Any, path: Path, seen: dict[str, str]) -> list[str]:
+    """Return the ids of `images` in file order, and enter their places into `seen`."""
+    ids = []
+    for index, image in enumerate(member(document, "images", (list,), str(path))):
+        where = f"{path}: images[{index}]"
+        image_id = str(member(image, "id", (int, str), where))
+        if image_id in seen:
+            raise DatasetError(
+                f"{where}: image id {image_id} occurs before, in {seen[image_id]}; ids are "
+                "unique over all caption files"
+            )
+        seen[image_id] = where
+        ids.append(image_id)
+    return ids
+
+
+def _captions_of(document: Any, path: Path, known: set[str]) -> tuple[dict[str, list[str]], int]:
+    """Return the captions of each image id in file order, and how many had blanks cut."""
+    texts: dict[str, list[str]] = {}
+    seen: dict[int | str, int] = {}
+    mended = 0
+    for index, annotation in enumerate(member(document, "annotations", (list,), str(path))):
+        where = f"{path}: annotations[{index}]"
+        annotation_id = member(annotation, "id", (int, str), where)
+        if annotation_id in seen:
+            raise DatasetError(
+                f"{where}: annotation id {annotation_id} occurs before, in "
+                f"annotations[{seen[annotation_id]}]; remove the copy"
+            )
+        seen[annotation_id] = index
+        image_id = str(member(annotation, "image_id", (int, str), where))
+        if image_id not in known:
+            raise DatasetError(
+                f"{where}: image_id {image_id} is no id in `images`; check that the file is whole"
+            )
+        text = member(annotation, "caption", (str,), where)
+        caption = caption_line(text, where)
+        mended += caption != text
+        texts.setdefault(image_id, []).append(caption)
+    return texts, mended

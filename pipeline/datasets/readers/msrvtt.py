@@ -1,0 +1,88 @@
+"""MSR-VTT (Xu et al., CVPR 2016): clips of 20 sentences each, in the corpus's own JSON."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pipeline.datasets.checks import DatasetError, check_split
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.readers.clip_files import ClipFiles
+from pipeline.datasets.source import caption_line, member, read_json, source_notes
+
+KNOWN_COUNTS = {"train": 6_513, "val": 497, "test": 2_990}
+
+_SPLITS = {"validate": "val"}
+
+
+def read_msrvtt(
+    root: str | Path,
+    captions: Sequence[str | Path],
+    *,
+    subset: bool = False,
+    expect: Mapping[str, int] | None = None,
+) -> Manifest:
+    """Read files such as `train_val_videodatainfo.json` and `test_videodatainfo.json`.
+
+    A clip's id is its `video_id`; clips keep the order of `videos`, sentences that of `sentences`,
+    all of them. The split "validate" becomes "val".
+
+    Parameters
+    ----------
+    root : the folder of the clips, `<video_id>.mp4`.
+    captions : the JSON files; sentences may stand in another file than their clip.
+    subset : take the clips that are there, and count the others; otherwise a missing one is a
+        fault, as are splits of other sizes than 6,513, 497 and 2,990.
+    expect : number of clips that a split must have, such as {"test": 0} without the test file.
+
+    Raises
+    ------
+    DatasetError
+        A file is missing or no JSON; an entry lacks a key or has a value of another type; a clip
+        occurs twice, has no sentence or no file; a sentence's clip is unknown; a split has another
+        number of clips. Entries are named by index, `videos[12]`.
+    """
+    root, files = Path(root), [Path(path) for path in captions]
+    clips = ClipFiles(root, subset)
+    documents = [(path, read_json(path)) for path in files]
+    seen: dict[str, str] = {}
+    splits: dict[str, str] = {}
+    for path, document in documents:
+        for index, video in enumerate(member(document, "videos", (list,), str(path))):
+            where = f"{path}: videos[{index}]"
+            clip = member(video, "video_id", (str,), where)
+            if clip in seen:
+                raise DatasetError(f"{where}: clip {clip!r} occurs before, in {seen[clip]}")
+            split = member(video, "split", (str,), where)
+            if fault := check_split(split):
+                raise DatasetError(f"{where}: split {split!r} {fault}")
+            seen[clip], splits[clip] = where, _SPLITS.get(split, split)
+    texts: dict[str, list[str]] = {clip: [] for clip in seen}
+    mended = 0
+    for path, document in documents:
+        for index, sentence in enumerate(member(document, "sentences", (list,), str(path))):
+            where = f"{path}: sentences[{index}]"
+            clip = member(sentence, "video_id", (str,), where)
+            if clip not in texts:
+                raise DatasetError(f"{where}: clip {clip!r} stands in no `videos`")
+            text = member(sentence, "caption", (str,), where)
+            texts[clip].append(caption := caption_line(text, where))
+            mended += caption != text
+    entries = []
+    for clip, where in seen.items():
+        if not texts[clip]:
+            raise DatasetError(
+                f"{where}: clip {clip!r} has no sentence; check that files are whole"
+            )
+        if (file := clips.find(clip, where)) is not None:
+            entries.append(ImageEntry(clip, file, splits[clip], tuple(texts[clip])))
+    manifest = Manifest(
+        name="msrvtt",
+        image_root=root,
+        entries=tuple(entries),
+        licence="clips belong to their authors; for research",
+        source="MSR-VTT " + ", ".join(path.name for path in files),
+        notes=source_notes(files, mended),
+        media="clips",
+    )
+    manifest.notes.update(clips.check("msrvtt", manifest.counts, KNOWN_COUNTS, expect or {}))
+    return manifest

@@ -1,0 +1,95 @@
+"""Dong, Li & Snoek 2018: Word2VisualVec, to features of images and of clips."""
+
+from dataclasses import replace
+
+from pipeline.heads.architectures.word2visualvec import Word2VisualVecSettings
+from pipeline.heads.presets.preset import (
+    GLOVE_50,
+    OWN_VECTORS,
+    POOLED_IMAGES,
+    Changes,
+    Preset,
+    features,
+    with_settings,
+)
+
+_FLICKR = "word2vec-flickr-500d"
+_SMALL = {"hidden": 512, "epochs": 40, "learning_rate": 0.001}
+_SMALL_GRU = {**_SMALL, "word_dim": 50, "hidden_size": 256}
+
+_BOW = Preset(
+    "word2visualvec",
+    Word2VisualVecSettings(),
+    "resnet152-pool-10crop",
+    features("bow"),
+    source="Dong, Li & Snoek 2018, sections III and IV-A, and the published program",
+    leaves_open="batch size, dropout, clipping and the schedule are the program's",
+    small=Changes(_SMALL),
+)
+_WORD2VEC = replace(
+    _BOW,
+    captions=features("mean-w2vv-flickr-500d", "mean-w2vv", vectors=_FLICKR),
+    small=Changes(_SMALL, features("mean-w2vv", vectors=OWN_VECTORS)),
+)
+_GRU = replace(
+    _BOW,
+    captions=features("token-ids-w2vv"),
+    word_vectors=_FLICKR,
+    small=Changes(_SMALL_GRU, word_vectors=GLOVE_50),
+)
+_ALL = "bow+mean-w2vv+token-ids-w2vv"
+_MULTISCALE = replace(
+    _BOW,
+    captions=features("w2vv-multiscale-flickr-500d", _ALL, vectors=_FLICKR),
+    word_vectors=_FLICKR,
+    small=Changes(_SMALL_GRU, features("w2vv-multiscale", _ALL, vectors=OWN_VECTORS), GLOVE_50),
+    tiny={"hidden": 256, "hidden_size": 64, "learning_rate": 0.002, "epochs": 18},
+)
+_DEPTH = replace(_WORD2VEC, source='Dong, Li & Snoek 2018, section IV-B, "How deep?"')
+
+
+def _of_clips(preset: Preset) -> Preset:
+    """Return Word2VisualVec whose target is what is seen in clips."""
+    return replace(
+        preset,
+        images="googlenet-pool",
+        source="Dong, Li & Snoek 2018, section III-D and table III",
+        leaves_open="GoogLeNet of ImageNet-1k, there also one of a shuffled ImageNet-22k; a frame "
+        f"every half second; {preset.leaves_open}",
+        of_clips=True,
+        small=replace(
+            preset.small,
+            settings={**preset.small.settings, "epochs": 12, "learning_rate": 0.0005},
+        ),
+    )
+
+
+def _with_sound(preset: Preset) -> Preset:
+    """Return Word2VisualVec that predicts what is seen and what is heard."""
+    seen = _of_clips(preset)
+    return replace(
+        seen,
+        images=f"{seen.images}+mfcc-bow-1024",
+        source="Dong, Li & Snoek 2018, sections III-D and IV-D",
+        leaves_open=seen.leaves_open.replace(
+            "half second",
+            "half second; what a bag of MFCC is: as mfcc-bow-1024; either part is at length 1",
+        ),
+        small=replace(seen.small, images=f"{POOLED_IMAGES}+mfcc-bow-1024"),
+    )
+
+
+PRESETS = {
+    "dong2018-w2vv-bow": _BOW,
+    "dong2018-w2vv-word2vec": _WORD2VEC,
+    "dong2018-w2vv-word2vec-2-layers": with_settings(_DEPTH, layers=2),
+    "dong2018-w2vv-word2vec-4-layers": with_settings(_DEPTH, layers=4),
+    "dong2018-w2vv-gru": _GRU,
+    "dong2018-w2vv-multiscale": _MULTISCALE,
+    "dong2018-video-bow": _of_clips(_BOW),
+    "dong2018-video-word2vec": _of_clips(_WORD2VEC),
+    "dong2018-video-gru": _of_clips(_GRU),
+    "dong2018-video-multiscale": _of_clips(_MULTISCALE),
+    "dong2018-video-word2vec-sound": _with_sound(_WORD2VEC),
+    "dong2018-video-multiscale-sound": _with_sound(_MULTISCALE),
+}

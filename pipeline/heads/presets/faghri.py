@@ -1,0 +1,55 @@
+"""Faghri et al. 2018: VSE++, with its image network as it is and fine-tuned, and VSE0."""
+
+from dataclasses import replace
+
+from pipeline.heads.architectures.vse import VseSettings
+from pipeline.heads.head_types import Finetuning
+from pipeline.heads.presets.preset import SMALL_GRU, TOKEN_IDS, Changes, Preset, with_settings
+
+SMALL = {**SMALL_GRU, "epochs": 8, "lr_decay": 0.2, "lr_decay_every": 5}
+_TINY = {"dim": 128, "word_dim": 50}
+_VSEPP = Preset(
+    "vse",
+    VseSettings(
+        similarity="cosine", l2_normalise="both", loss="max_of_hinges", margin=0.2,
+        learning_rate=0.0002, lr_decay=0.1, lr_decay_every=15, clip=2.0, epochs=30,
+    ),
+    "resnet152-vsepp-pool",
+    TOKEN_IDS,
+    source="Faghri et al. 2018 (VSE++), section 4, and the published program",
+    leaves_open="the image network is not fine-tuned, and images are not cropped at random; words "
+    "of the training captions alone, there those of validation, too",
+    small=Changes({**SMALL, "mean_hinge_epochs": 2}),
+    tiny={
+        **_TINY, "learning_rate": 0.01, "lr_decay": 0.7, "lr_decay_every": 1,
+        "mean_hinge_epochs": 3, "epochs": 12,
+    },
+)  # fmt: skip
+
+PRESETS = {
+    "vsepp": _VSEPP,
+    "vsepp-finetuned": replace(
+        with_settings(_VSEPP, learning_rate=0.00002, epochs=15),
+        finetuning=Finetuning(start="vsepp"),
+        leaves_open="one random crop a picture and epoch as in the program, which the paper does "
+        "not size; batch norms keep their running statistics; words as in vsepp",
+        small=Changes(
+            # An epoch takes every image once: five captions an image would be five times the work.
+            {
+                **SMALL, "epoch": "images", "epochs": 10, "learning_rate": 0.0002, "lr_decay": 0.8,
+                "lr_decay_every": 1,
+            },
+            finetuning={
+                "learning_rate": 0.0001, "smallest_crop": 0.5, "first_layer": "_blocks.5"
+            },
+        ),
+        tiny=_TINY,
+    ),
+    "vse0": replace(
+        with_settings(_VSEPP, loss="sum_of_hinges"),
+        leaves_open=f"{_VSEPP.leaves_open}; the program's VSE0 does not normalise images, as "
+        "kiros2014-gru; here the loss is all that differs from vsepp",
+        small=Changes(SMALL),
+        tiny={},
+    ),
+}  # fmt: skip

@@ -1,0 +1,88 @@
+"""No paper's systems: chosen on Flickr8K, on features of one network or of three."""
+
+from dataclasses import replace
+
+from pipeline.heads.architectures.cca import CcaSettings
+from pipeline.heads.architectures.vse import VseSettings
+from pipeline.heads.head_types import Finetuning
+from pipeline.heads.presets.preset import (
+    GLOVE_50,
+    GLOVE_300,
+    GOOGLENEWS,
+    TOKEN_IDS,
+    Changes,
+    Preset,
+    features,
+    with_settings,
+)
+
+_SOURCE = "no paper's; chosen on Flickr8K, see docs/results.md"
+_OPEN = "measured with the features of the small size only"
+_CAPTIONS = features("tfidf+fv-hglmm-googlenews-300d", "tfidf+fv-hglmm", vectors=GOOGLENEWS)
+_SMALL = Changes(captions=features("tfidf+fv-hglmm", sample=20_000))
+
+_CCA = Preset(
+    "cca",
+    CcaSettings(dim=128, image_ridge=0.03, caption_ridge=0.003, image_scaling="rooted"),
+    "resnet152-pool",
+    _CAPTIONS,
+    source=_SOURCE,
+    leaves_open=_OPEN,
+    small=_SMALL,
+)
+_LINEAR = Preset(
+    "vse",
+    VseSettings(
+        cell="none", dim=2048, similarity="cosine", l2_normalise="both", loss="info_nce",
+        temperature=0.07, image_scaling="standardised", batch_size=500, learning_rate=0.0005,
+        lr_decay=0.7, epochs=8,
+    ),
+    "resnet152-pool",
+    _CAPTIONS,
+    source=_SOURCE,
+    leaves_open=_OPEN,
+    small=_SMALL,
+)  # fmt: skip
+_GRU = Preset(
+    "vse",
+    VseSettings(
+        bidirectional=True, pooling="max", similarity="cosine", l2_normalise="both",
+        loss="info_nce", temperature=0.1, image_scaling="standardised", lr_decay=0.7, epochs=8,
+    ),
+    "resnet152-pool",
+    TOKEN_IDS,
+    source=_SOURCE,
+    leaves_open=_OPEN,
+    word_vectors=GLOVE_300,
+    small=Changes({"dim": 512, "word_dim": 50}, word_vectors=GLOVE_50),
+    tiny={"dim": 128, "learning_rate": 0.004, "epochs": 11},
+)  # fmt: skip
+_FINETUNED = replace(
+    with_settings(
+        _LINEAR,
+        batch_size=64, learning_rate=0.0002, lr_decay=0.8, epochs=10, epoch="images",
+    ),
+    finetuning=Finetuning(start="ours-linear", learning_rate=0.0002, smallest_crop=0.5),
+    small=replace(_SMALL, finetuning={"first_layer": "_blocks.5"}),
+)  # fmt: skip
+_LITES = "efficientnet-lite0-pool+efficientnet-lite1-pool+efficientnet-lite2-pool"
+_LITES_10CROP = _LITES.replace("-pool", "-pool-10crop")
+
+
+def _side_by_side(preset: Preset, images: str) -> Preset:
+    """Return a preset on the features of several networks, at every size."""
+    return replace(preset, images=images, small=replace(preset.small, images=images))
+
+
+_LITES_CCA = with_settings(_CCA, image_ridge=0.01)
+
+PRESETS = {
+    "ours-cca": _CCA,
+    "ours-gru": _GRU,
+    "ours-linear": _LINEAR,
+    "ours-lites-cca": _side_by_side(_LITES_CCA, _LITES),
+    "ours-lites-linear": _side_by_side(_LINEAR, _LITES),
+    "ours-lites-10crop-cca": _side_by_side(_LITES_CCA, _LITES_10CROP),
+    "ours-lites-10crop-linear": _side_by_side(_LINEAR, _LITES_10CROP),
+    "ours-finetuned": _FINETUNED,
+}

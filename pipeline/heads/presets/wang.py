@@ -1,0 +1,94 @@
+"""Wang, Li & Lazebnik 2016: two branches with structure, and the CCA of their table 1."""
+
+from dataclasses import replace
+
+from pipeline.heads.architectures.cca import CcaSettings
+from pipeline.heads.architectures.two_branch import TwoBranchSettings
+from pipeline.heads.presets.preset import (
+    FISHER_1000,
+    GOOGLENEWS,
+    MEAN_GLOVE_50,
+    Changes,
+    Preset,
+    features,
+    with_settings,
+)
+
+_FISHER_6000 = features("fv-hglmm-pca6000", "fv-hglmm", vectors=GOOGLENEWS, pca=6000)
+_MEAN_WORD2VEC = features("mean-word2vec-300d", "mean", vectors=GOOGLENEWS)
+
+_SMALL_LINEAR = Changes({"dim": 256, "epochs": 45, "lr_decay_every": 30}, FISHER_1000)
+_NONLINEAR = Preset(
+    "two-branch",
+    TwoBranchSettings(),
+    "vgg19-fc7-10crop",
+    _FISHER_6000,
+    source="Wang, Li & Lazebnik 2016, sections 2.2, 3.1 and 3.2",
+    leaves_open="fc7 before or after its ReLU: after; the epoch is chosen by rsum on the "
+    "validation split, where the paper says convergence within 30 epochs on average",
+    small=replace(_SMALL_LINEAR, settings={**_SMALL_LINEAR.settings, "hidden": 1024}),
+)
+_LINEAR = replace(with_settings(_NONLINEAR, branches="linear"), small=_SMALL_LINEAR)
+_NO_STRUCTURE = {"structure_weight": 0.0}
+_ONE_WAY = {"structure_weight": 0.0, "text_to_image_weight": 0.0}
+
+CCA = Preset(
+    "cca",
+    CcaSettings(),
+    "vgg19-fc7-10crop",
+    _FISHER_6000,
+    source="Wang, Li & Lazebnik 2016, table 1, after Klein et al. 2015",
+    leaves_open="ridges: the validation split chooses; all coordinates that correlate are kept",
+    small=Changes({"dim": 128}, FISHER_1000),
+)
+
+
+def _klein(mixtures: str) -> Preset:
+    """Return CCA on another Fisher vector, cut to the same number of components."""
+    name = f"fv-{mixtures}"
+    return replace(
+        CCA,
+        captions=features(f"{name}-pca6000", name, vectors=GOOGLENEWS, pca=6000),
+        source="Klein et al. 2015, in the terms of Wang's",
+        small=replace(
+            CCA.small, captions=features(f"{name}-pca1000", name, sample=20_000, pca=1000)
+        ),
+    )
+
+
+PRESETS = {
+    "wang2016-linear-one-directional": with_settings(_LINEAR, **_ONE_WAY),
+    "wang2016-linear-bidirectional": with_settings(_LINEAR, **_NO_STRUCTURE),
+    "wang2016-linear-bidirectional-structure": _LINEAR,
+    "wang2016-nonlinear-one-directional": with_settings(_NONLINEAR, **_ONE_WAY),
+    "wang2016-nonlinear-bidirectional": with_settings(_NONLINEAR, **_NO_STRUCTURE),
+    "wang2016-nonlinear-bidirectional-structure": replace(
+        _NONLINEAR,
+        tiny={"hidden": 512, "dim": 128, "batch_size": 500, "lr_decay_every": 10, "epochs": 16},
+    ),
+    "wang2016-nonlinear-bidirectional-structure-mean": replace(
+        with_settings(_NONLINEAR, hidden=1024, dim=256),
+        captions=_MEAN_WORD2VEC,
+        small=replace(_NONLINEAR.small, captions=MEAN_GLOVE_50),
+    ),
+    "wang2016-nonlinear-bidirectional-structure-tfidf": replace(
+        _NONLINEAR, captions=features("tfidf"), small=replace(_NONLINEAR.small, captions=None)
+    ),
+    "wang2016-cca": CCA,
+    "wang2016-cca-mean": replace(
+        CCA, captions=_MEAN_WORD2VEC, small=replace(CCA.small, captions=MEAN_GLOVE_50)
+    ),
+    "wang2016-cca-gmm": _klein("gmm"),
+    "wang2016-cca-lmm": _klein("lmm"),
+    "wang2016-cca-gmm-hglmm": _klein("gmm-hglmm"),
+    "wang2016-cca-gong": replace(
+        CCA,
+        settings=CcaSettings(
+            regularisation="absolute", image_ridge=1e-4, caption_ridge=1e-4, scaling="eigenvalue",
+            power=4.0, image_scaling="unit",
+        ),
+        source="Wang, Li & Lazebnik 2016, table 1, after Gong et al. 2014",
+        leaves_open="on what scale the ridge of 1e-4 is: on images of unit length, as the captions "
+        "nearly are; all coordinates that correlate are kept",
+    ),
+}  # fmt: skip

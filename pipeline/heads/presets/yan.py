@@ -1,0 +1,48 @@
+"""Yan 2019: transformers over words and over the cells of an image."""
+
+from dataclasses import replace
+
+from pipeline.heads.architectures.relational import RelationalSettings
+from pipeline.heads.presets.preset import GLOVE_50, Changes, Preset, features, with_settings
+
+_FASTTEXT = "fasttext-wikipedia-300d"
+_OPEN = (
+    "8 attention heads; 4 pools; no dropout; the weights of the best epoch by validation, there "
+    "those of the last"
+)
+_BASIC = Preset(
+    "relational",
+    RelationalSettings(),
+    "resnet152-grid",
+    features("token-ids-yan-fasttext-300d", "token-ids-yan", vectors=_FASTTEXT),
+    source="Yan 2019, sections 2.2 to 2.5, 3.3 and 3.4",
+    leaves_open=f"{_OPEN}; which pooling of nodes: the mean",
+    word_vectors=_FASTTEXT,
+    small=Changes(
+        {
+            "dim": 128, "attention_heads": 4, "word_dim": 50, "batch_size": 64,
+            "learning_rate": 0.0005, "lr_milestones": (12, 15), "mean_hinge_epochs": 1,
+            "epochs": 17,
+        },
+        features("token-ids-yan"),
+        GLOVE_50,
+        images="efficientnet-lite0-grid",
+    ),
+)  # fmt: skip
+
+PRESETS = {
+    "yan2019-transformer-basic": _BASIC,
+    "yan2019-transformer-basic-max": replace(
+        with_settings(_BASIC, pooling="max"),
+        source="Yan 2019, sections 2.2 and 2.3: max pooling of nodes",
+        leaves_open=_OPEN,
+    ),
+    "yan2019-transformer-pooling": replace(
+        with_settings(_BASIC, loss="pooling"),
+        tiny={
+            "dim": 32, "caption_layers": 1, "batch_size": 32, "learning_rate": 0.002,
+            "lr_milestones": (7, 9), "mean_hinge_epochs": 3, "epochs": 14,
+        },
+    ),
+    "yan2019-transformer-cross-attention": with_settings(_BASIC, loss="cross-attention"),
+}  # fmt: skip

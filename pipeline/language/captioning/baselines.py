@@ -1,0 +1,127 @@
+"""Captions without a language model: the nearest training caption, and the most frequent one."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeline.datasets.entries import ImageEntry
+from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows, Features
+from pipeline.heads.trained_head import TrainedHead
+from pipeline.language import LanguageError
+from pipeline.language.captioning.captions import Caption
+from pipeline.language.scores.table import TOKENIZER
+from pipeline.retrieval.search import Gallery, nearest
+from pipeline.shards.feature_set import FeatureSet
+
+_DRAWN = 4
+"""Captions looked at for each that is wanted, since some are the same sentence."""
+
+
+class NearestCaption:
+    """Describes an image by the training captions that a head puts nearest to it.
+
+    What Kiros et al. 2014 show beside their generated captions, section 3.3.
+
+    Attributes
+    ----------
+    head : whose space it is, with any similarity.
+    """
+
+    def __init__(
+        self, head: TrainedHead, entries: Sequence[ImageEntry], captions: FeatureSet
+    ) -> None:
+        """Embed the training captions.
+
+        Parameters
+        ----------
+        entries : the images whose captions are taken.
+        captions : features of these captions, of the encoder that the head was fitted on.
+
+        Raises
+        ------
+        HeadError, MissingRows, FailedRows
+            The features are of another encoder, or lack a caption.
+        LanguageError
+            There is no caption.
+        """
+        head.inputs.captions.require(captions, "caption")
+        self.head = head
+        self._texts = {
+            caption_id: text
+            for entry in entries
+            for caption_id, text in zip(entry.caption_ids, entry.captions, strict=True)
+        }
+        if not self._texts:
+            raise LanguageError("there is no training caption to take; give another split")
+        ids = tuple(self._texts)
+        rows = head.head.embed_captions(FeatureRows(captions, ids))
+        self._gallery = Gallery("captions", ids, rows, head.head.similarity)
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """The head, and how many captions are chosen from."""
+        return {
+            "captioner": "nearest training caption",
+            "training_captions": len(self._texts),
+            "head": self.head.provenance,
+        }
+
+    def describe(
+        self, images: Features, *, count: int = 5, seed: int = 0
+    ) -> list[tuple[Caption, ...]]:
+        """Return the nearest captions of each image, with the similarity as score.
+
+        Parameters
+        ----------
+        images : (images, *row_shape) float32 features of the head's recipe.
+        count : how many captions an image gets at most.
+        seed : nothing is drawn.
+        """
+        embedded = self.head.head.embed_images(ArrayRows(images))
+        hits = nearest(
+            self._gallery, embedded, "images", min(_DRAWN * count, len(self._gallery.ids))
+        )
+        found = []
+        for rows, scores in zip(hits.rows, hits.scores, strict=True):
+            texts: dict[str, float] = {}
+            for row, value in zip(rows, scores, strict=True):
+                texts.setdefault(self._texts[self._gallery.ids[row]], float(value))
+            found.append(tuple(Caption(text, value) for text, value in texts.items())[:count])
+        return found
+
+
+class MostFrequentCaption:
+    """Describes every image by the sentence that most training images have."""
+
+    def __init__(self, entries: Sequence[ImageEntry]) -> None:
+        """Count the captions; of equally frequent ones the first counts.
+
+        Raises
+        ------
+        LanguageError
+            There is no caption.
+        """
+        counted: Counter[tuple[str, ...]] = Counter()
+        self._texts: dict[tuple[str, ...], str] = {}
+        for entry in entries:
+            for text in entry.captions:
+                words = tuple(TOKENIZER.tokenize(text))
+                counted[words] += 1
+                self._texts.setdefault(words, text)
+        if not counted:
+            raise LanguageError("there is no training caption to take; give another split")
+        self._counts = counted.most_common()
+        self._of = counted.total()
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """How many captions were counted."""
+        return {"captioner": "most frequent training caption", "training_captions": self._of}
+
+    def describe(
+        self, images: Features, *, count: int = 5, seed: int = 0
+    ) -> list[tuple[Caption, ...]]:
+        """Return the most frequent captions for each image, with their share as score."""
+        best = self._counts[:count]
+        found = tuple(Caption(self._texts[words], number / self._of) for words, number in best)
+        return [found] * len(images)

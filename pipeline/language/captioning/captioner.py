@@ -1,0 +1,314 @@
+"""Captions that a trained language model writes: many candidates under conditions, the best kept.
+
+Kiros et al. 2014, section 5.2: a candidate's score is the cosine of its point and the image's,
+times a penalty for content words that repeat, plus a weight times its log-probability under the
+trigram model. Deviations: that is the mean over the candidate's words, so that long ones are not
+the worse; all images get the same tag sequences, drawn once; each condition gets each of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pipeline.heads.inputs.feature_rows import ArrayRows, Features
+from pipeline.heads.trained_head import TrainedHead, load_head
+from pipeline.language import LanguageError
+from pipeline.language.captioning.captions import Caption
+from pipeline.language.captioning.generation import Found, beam_search, sample
+from pipeline.language.data import embed_captions
+from pipeline.language.trained_model import TrainedLanguageModel, load_language_model
+from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.encoders.token_ids import FIRST_WORD, PADDING
+from pipeline.text.fitted import load_encoder
+from pipeline.text.tokenizers.stop_words import STOP_WORDS
+
+_ROWS = 4096  # candidates that are computed together
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How captions are written and chosen.
+
+    Attributes
+    ----------
+    sequences : tag sequences under each condition, of models that take tags.
+    shortest, longest : words of a drawn tag sequence.
+    templates : tag sequences in place of drawn ones, each the tags with a space between.
+    concepts : nearest words, and nearest sentences, whose mean is a second condition; 0: the
+        image's point is the only one.
+    width : of the beam; 0 draws instead, `samples` sentences under each condition. None: 1 with
+        tags, whose sequences give enough candidates, 5 without.
+    samples : see `width`.
+    temperature : of drawing.
+    trigram_weight : of the mean log-probability of a candidate's words under the trigram model.
+    repeat_penalty : factor on the cosine for each time that a content word is repeated.
+    length_power : without a head, log-probabilities are divided by this power of the number of
+        words, the end among them.
+    """
+
+    sequences: int = 50
+    shortest: int = 4
+    longest: int = 12
+    templates: tuple[str, ...] = ()
+    concepts: int = 5
+    width: int | None = None
+    samples: int = 20
+    temperature: float = 1.0
+    trigram_weight: float = 0.05
+    repeat_penalty: float = 0.8
+    length_power: float = 0.7
+
+
+class LanguageCaptioner:
+    """Writes captions of images; see `pipeline.language.captioning.captions.Captioner`."""
+
+    def __init__(
+        self,
+        trained: TrainedLanguageModel,
+        head: TrainedHead | None,
+        encoder: CaptionEncoder | None,
+        writing: Writing | None = None,
+    ) -> None:
+        """Take a model and, where its conditions are in a head's space, that head.
+
+        Parameters
+        ----------
+        trained : the model.
+        head : that it was trained with.
+        encoder : of the captions that the head embeds.
+        writing : None takes the defaults.
+
+        Raises
+        ------
+        LanguageError
+            The model takes no condition, or was trained with another head.
+        """
+        self.trained, self.head, self._encoder = trained, head, encoder
+        writing = writing or Writing()
+        if writing.width is None:
+            writing = replace(writing, width=1 if trained.module.takes_tags else 5)
+        self.writing = writing
+        if not trained.module.condition_dim:
+            raise LanguageError(
+                f"the language model {trained.model!r} of {trained.experiment!r} takes no "
+                "condition, so it cannot describe an image; take sc-nlm or another that does"
+            )
+        if trained.head is None:
+            return
+        if head is None or encoder is None:
+            raise LanguageError(
+                f"{trained.experiment!r} writes in the space of {trained.head['experiment']!r}; "
+                "give that head and the encoder of its captions"
+            )
+        if head.tensors_sha256 != trained.head["tensors_sha256"]:
+            raise LanguageError(
+                f"{trained.experiment!r} was trained with another head of "
+                f"{trained.head['experiment']!r} (SHA-256 "
+                f"{trained.head['tensors_sha256'][:16]}…, found {str(head.tensors_sha256)[:16]}…); "
+                "train the language model again"
+            )
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:
+        """The model's, and how captions are written."""
+        return {**self.trained.provenance, "writing": asdict(self.writing)}
+
+    def describe(
+        self, images: Features, *, count: int = 5, seed: int = 0
+    ) -> Sequence[Sequence[Caption]]:
+        """See `Captioner.describe`."""
+        if self.head is None:
+            return self._by_probability(images, count, seed)
+        points = _unit(self.head.embed_images(images))
+        conditions = points[:, None]
+        if self.writing.concepts:
+            conditions = np.stack([points, self._concept_means(points)], axis=1)
+        tags = self._tag_sequences(seed)
+        number = conditions.shape[1] * (1 if tags is None else len(tags))
+        step = max(1, _ROWS // number)
+        found: list[Sequence[Caption]] = []
+        for start in range(0, len(points), step):
+            here = slice(start, start + step)
+            ids = self._write(conditions[here], tags, seed)
+            found += [
+                self._chosen(own, point, count)
+                for own, point in zip(ids, points[here], strict=True)
+            ]
+        return found
+
+    def _write(
+        self, conditions: Features, tags: npt.NDArray[np.int64] | None, seed: int
+    ) -> npt.NDArray[np.int64]:
+        """Return candidates (images, n, length) under conditions (images, k, dim) and all tags."""
+        images, k, dim = conditions.shape
+        each = 1 if tags is None else len(tags)
+        given = torch.from_numpy(np.repeat(conditions.reshape(-1, dim), each, axis=0))
+        ids = None if tags is None else torch.from_numpy(np.tile(tags, (images * k, 1)))
+        found = self._found(given, ids, k * each, seed)
+        sentences: npt.NDArray[np.int64] = found.sentences.numpy().reshape(
+            images, -1, found.sentences.shape[2]
+        )
+        return sentences
+
+    def _found(
+        self, conditions: torch.Tensor, tags: torch.Tensor | None, each: int, seed: int
+    ) -> Found:
+        """Search, or draw: every image, of `each` rows, with the same random numbers."""
+        w, module = self.writing, self.trained.module
+        if w.width:
+            return beam_search(module, conditions, tags, width=w.width)
+        times = w.samples
+        draws = np.random.default_rng(seed).random((each * times, self.trained.sizes.length))
+        return sample(
+            module,
+            conditions.repeat_interleave(times, dim=0),
+            torch.from_numpy(np.tile(draws, (len(conditions) // each, 1))),
+            None if tags is None else tags.repeat_interleave(times, dim=0),
+            temperature=w.temperature,
+        )
+
+    def _by_probability(
+        self, images: Features, count: int, seed: int
+    ) -> Sequence[Sequence[Caption]]:
+        """Return the captions of a model that is conditioned on features, by their probability."""
+        power, captions = self.writing.length_power, []
+        for start in range(0, len(images), _ROWS // 16):
+            rows = np.asarray(images[start : start + _ROWS // 16], np.float32)
+            given = torch.from_numpy(rows.reshape(len(rows), -1))
+            found = self._found(given, None, 1, seed)
+            width = found.sentences.shape[1] * len(found.sentences) // len(rows)
+            sentences = found.sentences.numpy().reshape(len(rows), width, -1)
+            totals = found.log_probabilities.numpy().reshape(len(rows), width)
+            for own, log_p in zip(sentences, totals, strict=True):
+                lengths = (own != PADDING).sum(axis=1)
+                scores = log_p / lengths**power
+                parts = [{"log_probability": float(p)} for p in log_p]
+                captions.append(self._best(own, scores, parts, count))
+        return captions
+
+    def _chosen(
+        self, candidates: npt.NDArray[np.int64], point: Features, count: int
+    ) -> Sequence[Caption]:
+        """Return the best of an image's candidates (n, length)."""
+        w = self.writing
+        distinct = np.unique(candidates, axis=0)
+        distinct = distinct[(distinct >= FIRST_WORD).any(axis=1)]
+        texts = [self.trained.text(ids) for ids in distinct]
+        assert self.head is not None
+        assert self._encoder is not None
+        cosines = embed_captions(self.head, ArrayRows(self._encoder.encode(texts))) @ point
+        words = (distinct != PADDING).sum(axis=1)
+        trigrams = self.trained.ngrams.sentence_log_probabilities(distinct).sum(axis=1) / words
+        repeats = np.array([_repeats(text.split()) for text in texts])
+        penalised = np.where(cosines > 0, cosines * w.repeat_penalty**repeats, cosines)
+        scores = penalised + w.trigram_weight * trigrams
+        parts = [
+            {"cosine": float(c), "trigram": float(t), "repeats": float(r)}
+            for c, t, r in zip(cosines, trigrams, repeats, strict=True)
+        ]
+        return self._best(distinct, scores, parts, count)
+
+    def _best(
+        self,
+        sentences: npt.NDArray[np.int64],
+        scores: npt.NDArray[np.float64],
+        parts: Sequence[Mapping[str, float]],
+        count: int,
+    ) -> Sequence[Caption]:
+        """Return the `count` distinct sentences with the greatest scores; the first of equals."""
+        captions: dict[str, Caption] = {}
+        for at in np.argsort(-scores, kind="stable").tolist():
+            text = self.trained.text(sentences[at])
+            if np.isfinite(scores[at]) and text not in captions:
+                captions[text] = Caption(text, float(scores[at]), parts[at])
+            if len(captions) == count:
+                break
+        return list(captions.values())
+
+    def _concept_means(self, points: Features) -> Features:
+        """Return the mean of the nearest words and sentences of each point, of unit length."""
+        near = []
+        for concepts in (self._words, self.trained.concepts.sentences):
+            most = min(self.writing.concepts, len(concepts))
+            nearest = np.argsort(-(points @ concepts.T), axis=1, kind="stable")[:, :most]
+            near.append(concepts[nearest])
+        return _unit(np.concatenate(near, axis=1).mean(axis=1))
+
+    @cached_property
+    def _words(self) -> Features:
+        """Points of the words that are no stop words."""
+        words = self.trained.vocabulary.words
+        content = [FIRST_WORD + at for at, word in enumerate(words) if _is_content(word)]
+        return self.trained.concepts.words[content]
+
+    def _tag_sequences(self, seed: int) -> npt.NDArray[np.int64] | None:
+        """Return distinct tag sequences of training captions, drawn as often as they occur."""
+        if not self.trained.module.takes_tags:
+            return None
+        w = self.writing
+        if w.templates:
+            ids = [self.trained.tag_ids(template) for template in w.templates]
+            return np.array(list(zip_longest(*ids, fillvalue=PADDING))).T
+        tags = self.trained.concepts.tags
+        words = (tags != PADDING).sum(axis=1) - 1
+        fitting = np.flatnonzero((w.shortest <= words) & (words <= w.longest))
+        if not fitting.size:
+            raise LanguageError(
+                f"no training caption of {self.trained.experiment!r} has {w.shortest} to "
+                f"{w.longest} words, so there is no tag sequence; allow other lengths"
+            )
+        order = np.random.default_rng(seed).permutation(fitting)
+        _, first = np.unique(tags[order], axis=0, return_index=True)
+        chosen = tags[order[np.sort(first)[: w.sequences]]]
+        return chosen[:, : int((chosen != PADDING).sum(axis=1).max())]
+
+
+def load_captioner(
+    folder: str | Path,
+    head: str | Path | None = None,
+    encoder: str | Path | None = None,
+    writing: Writing | None = None,
+) -> LanguageCaptioner:
+    """Load a language model with all that it needs to describe images.
+
+    Parameters
+    ----------
+    folder : of the model.
+    head : folder of the head that it was trained with, where it was with one.
+    encoder : folder of the fitted encoder of the captions that the head embeds.
+    writing : how captions are written; None takes the defaults.
+
+    Raises
+    ------
+    LanguageError, HeadError, EncoderError
+        A folder is missing or damaged, or they do not belong together.
+    """
+    trained = load_language_model(folder)
+    if trained.head is None:
+        return LanguageCaptioner(trained, None, None, writing)
+    loaded = None if head is None else load_head(head)
+    return LanguageCaptioner(
+        trained, loaded, None if encoder is None else load_encoder(encoder), writing
+    )
+
+
+def _unit(points: Features) -> Features:
+    norms = np.linalg.norm(points, axis=-1, keepdims=True)
+    return np.asarray(points / np.where(norms > 0, norms, 1), np.float32)
+
+
+def _is_content(word: str) -> bool:
+    return word.isalpha() and word not in STOP_WORDS["english-function"]
+
+
+def _repeats(words: Sequence[str]) -> int:
+    """Return how often a content word stands again."""
+    content = [word for word in words if _is_content(word)]
+    return len(content) - len(set(content))

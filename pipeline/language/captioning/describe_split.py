@@ -1,0 +1,178 @@
+"""The job of `pipeline caption` over a dataset: captions of every image of a split, in one file."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.datasets.manifest import MANIFEST_FILE, read_manifest
+from pipeline.datasets.splits import split_for
+from pipeline.files import parse_json
+from pipeline.hashing import canonical_json, sha256_of_file, sha256_of_json
+from pipeline.heads.inputs.feature_spec import FeatureSpec
+from pipeline.language.captioning.captions import Captioner
+from pipeline.language.captioning.captions_file import (
+    Described,
+    as_json,
+    from_json,
+    require_captions_file,
+    write_captions,
+)
+from pipeline.progress import QUIET, Monitor
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.format import OK
+
+_IMAGES = 50
+"""Described at once, and kept in the work file before the next."""
+
+
+def describe_split(
+    captioner: Captioner,
+    dataset: str | Path,
+    out: str | Path,
+    *,
+    images: str | Path,
+    inputs: FeatureSpec | None = None,
+    split: str | None = None,
+    limit: int | None = None,
+    count: int = 5,
+    seed: int = 0,
+    monitor: Monitor = QUIET,
+) -> list[Described]:
+    """Describe every image of a split and write the captions as one file.
+
+    What is done is kept in a work file beside `out` until the file is written; the same call goes
+    on from it, and ends in the same bytes.
+
+    Parameters
+    ----------
+    captioner : what describes.
+    dataset : folder of a prepared dataset.
+    out : NAME.jsonl or NAME.json; see `pipeline.language.captioning.captions_file`.
+    images : folder of image features of the recipe that the captioner takes.
+    inputs : that recipe; None: the captioner looks at no features.
+    split : of the dataset; None: "test", or by the other usual names.
+    limit : describe the first images of the split only.
+    count : how many captions an image gets at most.
+    seed : of everything that is drawn.
+    monitor : gets progress in images, and a line on those that have no caption.
+
+    Returns
+    -------
+    list of Described
+        Every image, in the order of the dataset. One whose features failed has their error.
+
+    Raises
+    ------
+    LanguageError, OutputError
+        The file cannot have this name or place.
+    DatasetError
+        The dataset lacks the split.
+    HeadError, MissingRows
+        The features are of another recipe, or lack an image.
+    """
+    folder, out = Path(dataset), Path(out)
+    require_captions_file(out)
+    started = time.monotonic()
+    manifest = read_manifest(folder)
+    split = split_for("test", manifest, split)
+    features = FeatureSet(Path(images))
+    if inputs is not None:
+        inputs.require(features, "image")
+    ids = [entry.id for entry in manifest.select(split)[:limit]]
+    provenance = {
+        "dataset": manifest.name,
+        "split": split,
+        "manifest_sha256": sha256_of_file(folder / MANIFEST_FILE),
+        "image_features": {
+            "recipe": FeatureSpec.of(features).name,
+            "recipe_hash": features.recipe_hash,
+        },
+        "limit": limit,
+        "count": count,
+        "seed": seed,
+        **captioner.provenance,
+    }
+    work = _WorkFile(out, provenance)
+    described = work.done
+    with monitor.progress("caption", "image") as progress:
+        while len(described) < len(ids):
+            some = ids[len(described) : len(described) + _IMAGES]
+            described += work.keep(_describe(captioner, features, some, count, seed))
+            progress(len(described), len(ids), sum(not d.captions for d in described))
+    write_captions(out, described, provenance)
+    work.remove()
+    failed = [d for d in described if not d.captions]
+    if failed:
+        reasons = "; ".join(f"{d.image}: {d.error}" for d in failed[:5])
+        monitor.log(f"{len(failed)} of {len(described)} images have no caption, first {reasons}")
+    seconds = time.monotonic() - started
+    monitor.log(f"{out}: {len(described)} images of split {split} in {seconds:.1f} s")
+    return described
+
+
+def _describe(
+    captioner: Captioner, features: FeatureSet, ids: Sequence[str], count: int, seed: int
+) -> list[Described]:
+    rows = features.rows_of(ids)
+    sound = [at for at, row in enumerate(rows) if features.status[row] == OK]
+    found = (
+        captioner.describe(
+            features.read([ids[at] for at in sound]).astype(np.float32, copy=False),
+            count=count,
+            seed=seed,
+        )
+        if sound
+        else []
+    )
+    captions = dict(zip(sound, found, strict=True))
+    return [
+        Described(image, tuple(captions[at]))
+        if captions.get(at)
+        else Described(image, error=features.error(int(rows[at])) or "no caption was found")
+        for at, image in enumerate(ids)
+    ]
+
+
+class _WorkFile:
+    """The lines of an unfinished file of captions, after one that says what they are made from.
+
+    Attributes
+    ----------
+    done : the images that are there already.
+    """
+
+    def __init__(self, out: Path, provenance: Mapping[str, Any]) -> None:
+        self._path = out.with_name(f"{out.name}.work")
+        self._head = sha256_of_json(provenance)
+        self.done = self._read()
+        if not self.done:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text(f"{self._head}\n", encoding="utf-8")
+
+    def keep(self, described: Sequence[Described]) -> list[Described]:
+        """Append some images and return them as they will be read again."""
+        lines = [canonical_json(as_json(d)) for d in described]
+        with self._path.open("a", encoding="utf-8") as stream:
+            stream.write("".join(f"{line}\n" for line in lines))
+        return [from_json(parse_json(line)) for line in lines]
+
+    def remove(self) -> None:
+        """Forget the work."""
+        self._path.unlink(missing_ok=True)
+
+    def _read(self) -> list[Described]:
+        """Return the images of whole blocks, if they are of this work."""
+        try:
+            head, *lines = self._path.read_text(encoding="utf-8").split("\n")[:-1]
+        except (OSError, ValueError):
+            return []
+        if head != self._head:
+            return []
+        whole = len(lines) - len(lines) % _IMAGES
+        if whole < len(lines):
+            kept = "".join(f"{line}\n" for line in [head, *lines[:whole]])
+            self._path.write_text(kept, encoding="utf-8")
+        return [from_json(parse_json(line)) for line in lines[:whole]]

@@ -1,0 +1,125 @@
+"""Which images and captions of an embedding file count, and in which galleries."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from pipeline.packed import PackedTexts
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.ranking.blocks import Ranks
+from pipeline.retrieval.ranking.protocols import Protocol, ProtocolError
+from pipeline.retrieval.ranking.ranks import image_rows
+
+_MOST_DIGITS = 18
+
+
+def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
+    """Return the galleries of a protocol, images in the order of the embeddings' rows.
+
+    Raises
+    ------
+    ProtocolError
+        The images or captions are not as many as the protocol says.
+    """
+    there, number = len(embeddings.image_ids), protocol.captions_per_image
+    size = there if protocol.images is None else protocol.images
+    asked = size * protocol.folds
+    if there < asked or (there > asked and not protocol.rest):
+        folds = f" ({protocol.folds} folds of {size})" if protocol.folds > 1 else ""
+        raise ProtocolError(
+            f"the protocol {protocol.name} is of {asked} images{folds}, and there are {there}; "
+            "embed the split that it is meant for, or take the protocol all"
+            + (f" or first-{asked}" if there > asked else "")
+        )
+    counted = embeddings if number is None else first_captions(embeddings, number)
+    image_of_caption = image_rows(counted)
+    if number is not None and protocol.images is not None:
+        of_image = np.bincount(image_of_caption, minlength=there)[:asked]
+        few = np.flatnonzero(of_image < number).tolist()
+        short = [embeddings.image_ids[row] for row in few]
+        if short:
+            raise ProtocolError(
+                f"the protocol {protocol.name} is of {number} captions an image, and {len(short)} "
+                f"images have fewer, first {short[:5]}; add their captions, or count all captions "
+                "of every image"
+            )
+    if protocol.sets:
+        return _sets(embeddings, protocol)
+    if asked == there and protocol.folds == 1:
+        return [counted]
+    return [_images(counted, image_of_caption, slice(k, k + size)) for k in range(0, asked, size)]
+
+
+def first_captions(embeddings: Embeddings, number: int) -> Embeddings:
+    """Keep the first `number` captions of every image, in the order of the rows.
+
+    First by caption number where all of an image's captions are called `<image id>#<number>`,
+    as this project names them; otherwise by their order in the file. Embeddings that have no
+    more are returned as they are, not copied.
+
+    Raises
+    ------
+    ValueError
+        `number` is below 1.
+    """
+    if number < 1:
+        raise ValueError(f"captions per image must be at least 1, {number} given")
+    place = _places_in_images(embeddings)
+    if (place < number).all():
+        return embeddings
+    return _subset(embeddings, slice(None), np.flatnonzero(place < number))
+
+
+def _sets(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
+    """Return a gallery for each caption number: all images with their captions of that number."""
+    number = np.bincount(image_rows(embeddings))
+    if (more := np.flatnonzero(number != protocol.sets)).size:
+        raise ProtocolError(
+            f"the protocol {protocol.name} is of {protocol.sets} captions an image, one for each "
+            f"set, and {more.size} images have more, first "
+            f"{[embeddings.image_ids[row] for row in more[:5].tolist()]}"
+        )
+    place = _places_in_images(embeddings)
+    everything = slice(None)
+    return [
+        _subset(embeddings, everything, np.flatnonzero(place == at)) for at in range(protocol.sets)
+    ]
+
+
+def _places_in_images(embeddings: Embeddings) -> Ranks:
+    """Return the place of each caption among those of its image, from 0; see `first_captions`."""
+    image = image_rows(embeddings)
+    named = zip(embeddings.caption_ids, embeddings.caption_image_ids, strict=True)
+    number = np.fromiter((_number(*ids) for ids in named), np.int64, len(image))
+    unnumbered = np.zeros(len(embeddings.image_ids), bool)
+    unnumbered[image[number < 0]] = True
+    number[unnumbered[image]] = 0
+    order = np.lexsort((np.arange(len(image)), number, image))
+    starts = np.searchsorted(image[order], image[order], side="left")
+    place = np.empty(len(image), np.int64)
+    place[order] = np.arange(len(image)) - starts
+    return place
+
+
+def _number(caption_id: str, image_id: str) -> int:
+    """Return the number in a caption's id, -1 where it has none, or one beyond all reason."""
+    start, _, number = caption_id.rpartition("#")
+    named = start == image_id and number.isdecimal() and len(number) < _MOST_DIGITS
+    return int(number) if named else -1
+
+
+def _images(e: Embeddings, image_of_caption: Ranks, rows: slice) -> Embeddings:
+    """Return some images with their captions."""
+    kept = (image_of_caption >= rows.start) & (image_of_caption < rows.stop)
+    return _subset(e, rows, np.flatnonzero(kept))
+
+
+def _subset(e: Embeddings, images: slice, captions: Ranks) -> Embeddings:
+    return replace(
+        e,
+        image_ids=e.image_ids[images],
+        image_embeddings=e.image_embeddings[images],
+        caption_ids=PackedTexts(e.caption_ids[row] for row in captions.tolist()),
+        caption_image_ids=PackedTexts(e.caption_image_ids[row] for row in captions.tolist()),
+        caption_embeddings=e.caption_embeddings[captions],
+    )

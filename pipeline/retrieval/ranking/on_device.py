@@ -1,0 +1,130 @@
+"""Ranks on a torch device, such as a GPU: a block is sent, compared and counted there.
+
+Only embeddings go there and only counts come back. Similarities are those of
+`pipeline.retrieval.similarity`, in float64 and rounded to float32 on the device, so that ties are
+what they are without one.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from pipeline.devices import DeviceError, usable_device
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.ranking.blocks import Axis, Ranks, Scores, Vectors
+from pipeline.retrieval.ranking.ranks import Ranker, rank_both_ways
+from pipeline.retrieval.similarity import CANCELLED, SIMILARITIES
+from pipeline.retrieval.torch_scores import SCORES
+
+BLOCK_ELEMENTS = 1 << 25
+"""Similarities held at once, 0.25 GiB in float64; of sets as many fewer as they have parts.
+
+More than on a processor: a block's rows are sent for it, and of a larger one fewer a pair.
+"""
+
+
+def rank_on(device: str) -> Ranker:
+    """Return `rank_both_ways` on the torch device of that name.
+
+    The ranks are those of the processor, but for pairs of similarities that differ by about 1e-16
+    and have a boundary between two float32 numbers between them.
+
+    Raises
+    ------
+    DeviceError
+        The device is not there or has no float64; of what is returned, its memory is too small.
+    """
+    there = usable_device(device)
+    try:
+        torch.zeros(1, dtype=torch.float64, device=there)
+    except (TypeError, RuntimeError) as error:
+        raise DeviceError(
+            f"device {device!r} has no float64 ({str(error).splitlines()[0]}), in which "
+            "similarities are compared; use device 'cpu'"
+        ) from error
+
+    def rank(e: Embeddings) -> tuple[Ranks, Ranks]:
+        parts = max(side[0].size for side in (e.image_embeddings, e.caption_embeddings))
+        elements = max(1, BLOCK_ELEMENTS * e.image_embeddings.shape[-1] // parts)
+        try:
+            return rank_both_ways(e, elements, partial(DeviceBlock.of, there))
+        except torch.OutOfMemoryError as error:
+            raise DeviceError(
+                f"device {device!r} has too little memory left for a block of {elements} pairs "
+                f"({str(error).splitlines()[0]}); end what else runs there, or use device 'cpu'"
+            ) from error
+
+    return rank
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceBlock:
+    """A `pipeline.retrieval.ranking.blocks.Block` that torch computes and counts.
+
+    Attributes
+    ----------
+    scores : (images, captions) float32, on the device.
+    """
+
+    scores: Tensor
+
+    @classmethod
+    @torch.no_grad()
+    def of(
+        cls, device: torch.device, similarity: str, images: Vectors, captions: Vectors
+    ) -> "DeviceBlock":
+        """Compare all images with all captions on a device."""
+        wide = similarities(similarity, _sent(images, device), _sent(captions, device))
+        return cls(wide.float())
+
+    def finite(self) -> bool:
+        """See `Block`."""
+        return bool(self.scores.isfinite().all())
+
+    def pairs(self, images: Ranks, captions: Ranks) -> Scores:
+        """See `Block`."""
+        device = self.scores.device
+        found = self.scores[_sent(images, device), _sent(captions, device)]
+        return np.asarray(found.cpu().numpy())
+
+    def before(self, best: Scores, own: Ranks, places: Ranks, gallery: Axis) -> Ranks:
+        """See `Block`."""
+        device = self.scores.device
+        wanted, first = (_sent(of, device).unsqueeze(gallery) for of in (best, own))
+        before = self.scores == wanted
+        before &= _sent(places, device).unsqueeze(1 - gallery) < first
+        before |= self.scores > wanted
+        return np.asarray(before.sum(gallery).cpu().numpy())
+
+
+def similarities(name: str, images: Tensor, captions: Tensor) -> Tensor:
+    """Return the similarities of that name, (n, ...) and (m, ...) -> (n, m) float64.
+
+    They equal `between` of `prepare` in `pipeline.retrieval.similarity`, with what is 0 there.
+    """
+    images, captions = images.double(), captions.double()
+    if name == "cosine" or SIMILARITIES[name].sets:
+        images, captions = _unit_rows(images), _unit_rows(captions)
+    scores = SCORES[name](images, captions)
+    if name == "cosine":
+        return scores.masked_fill_(scores.abs() < CANCELLED, 0.0)
+    if name == "euclidean":
+        squares = images.square().sum(1)[:, None] + captions.square().sum(1)[None, :]
+        return scores.masked_fill_(scores > squares.mul_(-CANCELLED), 0.0)
+    return scores
+
+
+def _unit_rows(rows: Tensor) -> Tensor:
+    """Scale rows (..., dim) to length 1, however short; a zero row stays zero."""
+    norms = rows.square().sum(-1, keepdim=True).sqrt_()
+    return rows / norms.masked_fill_(norms == 0.0, 1.0)
+
+
+def _sent(array: npt.NDArray, device: torch.device) -> Tensor:
+    """Copy to the device as it is: float32 rows are half as long on the way as float64."""
+    # torch warns of arrays that are not to be written, and has no negative strides.
+    return torch.from_numpy(np.require(array, requirements=("C", "W"))).to(device)

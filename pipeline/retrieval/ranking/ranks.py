@@ -1,0 +1,152 @@
+"""Exact ranks by id of the correct item of every query, both ways from one pass over the scores.
+
+The rank of an item counts from 0: it is the number of strictly better items plus the number of
+equal items before it in a fixed order, the sorted order of the ids (by code point). A query
+with several correct items counts the best of them, and no other correct item is ever before
+that one. Rows may therefore stand in any order, and constant embeddings score about chance.
+`pipeline.retrieval.ranking.blocks` says when two items are equal.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isqrt
+
+import numpy as np
+
+from pipeline.packed import sorted_order
+from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.ranking.blocks import Axis, Block, BlockOf, HostBlock, Ranks, Scores
+
+Ranker = Callable[[Embeddings], tuple[Ranks, Ranks]]
+"""Ranks as `rank_both_ways` does."""
+
+BLOCK_ELEMENTS = 1 << 21
+"""Similarities held at once; 24 MiB in float64 and float32 together."""
+
+
+def rank_both_ways(
+    e: Embeddings, block_elements: int = BLOCK_ELEMENTS, block_of: BlockOf = HostBlock.of
+) -> tuple[Ranks, Ranks]:
+    """Rank each image's best caption among all captions, and each caption's image among all images.
+
+    Every similarity is computed once and serves both directions.
+
+    Parameters
+    ----------
+    e : images may have different numbers of captions.
+    block_elements : bounds the memory; does not change the result. One image with a great part
+        of all captions is never parted, and then a block is larger.
+    block_of : what computes the similarities, and counts them.
+
+    Returns
+    -------
+    (images,) int64 and (captions,) int64
+        0 is best; in the order of `e.image_ids` and of `e.caption_ids`.
+
+    Raises
+    ------
+    EmbeddingsError
+        A similarity is not finite in float32 (embeddings too large).
+    """
+    image_of_caption = image_rows(e)
+    blocks = _blocks(image_of_caption, len(e.image_ids), block_elements)
+    image_places, caption_places = _places(e.image_ids), _places(e.caption_ids)
+    images, captions = _Queries.of(len(e.image_ids)), _Queries.of(len(e.caption_ids))
+
+    def count(rows: slice, columns: Ranks, block: Block) -> None:
+        images.count(rows, block, caption_places[columns], gallery=1)
+        captions.count(columns, block, image_places[rows], gallery=0)
+
+    # What every query looks for lies in the blocks of images with their own captions. They come
+    # first, so that any other block can be counted for both sides and forgotten.
+    for rows, columns in blocks:
+        block = _block(e, rows, columns, block_of)
+        own = block.pairs(image_of_caption[columns] - rows.start, np.arange(len(columns)))
+        captions.best[columns] = own
+        captions.places[columns] = image_places[image_of_caption[columns]]
+        order = np.lexsort((caption_places[columns], -own, image_of_caption[columns]))
+        first = order[np.searchsorted(image_of_caption[columns], np.arange(rows.start, rows.stop))]
+        images.best[rows] = own[first]
+        images.places[rows] = caption_places[columns[first]]
+        count(rows, columns, block)
+    for rows, own_columns in blocks:
+        for _, columns in blocks:
+            if columns is not own_columns:
+                count(rows, columns, _block(e, rows, columns, block_of))
+    return images.ranks, captions.ranks
+
+
+def image_rows(e: Embeddings) -> Ranks:
+    """Return the row of each caption's image, (captions,) int64."""
+    return e.image_of_caption
+
+
+@dataclass(frozen=True)
+class _Queries:
+    """The queries of one direction: what each looks for and how much was found before it.
+
+    Attributes
+    ----------
+    best : (queries,) float32, the score of the best correct item.
+    places : (queries,) int64, the place of that item in the order that breaks ties.
+    ranks : (queries,) int64, the items before it so far.
+    """
+
+    best: Scores
+    places: Ranks
+    ranks: Ranks
+
+    @staticmethod
+    def of(number: int) -> "_Queries":
+        return _Queries(
+            np.empty(number, np.float32), np.empty(number, np.int64), np.zeros(number, np.int64)
+        )
+
+    def count(self, queries: slice | Ranks, block: Block, places: Ranks, gallery: Axis) -> None:
+        """Count a block whose axis `gallery` holds items at these places of the order.
+
+        Correct items count nothing: none is better than the best, and among equals that one is
+        the first.
+        """
+        best, own = self.best[queries], self.places[queries]
+        self.ranks[queries] += block.before(best, own, places, gallery)
+
+
+def _block(e: Embeddings, rows: slice, columns: Ranks, block_of: BlockOf) -> Block:
+    """Return the similarities (rows, columns) of some images and captions."""
+    images, captions = e.image_embeddings[rows], e.caption_embeddings[columns]
+    block = block_of(e.similarity, images, captions)
+    if not block.finite():
+        raise EmbeddingsError(
+            "a similarity is not a finite float32 number, so ranks are not defined; the "
+            f"embeddings are too large (up to {max(abs(images).max(), abs(captions).max()):g}): "
+            "normalise them or use the similarity cosine"
+        )
+    return block
+
+
+def _blocks(
+    image_of_caption: Ranks, num_images: int, block_elements: int
+) -> list[tuple[slice, Ranks]]:
+    """Part the images into runs, each with the rows of its captions, sorted by image.
+
+    The images of one run and the captions of another make at most `block_elements` pairs.
+    """
+    by_image = np.argsort(image_of_caption, kind="stable")
+    starts = np.concatenate(([0], np.cumsum(np.bincount(image_of_caption, minlength=num_images))))
+    most_captions = max(1, isqrt(block_elements * len(image_of_caption) // num_images))
+    most_images = max(1, block_elements // most_captions)
+    blocks, start = [], 0
+    while start < num_images:
+        fits = int(np.searchsorted(starts, starts[start] + most_captions, side="right")) - 1
+        stop = min(max(fits, start + 1), start + most_images, num_images)
+        blocks.append((slice(start, stop), by_image[starts[start] : starts[stop]]))
+        start = stop
+    return blocks
+
+
+def _places(ids: Sequence[str]) -> Ranks:
+    """Return the place of each id in the sorted order of all, (ids,) int64."""
+    places = np.empty(len(ids), np.int64)
+    places[sorted_order(ids)] = np.arange(len(ids))
+    return places

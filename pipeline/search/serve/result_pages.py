@@ -1,0 +1,74 @@
+"""The page and its results as HTML; the templates escape every text that comes from data."""
+
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import urlencode
+
+from pipeline import __version__
+from pipeline.pages.rendering import environment
+from pipeline.search.serve.clips import Clips
+from pipeline.search.serve.region_service import RegionService
+from pipeline.search.serve.service import MAX_CHARACTERS, Answer, Query, SearchService
+
+MAX_BODY = 20 * 2**20
+"""Bytes of an upload, form and all."""
+
+_PICTURES, _SENTENCES = 12, 3  # to begin with
+
+
+class Pages:
+    """The page of one experiment, in the look of the report.
+
+    Attributes
+    ----------
+    style, script : what the page asks for beside itself, as CSS and JavaScript.
+    clips : that the page plays, of a dataset of clips.
+    """
+
+    def __init__(self, service: SearchService | RegionService) -> None:
+        """Load the templates."""
+        self._service = service
+        self.clips = Clips(service.manifest, service.image_ids)
+        self._templates = environment("pipeline.search.serve")
+        self._templates.filters["query"] = lambda fields: urlencode(fields)
+        entries = service.manifest.by_id
+        pictures = service.image_ids[:: len(service.image_ids) // _PICTURES or 1][:_PICTURES]
+        known = [entries[image_id].first_caption for image_id in pictures]
+        known = [text for text in known if 0 < len(text) <= MAX_CHARACTERS]
+        if isinstance(service, RegionService):
+            pictures, known = (), list(service.phrases[:: len(service.phrases) // _SENTENCES or 1])
+        self._templates.globals |= {
+            "blank": Query(),
+            "entries": entries,
+            "kind_of_clip": self.clips.kind if service.manifest.media == "clips" else None,
+            "unit": service.manifest.unit,
+            "pictures": pictures,
+            "sentences": known[:_SENTENCES],
+            "max_body": MAX_BODY,
+            "max_characters": MAX_CHARACTERS,
+            "made_by": f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}",
+        }
+        self.style = self._render("serve.css")
+        self.script = self._render("serve.js")
+
+    def page(
+        self, query: Query | None = None, answer: Answer | None = None, fault: str = ""
+    ) -> str:
+        """Return the whole page.
+
+        Parameters
+        ----------
+        query : what the forms hold.
+        answer : its results, if there are any.
+        fault : one paragraph in their place.
+        """
+        return self._render(
+            "page.html", site=self._service, query=query or Query(), answer=answer, fault=fault
+        )
+
+    def results(self, answer: Answer | None, fault: str = "") -> str:
+        """Return the HTML below the forms, for the page's script to put there."""
+        return self._render("results.html", site=self._service, answer=answer, fault=fault)
+
+    def _render(self, name: str, **values: Any) -> str:
+        return self._templates.get_template(name).render(**values)
