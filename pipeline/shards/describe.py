@@ -48,7 +48,6 @@ def describe(path: str | Path) -> list[str]:
     path = Path(path)
     if not path.exists():
         raise ShardError(f"{path} not found; name a folder of shards, or one shard")
-    require_unbroken([path] if path.is_file() else sorted(path.glob("shard-*.h5")), features=False)
     contents = _of_file(path) if path.is_file() else _of_folder(path)
     about, rows = contents.attributes, len(contents.status)
     values = int(np.prod(contents.row_shape))
@@ -110,6 +109,7 @@ def _of_folder(folder: Path) -> _Contents:
 
 
 def _of_file(path: Path) -> _Contents:
+    require_unbroken([path], features=False)
     shard = ShardFile(path)
     try:
         recipe = parse_json(shard.attributes["recipe"])

@@ -7,8 +7,8 @@ import numpy as np
 
 from pipeline.packed import PackedTexts, TextIndex, repeated_texts
 from pipeline.shards.format import OK, STATUS_NAMES, OtherShard, RowBlock, ShardEntry, ShardError
-from pipeline.shards.index import FeatureIndex, read_index
-from pipeline.shards.sandbox import require_unbroken
+from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
+from pipeline.shards.sandbox import changed_since, require_unbroken
 from pipeline.shards.shard_file import ShardFile
 from pipeline.shards.side_by_side import SideBySideRows, is_view, read_view
 
@@ -86,7 +86,9 @@ class FeatureSet:
             self.index, self._shards = view.index, [SideBySideRows(parts, view.scaling)]
         else:
             self.index = read_index(folder)
-            require_unbroken([self.folder / e.file for e in self.index.shards], features=False)
+            paths = [self.folder / entry.file for entry in self.index.shards]
+            untrusted = changed_since(self.folder / INDEX_FILE, paths)
+            require_unbroken(untrusted, features=False)
             self._shards = [_open(self.folder, entry, self.index) for entry in self.index.shards]
         first, *others = self._shards
         self.ids: Sequence[str] = first.ids

@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
+from pipeline import guard
 from pipeline.shards.convert.merge import merge
 from pipeline.shards.describe import describe
 from pipeline.shards.feature_set import FailedRows, FeatureSet, MissingRows
@@ -55,6 +56,26 @@ def test_a_moved_folder_reads_and_an_open_one_crosses_processes(folder: Path) ->
     moved = folder.rename(folder.with_name("elsewhere"))
     features = pickle.loads(pickle.dumps(FeatureSet(moved)))
     np.testing.assert_array_equal(features.read(ids(ROWS)[5:6])[0], feature(5))
+
+
+def test_only_shards_that_changed_after_the_index_are_read_elsewhere_first(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr(guard, "_running_helper", lambda: pytest.fail("a process was started"))
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("this process was forked"))
+    FeatureSet(folder)
+    describe(folder)
+    monkeypatch.setattr(
+        "pipeline.shards.sandbox.crash_of", lambda read, path, *_, size: tried.append(path.name)
+    )
+    (folder / "shard-00001-of-00003.h5").touch()
+    FeatureSet(folder)
+    assert tried == ["shard-00001-of-00003.h5"]
+    rebuild_index(folder)
+    tried.clear()
+    FeatureSet(folder)
+    assert tried == []
 
 
 def test_plain_h5py_reads_a_shard(folder: Path) -> None:

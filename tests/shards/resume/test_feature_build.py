@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.shards import sandbox
+from pipeline import guard
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import RowBlock, ShardError
 from pipeline.shards.plan import Span
@@ -281,7 +281,7 @@ def test_a_published_shard_that_hangs_hdf5_is_made_again(
     tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One bit of the length that stands before a text in HDF5's heap: an endless loop in 2.0."""
-    monkeypatch.setattr(sandbox, "SECONDS", 0.3)
+    monkeypatch.setattr(guard, "SECONDS", 0.3)
     build(tmp_path / "set" / "out", ROWS)
     path = tmp_path / "set" / "out" / "shard-00001-of-00003.h5"
     data = bytearray(path.read_bytes())
