@@ -23,8 +23,16 @@ from pipeline.shards.format import (
     ShardEntry,
     ShardError,
 )
-
-COLUMNS = ("features", "ids", "error", "status", "crc32", "source_crc32")
+from pipeline.shards.layout import (
+    COLUMNS,
+    CRC32,
+    ERROR,
+    FEATURES,
+    IDS,
+    REQUIRED_TEXTS,
+    SOURCE_CRC32,
+    STATUS,
+)
 
 _READ_ROWS_BYTES = 1 << 24
 # What h5py and numpy raise for a damaged file; MemoryError when it asks for absurd sizes.
@@ -68,30 +76,28 @@ class ShardFile:
         self.path = path = Path(path)
         try:
             with h5py.File(path, "r") as file:
-                for name in COLUMNS:
-                    _require_own_bytes(file, name)
-                    require_held(file[name])
+                features = _own_dataset(file, FEATURES)
+                columns = {name: _own_dataset(file, name) for name in COLUMNS}
+                shapes = {column.shape for column in columns.values()}
                 self.attributes: dict[str, Any] = {
                     k: v if isinstance(v, str) else int(v) for k, v in file.attrs.items()
                 }
-                self.ids: Sequence[str] = PackedTexts(file["ids"].asstr()[()])
-                self.errors: list[str] = list(file["error"].asstr()[()])
-                self.status: np.ndarray = file["status"][()]
-                self.crc32: np.ndarray = file["crc32"][()]
-                self.source_crc32: np.ndarray = file["source_crc32"][()]
-                features = file["features"]
+                self.ids: Sequence[str] = PackedTexts(columns[IDS].asstr()[()])
+                self.errors: list[str] = list(columns[ERROR].asstr()[()])
+                self.status: np.ndarray = columns[STATUS][()]
+                self.crc32: np.ndarray = columns[CRC32][()]
+                self.source_crc32: np.ndarray = columns[SOURCE_CRC32][()]
                 self.row_shape: tuple[int, ...] = features.shape[1:]
                 self.dtype: np.dtype = features.dtype
                 self.rows: int = features.shape[0]
                 self._offset: int | None = features.id.get_offset()
-                shapes = {file[name].shape for name in COLUMNS if name != "features"}
             if self.dtype.kind != "f" or self.rows < 1:
                 raise ValueError(f"features are {self.rows} rows of {self.dtype}, not of floats")
-            needed = {"format", "recipe", "recipe_hash", "weights", "weights_sha256", "axes"}
-            if absent := sorted(needed - self.attributes.keys()):
+            if absent := [name for name in REQUIRED_TEXTS if name not in self.attributes]:
                 raise KeyError(f"attributes {absent} are missing")
-            if numbers := [name for name in needed if not isinstance(self.attributes[name], str)]:
-                raise ValueError(f"attributes {sorted(numbers)} are no text")
+            texts = {name: self.attributes[name] for name in REQUIRED_TEXTS}
+            if numbers := [name for name, text in texts.items() if not isinstance(text, str)]:
+                raise ValueError(f"attributes {numbers} are not text")
             if shapes != {(self.rows,)}:
                 raise ValueError(f"{self.rows} feature rows, but columns of {sorted(shapes)}")
             if self.attributes["format"] != FORMAT:
@@ -129,7 +135,7 @@ class ShardFile:
             if self._offset is not None:
                 return self._mapped()[rows]
             with h5py.File(self.path, "r") as file:
-                dataset = file["features"]
+                dataset = file[FEATURES]
                 stored = np.empty((len(rows), *self.row_shape), self.dtype)
                 for position, row in enumerate(rows):
                     dataset.read_direct(stored, np.s_[int(row)], np.s_[position])
@@ -243,14 +249,22 @@ class ShardFile:
         return self._map[1]
 
 
-def _require_own_bytes(file: h5py.File, name: str) -> None:
-    """Refuse a dataset whose values lie in another file: that could be any file of the reader."""
-    # The link comes first: to look at what it leads to would open it.
-    own = isinstance(file.get(name, getlink=True), h5py.HardLink)
-    if not own or file[name].is_virtual or file[name].external:
-        raise ValueError(
-            f"{name!r} lies in other files, as in a view of shards; check and read those"
-        )
+def _own_dataset(file: h5py.File, name: str) -> h5py.Dataset:
+    """Return a dataset whose values are stored in this file and fit into it.
+
+    Values that are stored elsewhere could be those of any file that the reader may open.
+    """
+    # The link comes first: looking at its target would open it.
+    link = file.get(name, getlink=True)
+    if link is None:
+        raise KeyError(f"dataset {name!r} is missing")
+    if isinstance(link, h5py.HardLink):
+        dataset = file[name]
+        if not (dataset.is_virtual or dataset.external):
+            return require_held(dataset)
+    raise ValueError(
+        f"{name!r} is stored in other files, as in a view of shards; check and read those"
+    )
 
 
 def _refuse_unreadable(path: Path, error: Exception) -> None:

@@ -14,9 +14,20 @@ import numpy as np
 
 from pipeline.files import appearing_whole
 from pipeline.shards.format import OK, FeatureHeader, RowBlock, ShardError
-
-_STRING = h5py.string_dtype("utf-8")
-_CHUNK_BYTES = 1 << 16
+from pipeline.shards.layout import (
+    CRC32,
+    ERROR,
+    IDS,
+    ROWS,
+    SHARD,
+    SHARDS,
+    SOURCE_CRC32,
+    STATUS,
+    create_features,
+    stored_dtype,
+    write_attributes,
+    write_columns,
+)
 
 
 def stored_rows(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> np.ndarray:
@@ -41,7 +52,7 @@ def stored_rows(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> n
             f"from {ids[:1]}"
         )
     with np.errstate(over="ignore"):
-        stored = block.features.astype(np.dtype(header.dtype).newbyteorder("<"), order="C")
+        stored = block.features.astype(stored_dtype(header), order="C")
     stored[block.status != OK] = np.nan
     finite = np.isfinite(stored.reshape(len(ids), -1)).all(axis=1)
     wrong = [ids[i] for i in np.flatnonzero(~finite & (block.status == OK))[:5]]
@@ -80,37 +91,17 @@ def write_shard(
         The rows cannot be stored, or the file cannot be written, as on a full disk.
     """
     rows = len(ids)
-    options: dict[str, Any] = {}
-    if compress:
-        chunk = max(1, min(rows, _CHUNK_BYTES // max(1, header.row_bytes)))
-        options = {
-            "chunks": (chunk, *header.row_shape),
-            "compression": "gzip",
-            "compression_opts": 1,
-            "shuffle": True,
-            "fletcher32": True,
-        }
     with (
         explained(path, rows * header.row_bytes),
         appearing_whole(path) as part,
         PatientFile(part, "w+") as stream,
         h5py.File(stream, "w", libver="earliest") as file,
     ):
-        for name, value in header.attributes().items():
-            file.attrs[name] = value
-        file.attrs["shard"] = shard
-        file.attrs["shards"] = shards
-        file.attrs["rows"] = rows
-        features = file.create_dataset(
-            "features",
-            (rows, *header.row_shape),
-            np.dtype(header.dtype).newbyteorder("<"),
-            track_times=False,
-            **options,
-        )
+        write_attributes(file, header.attributes() | {SHARD: shard, SHARDS: shards, ROWS: rows})
+        features = create_features(file, header, rows, compress)
         status = np.empty(rows, np.uint8)
-        crc32 = np.empty(rows, "<u4")
-        source_crc32 = np.zeros(rows, "<u4")
+        crc32 = np.empty(rows, np.uint32)
+        source_crc32 = np.zeros(rows, np.uint32)
         errors: list[str] = []
         row = 0
         for block in blocks:
@@ -126,14 +117,16 @@ def write_shard(
             stream.require_written()
         if row != rows:
             raise ShardError(f"{path}: {row} rows were given for {rows} ids")
-        for name, data, dtype in (
-            ("ids", list(ids), _STRING),
-            ("status", status, np.uint8),
-            ("error", errors, _STRING),
-            ("crc32", crc32, "<u4"),
-            ("source_crc32", source_crc32, "<u4"),
-        ):
-            file.create_dataset(name, data=data, dtype=dtype, track_times=False)
+        write_columns(
+            file,
+            {
+                IDS: list(ids),
+                STATUS: status,
+                ERROR: errors,
+                CRC32: crc32,
+                SOURCE_CRC32: source_crc32,
+            },
+        )
         file.close()
         stream.require_written()
 

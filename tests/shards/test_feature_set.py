@@ -282,14 +282,14 @@ def test_a_column_in_another_file_is_refused(folder: Path, tmp_path: Path) -> No
     with h5py.File(path, "r+") as file:
         del file["ids"]
         file["ids"] = h5py.ExternalLink(str(folder / "shard-00001-of-00003.h5"), "ids")
-    with pytest.raises(DamagedShard, match="lies in other files"):
+    with pytest.raises(DamagedShard, match="is stored in other files"):
         ShardFile(path)
     with h5py.File(path, "r+") as file:
         del file["features"]
         file.create_dataset(
             "features", (10, 2, 3), "<f4", external=[(os.devnull, 0, h5py.h5f.UNLIMITED)]
         )
-    with pytest.raises(DamagedShard, match="lies in other files"):
+    with pytest.raises(DamagedShard, match="is stored in other files"):
         ShardFile(path)
 
 

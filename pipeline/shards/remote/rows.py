@@ -10,6 +10,7 @@ import numpy as np
 from pipeline.guard import crash_of
 from pipeline.progress import Progress
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.layout import FEATURES
 from pipeline.shards.remote.contents import SharedShard
 from pipeline.shards.remote.download import (
     COPIES,
@@ -156,7 +157,7 @@ def _absent(path: Path, rows: np.ndarray) -> np.ndarray:
     shard = ShardFile(path)
     if shard.compressed:
         with h5py.File(path, "r") as file:
-            crc32 = [_crc32_of(file["features"], row) for row in rows.tolist()]
+            crc32 = [_crc32_of(file[FEATURES], row) for row in rows.tolist()]
         return rows[np.array(crc32) != shard.crc32[rows]]
     step = max(1, _CHECKED_BYTES // max(1, int(np.prod(shard.row_shape)) * shard.dtype.itemsize))
     wrong = [

@@ -125,7 +125,7 @@ def test_a_view_sees_all_shards_from_anywhere_and_moves_with_them(
         assert list(file["ids"].asstr()) == features.ids
         assert file["error"].asstr()[3] == "not an image"
         np.testing.assert_array_equal(file["status"], features.status)
-    with pytest.raises(DamagedShard, match="lies in other files"):
+    with pytest.raises(DamagedShard, match="is stored in other files"):
         ShardFile(view)
 
 
