@@ -41,7 +41,7 @@ from pipeline.shards.resume.locking import (
     remove_leftovers,
     work_folders,
 )
-from pipeline.shards.write import explained
+from pipeline.shards.writer import explained
 
 _loading = Lock()
 

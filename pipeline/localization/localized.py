@@ -18,7 +18,7 @@ from pipeline.guard import crash_of, trust
 from pipeline.hashing import canonical_json
 from pipeline.localization import LocalizationError
 from pipeline.retrieval.similarity import SIMILARITIES
-from pipeline.shards.write import with_room
+from pipeline.shards.writer import with_room
 
 FORMAT, FORMAT_VERSION = "pipeline-localization", 1
 

@@ -20,7 +20,7 @@ from pipeline.hashing import canonical_json
 from pipeline.packed import PackedTexts
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError, num_axes
 from pipeline.retrieval.similarity import SIMILARITIES
-from pipeline.shards.write import PatientFile, with_room
+from pipeline.shards.writer import PatientFile, with_room
 
 FORMAT = "pipeline-embeddings"
 FORMAT_VERSION = 1

@@ -12,8 +12,8 @@ from pipeline.hashing import canonical_json
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OK, STATUS_NAMES, ShardError, trained_on_of
 from pipeline.shards.layout import FEATURES, IDS, SHARD, SHARDS, STATUS
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.sandbox import require_unbroken
-from pipeline.shards.shard_file import ShardFile
 from pipeline.shards.side_by_side import is_view, read_view
 
 _REASONS_SHOWN = 5

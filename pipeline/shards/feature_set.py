@@ -8,8 +8,8 @@ import numpy as np
 from pipeline.packed import PackedTexts, TextIndex, repeated_texts
 from pipeline.shards.format import OK, STATUS_NAMES, OtherShard, RowBlock, ShardEntry, ShardError
 from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.sandbox import changed_since, require_unbroken
-from pipeline.shards.shard_file import ShardFile
 from pipeline.shards.side_by_side import SideBySideRows, is_view, read_view
 
 _BLOCK_BYTES = 1 << 24

@@ -24,9 +24,9 @@ from pipeline.shards.format import (
 )
 from pipeline.shards.layout import SHARD, SHARDS
 from pipeline.shards.plan import PlanError, ShardPlan, default_rows_per_shard, plan_of
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.sandbox import require_unbroken
-from pipeline.shards.shard_file import ShardFile
-from pipeline.shards.write import explained
+from pipeline.shards.writer import explained
 
 INDEX_FILE = "index.json"
 _FILE = re.compile(r"shard-[0-9]+-of-[0-9]+\.h5")

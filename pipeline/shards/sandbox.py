@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.guard import crash_of
 from pipeline.shards.format import DamagedShard
-from pipeline.shards.shard_file import ShardFile
+from pipeline.shards.reader import ShardFile
 
 
 def require_unbroken(paths: Sequence[Path], features: bool) -> None:

@@ -25,8 +25,8 @@ from pipeline.shards.format import (
 from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
 from pipeline.shards.layout import ROWS, SHARD, SHARDS
 from pipeline.shards.plan import PlanError
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.sandbox import find_crashing_files
-from pipeline.shards.shard_file import ShardFile
 from pipeline.shards.side_by_side import VIEW_FILE, is_view, read_view
 
 SourceCrc = Callable[[str], int | None]

@@ -20,8 +20,8 @@ from pipeline.shards.feature_set import FailedRows, FeatureSet, MissingRows
 from pipeline.shards.format import DamagedShard, OtherShard, ShardError
 from pipeline.shards.index import read_index, rebuild_index
 from pipeline.shards.plan import ShardPlan, default_rows_per_shard
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.resume.feature_build import ShardBuild
-from pipeline.shards.shard_file import ShardFile
 from pipeline.shards.verify import verify
 from tests.shards.factories import ROWS_PER_SHARD, block, build, feature, header, ids
 

@@ -29,10 +29,10 @@ from pipeline.shards.layout import (
     write_attributes,
     write_columns,
 )
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.resume.locking import require_output_file
-from pipeline.shards.shard_file import ShardFile
 from pipeline.shards.side_by_side import require_own_rows
-from pipeline.shards.write import with_room, write_shard
+from pipeline.shards.writer import with_room, write_shard
 
 _IMS, _IDS = "_ims.npy", "_ids.txt"
 # The safetensors format allows no longer header.

@@ -11,6 +11,7 @@ from pipeline.guard import crash_of
 from pipeline.progress import Progress
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.layout import FEATURES
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.remote.contents import SharedShard
 from pipeline.shards.remote.download import (
     COPIES,
@@ -21,7 +22,6 @@ from pipeline.shards.remote.download import (
 )
 from pipeline.shards.remote.remote import ExchangeError, Remote
 from pipeline.shards.remote.spans import feature_spans, sha256_of_spans
-from pipeline.shards.shard_file import ShardFile
 
 _CHECKED_BYTES = 1 << 24
 

@@ -26,7 +26,7 @@ from pipeline.shards.format import (
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
 from pipeline.shards.resume.feature_build import ShardBuild
-from pipeline.shards.write import stored_rows
+from pipeline.shards.writer import stored_rows
 
 UNKNOWN_SHA256 = "0" * 64
 

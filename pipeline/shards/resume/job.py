@@ -25,10 +25,10 @@ from pipeline.shards.format import (
     ShardEntry,
 )
 from pipeline.shards.plan import ShardPlan, Span
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.resume.job_ref import JobRef, NotShared, OnProgress, appears, submit
 from pipeline.shards.resume.partial_shard import PartialShard
 from pipeline.shards.resume.publish import FinishedShard, finished_shard
-from pipeline.shards.shard_file import ShardFile
 
 _SECONDS_BETWEEN_REPORTS = 1.0
 
