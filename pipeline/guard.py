@@ -2,8 +2,8 @@
 
 No exception ends an endless loop in C or a segmentation fault, and HDF5 has both for some damaged
 files. A helper process, started for the first untrusted file (0.25 s) and kept for the next ones,
-calls the reader under limits of processor and clock time and discards the result. If it survives,
-the caller reads the file itself.
+calls the reader under limits of processor time, clock time and memory, and discards the result. If
+it survives, the caller reads the file itself.
 
 The helper is a fresh interpreter and not a fork, which would inherit the locks of all threads.
 """
@@ -26,25 +26,31 @@ from typing import Any
 SECONDS = 10.0
 """Processor time that reading the structure of a file takes at most."""
 
+BYTES = 1 << 29
+"""Memory that reading the structure of a file takes at most."""
+
+# Memory per byte of the file: text and compressed values take more than they do in the file.
+_GROWTH = 20
 # Slower than any machine, so that only an endless loop exceeds the limit.
 _BYTES_PER_SECOND = 5e6
 # Clock time per second of processor time: a library that waits forever ends too.
 _CLOCK = 60
 _ENDLESS = (signal.SIGPROF, signal.SIGALRM)
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
+_MEMORY = 3  # exit status
 _STARTED, _DONE = b"started\n", b"done\n"
 
 _lock = Lock()
 _helper: "_Helper | None" = None
-# Device, inode, size and modification time of the files that this process has written.
-_own_files: set[tuple[int, ...]] = set()
+# Extended attribute of files that were written here; copies, changed files and downloads lack it.
+_WRITTEN_HERE = "user.caption-feature-pipeline"
 
 
 def crash_of(read: Callable[..., object], path: Path, *arguments: Any, size: int = 0) -> str | None:
-    """Return how a reader hangs or crashes on a file, or None if it does neither.
+    """Return how a reader hangs, crashes or takes all memory on a file, or None if it does not.
 
-    Whatever the reader returns or raises is discarded. A file that this process wrote is not
-    tried, and neither is any file where the system cannot start another process.
+    Whatever the reader returns or raises is discarded. A file that `trust` knows is not tried, and
+    neither is any file where the system cannot start another process.
 
     Parameters
     ----------
@@ -53,10 +59,11 @@ def crash_of(read: Callable[..., object], path: Path, *arguments: Any, size: int
     arguments : JSON values.
     size : bytes that `read` reads in addition to the structure of the file.
     """
-    if path.is_file() and _stamp(path) in _own_files:
+    if _is_trusted(path):
         return None
     seconds = SECONDS + size / _BYTES_PER_SECOND
-    request = [read.__module__, read.__qualname__, str(path), arguments, seconds]
+    memory = BYTES + _GROWTH * size
+    request = [read.__module__, read.__qualname__, str(path), arguments, seconds, memory]
     with _lock:
         try:
             status = _running_helper().status_after(json.dumps(request).encode() + b"\n")
@@ -65,12 +72,26 @@ def crash_of(read: Callable[..., object], path: Path, *arguments: Any, size: int
         except BaseException:  # an interrupt: the reply to this request would still come
             _end_helper()
             raise
+    if status == _MEMORY:
+        return f"took more than {memory >> 20} MiB of memory to read it"
     return None if status is None else _reason(-status, seconds)
 
 
 def trust(path: Path) -> None:
-    """Record that this process wrote a file, which therefore needs no trial."""
-    _own_files.add(_stamp(path))
+    """Record, with the file, that it was written here and therefore needs no trial.
+
+    The record holds until the file is changed or copied. Where the file system has no extended
+    attributes there is none.
+    """
+    with suppress(OSError):
+        os.setxattr(path, _WRITTEN_HERE, _stamp(path))
+
+
+def _is_trusted(path: Path) -> bool:
+    try:
+        return os.getxattr(path, _WRITTEN_HERE) == _stamp(path)
+    except OSError:
+        return False
 
 
 def stop() -> None:
@@ -150,9 +171,9 @@ def _forget_helper() -> None:
         _helper = None
 
 
-def _stamp(path: Path) -> tuple[int, ...]:
+def _stamp(path: Path) -> bytes:
     found = path.stat()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return f"{found.st_ino} {found.st_size} {found.st_mtime_ns}".encode()
 
 
 def _reason(number: int, seconds: float) -> str | None:
@@ -176,8 +197,9 @@ def serve() -> None:
     replies = os.dup(1)
     os.dup2(2, 1)
     for line in sys.stdin.buffer:
-        module, name, path, arguments, seconds = json.loads(line)
+        module, name, path, arguments, seconds, memory = json.loads(line)
         read = getattr(import_module(module), name)
+        before = _peak_memory()
         os.write(replies, _STARTED)
         signal.setitimer(signal.ITIMER_PROF, seconds)
         signal.setitimer(signal.ITIMER_REAL, _CLOCK * seconds)
@@ -185,7 +207,15 @@ def serve() -> None:
             read(Path(path), *arguments)
         for timer in (signal.ITIMER_PROF, signal.ITIMER_REAL):
             signal.setitimer(timer, 0)
+        if _peak_memory() - before > memory:
+            sys.exit(_MEMORY)
         os.write(replies, _DONE)
+
+
+def _peak_memory() -> int:
+    # Not by getrusage, which has the peak of the parent if that was higher.
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 atexit.register(stop)

@@ -1,6 +1,8 @@
 """Untrusted files are read in another process first: hangs and crashes become reasons."""
 
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +27,8 @@ def read_as_told(path: Path, told: str = "") -> str:
             os.kill(os.getpid(), signal.SIGSEGV)
         case "killed":
             os.kill(os.getpid(), signal.SIGKILL)
+        case "grow":
+            return "x" * (100 << 20)
         case "print":
             os.write(1, b"done\n")
         case "refuse":
@@ -36,6 +40,7 @@ def read_as_told(path: Path, told: str = "") -> str:
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A harmless file that another process wrote, and a limit that tests can wait for."""
     monkeypatch.setattr(guard, "SECONDS", 0.3)
+    monkeypatch.setattr(guard, "BYTES", 64 << 20)
     path = tmp_path / "half a pair \udcff of surrogates"
     path.write_text("fine")
     return path
@@ -49,6 +54,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("refuse", None),
         ("hang", "did not finish reading it within 0 s"),
         ("crash", "crashed on reading it (signal 11)"),
+        ("grow", "took more than 64 MiB of memory to read it"),
         ("killed", "was killed while reading it (signal 9), possibly for lack of memory"),
     ],
 )
@@ -66,11 +72,29 @@ def test_a_larger_file_has_more_time(file: Path) -> None:
     assert time.process_time() - started < 0.5  # it is the helper that is busy
 
 
-def test_a_file_that_this_process_wrote_is_not_tried_until_it_changes(file: Path) -> None:
+def test_a_file_that_was_written_here_is_not_tried_until_it_is_changed_or_copied(
+    file: Path, tmp_path: Path
+) -> None:
     trust(file)
+    if not os.listxattr(file):
+        pytest.skip("this file system has no extended attributes")
     assert crash_of(read_as_told, file, "crash") is None
+    for copy in (shutil.copyfile, shutil.copy2):
+        copied = Path(copy(file, tmp_path / "copy"))
+        assert crash_of(read_as_told, copied, "crash") is not None
     file.write_text("crash")
     assert crash_of(read_as_told, file) == "crashed on reading it (signal 11)"
+
+
+def test_a_file_system_without_extended_attributes_trusts_nothing(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "not supported")
+
+    monkeypatch.setattr(os, "setxattr", refuse)
+    trust(file)
+    assert crash_of(read_as_told, file, "crash") is not None
 
 
 def test_threads_take_turns(file: Path) -> None:
