@@ -33,7 +33,7 @@ def read_features(path: str | Path) -> "FeatureSet":
     Returns
     -------
     FeatureSet
-        Its `read(ids)` gives (len(ids), *row_shape) in the order of the ids.
+        Its `read(ids)` returns (len(ids), *row_shape) in the order of the ids.
 
     Raises
     ------
@@ -57,26 +57,29 @@ def read_set_index(folder: str | Path) -> FeatureIndex:
 class FeatureSet:
     """A finished folder of feature shards, or of several such folders side by side.
 
-    It may be shared by threads, used after a fork, and handed to spawned data loader workers:
-    pickled, it is just its folder, which the worker opens again.
+    Threads may share it, and it works after a fork and in spawned data loader workers: it is
+    pickled as its folder, which the worker opens again.
 
     Attributes
     ----------
-    folder : where it lies. index : its `FeatureIndex`.
+    folder : of the shards. index : its `FeatureIndex`.
     ids : all row ids in file order.
     status : (rows,) uint8; 0 where a row has features.
-    crc32 : (rows,) uint32 of each stored row's bytes.
-    source_crc32 : (rows,) uint32 of what each row was made from; 0 where that is not known.
+    crc32 : (rows,) uint32, CRC-32 of the bytes of each stored row.
+    source_crc32 : (rows,) uint32, CRC-32 of the source of each row; 0 if unknown.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        """Open all shards and check that they are the ones that the index names.
+        """Open all shards and check that they are those of the index.
+
+        Shards that changed after the index was written are tried in another process first; see
+        `pipeline.shards.sandbox`.
 
         Raises
         ------
         ShardError
-            No index, a shard is missing or damaged or of another set, or an id repeats; or sets
-            side by side that are not as they were put there.
+            No index, a shard is missing or damaged or of another set, an id repeats, or a part of
+            a view has changed.
         """
         self.folder = Path(folder)
         self._shards: Sequence[ShardFile | SideBySideRows]

@@ -1,4 +1,4 @@
-"""Reading one shard: its structure, its rows, and every byte of it checked."""
+"""Reading one shard: its structure, single rows, and a check of every byte."""
 
 import hashlib
 import os
@@ -51,17 +51,17 @@ _UNREADABLE = (
 class ShardFile:
     """One shard opened for reading.
 
-    Opening checks the structure; `inspect` checks every byte. Rows are memory-mapped where the
-    layout allows, with a map of its own in each process, and read through HDF5 otherwise, where
-    the file is closed between calls: an object can be used by threads, after a fork and, being
-    picklable, in spawned data loader workers.
+    Opening checks the structure; `inspect` checks every byte. Contiguous rows are memory-mapped,
+    by each process for itself. Compressed rows are read through HDF5, which closes the file after
+    each call. So an object can be used by threads, after a fork and, pickled, in spawned data
+    loader workers.
 
     Attributes
     ----------
     attributes : the HDF5 attributes, strings and integers.
     ids : row ids in order. status : (rows,) uint8. errors : texts.
-    crc32 : (rows,) uint32 of each stored row's bytes.
-    source_crc32 : (rows,) uint32 of what each row was made from; 0 where that is not known.
+    crc32 : (rows,) uint32, CRC-32 of the bytes of each stored row.
+    source_crc32 : (rows,) uint32, CRC-32 of the source of each row; 0 if unknown.
     row_shape, dtype : of one row.
     """
 
@@ -71,7 +71,8 @@ class ShardFile:
         Raises
         ------
         DamagedShard
-            No readable HDF5 file, or a dataset or attribute is missing or of a wrong length.
+            The file is not readable as HDF5, or a dataset or attribute is missing or has a wrong
+            length.
         """
         self.path = path = Path(path)
         try:
@@ -113,18 +114,18 @@ class ShardFile:
 
     @property
     def compressed(self) -> bool:
-        """Whether the features lie in compressed chunks, not in one block."""
+        """Whether the features are stored in compressed chunks instead of one block."""
         return self._offset is None
 
     def metadata(self) -> dict[str, Any]:
-        """Return the metadata of the shard's features; see `FeatureHeader.metadata`."""
+        """Return the metadata of the features; see `FeatureHeader.metadata`."""
         return {**self.attributes, "row_shape": self.row_shape, "dtype": str(self.dtype)}
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_map": None}
 
     def stored(self, rows: np.ndarray) -> np.ndarray:
-        """Return stored rows (len(rows), *row_shape) as they are on the disk, unchecked.
+        """Return stored rows (len(rows), *row_shape) without a check of their CRC-32.
 
         Raises
         ------
@@ -150,12 +151,12 @@ class ShardFile:
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return stored rows (len(rows), *row_shape), each checked against its CRC-32.
 
-        A row is checked the first time that it is read through this object.
+        A row is checked when this object first reads it.
 
         Raises
         ------
         DamagedShard
-            A row's bytes are not those that were written; the row's id is named.
+            The bytes of a row differ from those that were written; the error names its id.
         """
         stored = self.stored(rows)
         for position in np.flatnonzero(~self._checked[rows]):
@@ -169,13 +170,13 @@ class ShardFile:
         return stored
 
     def spans(self) -> Iterator[np.ndarray]:
-        """Yield all row numbers in order, as many at a time as make a bounded number of bytes."""
+        """Yield all row numbers in order, in runs of a bounded number of bytes."""
         step = max(1, _READ_ROWS_BYTES // max(1, int(np.prod(self.row_shape)) * 4))
         for start in range(0, self.rows, step):
             yield np.arange(start, min(start + step, self.rows))
 
     def blocks(self) -> Iterator[RowBlock]:
-        """Yield all rows in order, checked, a bounded number of bytes at a time."""
+        """Yield all rows in order, checked, in blocks of a bounded number of bytes."""
         for rows in self.spans():
             yield RowBlock(
                 self.read_rows(rows),
@@ -185,7 +186,7 @@ class ShardFile:
             )
 
     def content_hash(self) -> "hashlib._Hash":
-        """Return the SHA-256 of the content so far: the features are still to be added to it."""
+        """Return the SHA-256 of the content before the features, which the caller adds."""
         content = hashlib.sha256()
         content.update(canonical_json(list(self.ids)).encode())
         content.update(self.status.tobytes())
@@ -193,10 +194,10 @@ class ShardFile:
         return content
 
     def inspect(self, first_row: int) -> ShardEntry:
-        """Read every byte, check it, and return the shard's line of the index.
+        """Check every byte, and return the entry of the shard in the index.
 
-        The content hash covers ids, status, errors and features, and so does not change with
-        the HDF5 version or with compression.
+        The content hash covers ids, status, errors and features, so that it depends neither on
+        the version of HDF5 nor on compression.
 
         Raises
         ------
@@ -222,15 +223,15 @@ class ShardFile:
         )
 
     def require(self, header: FeatureHeader, ids: Sequence[str]) -> None:
-        """Check that the shard holds just these rows of just these features.
+        """Check that the shard has exactly these rows of these features.
 
-        The software's versions are not compared: features of another version of torch are
-        still features of this recipe.
+        Software versions are not compared: features of another version of torch are still
+        features of this recipe.
 
         Raises
         ------
         OtherShard
-            The first thing that differs is named.
+            Names the first difference.
         """
         if unlike := header.difference(self.metadata()):
             raise OtherShard(f"{self.path} {unlike}")
@@ -268,7 +269,7 @@ def _own_dataset(file: h5py.File, name: str) -> h5py.Dataset:
 
 
 def _refuse_unreadable(path: Path, error: Exception) -> None:
-    """Raise if the system would not let the file be read: that says nothing of its contents."""
+    """Raise if the system refused to read the file, which is no evidence of damage."""
     if isinstance(error, OSError) and error.errno is not None:
         raise ShardError(
             f"{path} cannot be read ({os.strerror(error.errno)}); check its permissions and the "
