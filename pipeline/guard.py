@@ -63,7 +63,9 @@ def crash_of(read: Callable[..., object], path: Path, *arguments: Any, size: int
         return None
     seconds = SECONDS + size / _BYTES_PER_SECOND
     memory = BYTES + _GROWTH * size
-    request = [read.__module__, read.__qualname__, str(path), arguments, seconds, memory]
+    # The helper keeps the folder that was current when it started.
+    where = str(path.absolute())
+    request = [read.__module__, read.__qualname__, where, arguments, seconds, memory]
     with _lock:
         try:
             status = _running_helper().status_after(json.dumps(request).encode() + b"\n")

@@ -97,6 +97,15 @@ def test_a_file_system_without_extended_attributes_trusts_nothing(
     assert crash_of(read_as_told, file, "crash") is not None
 
 
+def test_a_relative_path_is_that_of_the_current_folder(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert crash_of(read_as_told, file) is None
+    file.with_name("told").write_text("crash")
+    monkeypatch.chdir(file.parent)
+    assert crash_of(read_as_told, Path("told")) == "crashed on reading it (signal 11)"
+
+
 def test_threads_take_turns(file: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         told = ["", "crash", "print", ""] * 8
