@@ -22,6 +22,7 @@ WITHOUT_EFFECT = {
     "pipeline/errors.py",
     "pipeline/experiments/__init__.py",
     "pipeline/experiments/layout.py",
+    "pipeline/guard.py",
     "pipeline/progress.py",
     "pipeline/summary.py",
     "stages/cluster.py",

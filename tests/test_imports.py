@@ -30,6 +30,7 @@ LEVELS = (
         "pipeline/hashing.py",
         "pipeline/packed.py",
         "pipeline/files.py",
+        "pipeline/guard.py",
     ),
     ("pipeline/summary.py", "pipeline/devices.py", "pipeline/networks", "pipeline/datasets"),
     ("pipeline/recipes", "pipeline/cluster"),

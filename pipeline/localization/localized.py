@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.files import parse_json_object, require_held
+from pipeline.guard import crash_of, trust
 from pipeline.hashing import canonical_json
 from pipeline.localization import LocalizationError
 from pipeline.retrieval.similarity import SIMILARITIES
-from pipeline.shards.sandbox import fault_of
-from pipeline.shards.write import with_room
+from pipeline.shards.writer import with_room
 
 FORMAT, FORMAT_VERSION = "pipeline-localization", 1
 
@@ -156,6 +156,7 @@ def write_localized(path: str | Path, localized: Localized) -> None:
         file.attrs["format_version"] = FORMAT_VERSION
         file.attrs["similarity"] = localized.similarity
         file.attrs["provenance"] = canonical_json(localized.provenance)
+    trust(Path(path))
 
 
 def read_localized(path: str | Path) -> Localized:
@@ -169,8 +170,8 @@ def read_localized(path: str | Path) -> Localized:
     path = Path(path)
     if not path.is_file():
         raise LocalizationError(f"{path} not found; `pipeline localize` makes localization files")
-    if fault := fault_of(lambda: _stored(path), path.stat().st_size):
-        raise LocalizationError(f"{path}: HDF5 {fault}; run `pipeline localize` again")
+    if reason := crash_of(_stored, path, size=path.stat().st_size):
+        raise LocalizationError(f"{path}: HDF5 {reason}; run `pipeline localize` again")
     try:
         found = _stored(path)
         _check(found)

@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from pipeline import __version__
 from pipeline.files import parse_json_object, require_held
+from pipeline.guard import crash_of, trust
 from pipeline.hashing import canonical_json
 from pipeline.packed import PackedTexts
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError, num_axes
 from pipeline.retrieval.similarity import SIMILARITIES
-from pipeline.shards.sandbox import fault_of
-from pipeline.shards.write import PatientFile, with_room
+from pipeline.shards.writer import PatientFile, with_room
 
 FORMAT = "pipeline-embeddings"
 FORMAT_VERSION = 1
@@ -82,9 +82,12 @@ def write_in_blocks(
         The system refuses to write it, as on a full disk.
     """
     try:
-        return _write(path, header, _made(images), _made(captions))
+        written = _write(path, header, _made(images), _made(captions))
     except _NotMade as failed:
         fault = failed.fault
+    else:
+        trust(path)
+        return written
     raise fault
 
 
@@ -214,8 +217,8 @@ def read_provenance(path: Path) -> dict[str, Any]:
 
 def _require_unbroken(path: Path, read: Callable[[Path], object]) -> None:
     """Check that a file neither hangs nor crashes HDF5 when it is read."""
-    if path.is_file() and (fault := fault_of(lambda: read(path), path.stat().st_size)):
-        raise EmbeddingsError(f"{path}: HDF5 {fault}; make the file again")
+    if path.is_file() and (reason := crash_of(read, path, size=path.stat().st_size)):
+        raise EmbeddingsError(f"{path}: HDF5 {reason}; make the file again")
 
 
 def _stored_provenance(path: Path) -> dict[str, Any]:

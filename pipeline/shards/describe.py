@@ -11,8 +11,9 @@ from pipeline.files import parse_json
 from pipeline.hashing import canonical_json
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OK, STATUS_NAMES, ShardError, trained_on_of
+from pipeline.shards.layout import FEATURES, IDS, SHARD, SHARDS, STATUS
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.sandbox import require_unbroken
-from pipeline.shards.shard_file import ShardFile
 from pipeline.shards.side_by_side import is_view, read_view
 
 _REASONS_SHOWN = 5
@@ -48,7 +49,6 @@ def describe(path: str | Path) -> list[str]:
     path = Path(path)
     if not path.exists():
         raise ShardError(f"{path} not found; name a folder of shards, or one shard")
-    require_unbroken([path] if path.is_file() else sorted(path.glob("shard-*.h5")), features=False)
     contents = _of_file(path) if path.is_file() else _of_folder(path)
     about, rows = contents.attributes, len(contents.status)
     values = int(np.prod(contents.row_shape))
@@ -61,8 +61,8 @@ def describe(path: str | Path) -> list[str]:
         parts = [part.name for part in read_view(path).parts]
         what = f"{len(parts)} sets side by side ({', '.join(parts)})"
         reading = ["import pipeline", f"rows = pipeline.read_features({str(path)!r}).read(ids)"]
-    if "shard" in about:
-        what += f", number {about['shard']} (from 0) of {about['shards']}"
+    if SHARD in about:
+        what += f", number {about[SHARD]} (from 0) of {about[SHARDS]}"
     return [
         f"{path}: {rows} rows in {what}, {on_disk / 1e6:.1f} MB on disk",
         f"dataset      {about['dataset']}",
@@ -87,10 +87,11 @@ def describe(path: str | Path) -> list[str]:
 
 def reading_lines(file: str) -> list[str]:
     """Return three lines of Python that read a shard with nothing but h5py."""
+    ids, status, features = (f'file["{name}"]' for name in (IDS, STATUS, FEATURES))
     return [
         "import h5py",
         f"file = h5py.File({file!r})",
-        'ids, ok, features = file["ids"].asstr()[:], file["status"][:] == 0, file["features"]',
+        f"ids, ok, features = {ids}.asstr()[:], {status}[:] == 0, {features}",
     ]
 
 
@@ -110,6 +111,7 @@ def _of_folder(folder: Path) -> _Contents:
 
 
 def _of_file(path: Path) -> _Contents:
+    require_unbroken([path], features=False)
     shard = ShardFile(path)
     try:
         recipe = parse_json(shard.attributes["recipe"])

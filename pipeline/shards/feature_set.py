@@ -7,9 +7,9 @@ import numpy as np
 
 from pipeline.packed import PackedTexts, TextIndex, repeated_texts
 from pipeline.shards.format import OK, STATUS_NAMES, OtherShard, RowBlock, ShardEntry, ShardError
-from pipeline.shards.index import FeatureIndex, read_index
-from pipeline.shards.sandbox import require_unbroken
-from pipeline.shards.shard_file import ShardFile
+from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
+from pipeline.shards.reader import ShardFile
+from pipeline.shards.sandbox import changed_since, require_unbroken
 from pipeline.shards.side_by_side import SideBySideRows, is_view, read_view
 
 _BLOCK_BYTES = 1 << 24
@@ -33,7 +33,7 @@ def read_features(path: str | Path) -> "FeatureSet":
     Returns
     -------
     FeatureSet
-        Its `read(ids)` gives (len(ids), *row_shape) in the order of the ids.
+        Its `read(ids)` returns (len(ids), *row_shape) in the order of the ids.
 
     Raises
     ------
@@ -57,26 +57,29 @@ def read_set_index(folder: str | Path) -> FeatureIndex:
 class FeatureSet:
     """A finished folder of feature shards, or of several such folders side by side.
 
-    It may be shared by threads, used after a fork, and handed to spawned data loader workers:
-    pickled, it is just its folder, which the worker opens again.
+    Threads may share it, and it works after a fork and in spawned data loader workers: it is
+    pickled as its folder, which the worker opens again.
 
     Attributes
     ----------
-    folder : where it lies. index : its `FeatureIndex`.
+    folder : of the shards. index : its `FeatureIndex`.
     ids : all row ids in file order.
     status : (rows,) uint8; 0 where a row has features.
-    crc32 : (rows,) uint32 of each stored row's bytes.
-    source_crc32 : (rows,) uint32 of what each row was made from; 0 where that is not known.
+    crc32 : (rows,) uint32, CRC-32 of the bytes of each stored row.
+    source_crc32 : (rows,) uint32, CRC-32 of the source of each row; 0 if unknown.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        """Open all shards and check that they are the ones that the index names.
+        """Open all shards and check that they are those of the index.
+
+        Shards that changed after the index was written are tried in another process first; see
+        `pipeline.shards.sandbox`.
 
         Raises
         ------
         ShardError
-            No index, a shard is missing or damaged or of another set, or an id repeats; or sets
-            side by side that are not as they were put there.
+            No index, a shard is missing or damaged or of another set, an id repeats, or a part of
+            a view has changed.
         """
         self.folder = Path(folder)
         self._shards: Sequence[ShardFile | SideBySideRows]
@@ -86,7 +89,9 @@ class FeatureSet:
             self.index, self._shards = view.index, [SideBySideRows(parts, view.scaling)]
         else:
             self.index = read_index(folder)
-            require_unbroken([self.folder / e.file for e in self.index.shards], features=False)
+            paths = [self.folder / entry.file for entry in self.index.shards]
+            untrusted = changed_since(self.folder / INDEX_FILE, paths)
+            require_unbroken(untrusted, features=False)
             self._shards = [_open(self.folder, entry, self.index) for entry in self.index.shards]
         first, *others = self._shards
         self.ids: Sequence[str] = first.ids

@@ -22,10 +22,11 @@ from pipeline.shards.format import (
     ShardError,
     trained_on_of,
 )
+from pipeline.shards.layout import SHARD, SHARDS
 from pipeline.shards.plan import PlanError, ShardPlan, default_rows_per_shard, plan_of
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.sandbox import require_unbroken
-from pipeline.shards.shard_file import ShardFile
-from pipeline.shards.write import explained
+from pipeline.shards.writer import explained
 
 INDEX_FILE = "index.json"
 _FILE = re.compile(r"shard-[0-9]+-of-[0-9]+\.h5")
@@ -348,9 +349,7 @@ def _plan(
     folder: Path, shards: list[ShardFile], header: FeatureHeader, rows_per_shard: int | None
 ) -> ShardPlan:
     """Return the plan that gives all these shards, and check that none is missing."""
-    together = [
-        s for s in shards if s.attributes.get("shards") == shards[-1].attributes.get("shards")
-    ]
+    together = [s for s in shards if s.attributes.get(SHARDS) == shards[-1].attributes.get(SHARDS)]
     size = together[0].rows
     if len(together) == 1:
         default = default_rows_per_shard(header.row_bytes) if len(shards) == 1 else 1
@@ -361,7 +360,7 @@ def _plan(
     except PlanError as error:
         raise ShardError(f"{folder}: {error}; {remedy}") from error
     for number, shard in enumerate(shards):
-        says = tuple(shard.attributes.get(name) for name in ("shard", "shards"))
+        says = tuple(shard.attributes.get(name) for name in (SHARD, SHARDS))
         if says != (number, plan.shards_then(number)):
             raise ShardError(
                 f"{shard.path} says that it is shard {says[0]} (from 0) of {says[1]}, and it "

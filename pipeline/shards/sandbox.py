@@ -1,30 +1,17 @@
-"""Damaged files that hang or crash the libraries that read them are first read in a fork.
+"""Shards that hang or crash HDF5 are tried in another process before this one opens them.
 
-No exception ends an endless loop in C, nor a segmentation fault. So a file that is not known to be
-sound is first read where that does no harm.
+A shard of a finished set is trusted unless it was changed after its `index.json` was written: what
+writes an index has read every byte of the shards that it names. A copy that keeps no modification
+times, or a damaged file, is tried first, like every shard without an index.
 """
 
-import os
-import resource
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from h5py._objects import phil
-
+from pipeline.guard import crash_of
 from pipeline.shards.format import DamagedShard
-from pipeline.shards.shard_file import ShardFile
-
-SECONDS = 10.0
-"""Of the processor: what reading the structure of a file takes at most."""
-
-# Any processor is faster, so that only an endless loop is taken for one.
-_BYTES_PER_SECOND = 5e6
-# Of the clock, for each second of the processor: a library that waits for ever ends too.
-_CLOCK = 60
-_ENDLESS = (signal.SIGPROF, signal.SIGALRM)
-_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
+from pipeline.shards.reader import ShardFile
 
 
 def require_unbroken(paths: Sequence[Path], features: bool) -> None:
@@ -41,7 +28,7 @@ def require_unbroken(paths: Sequence[Path], features: bool) -> None:
     """
     if broken := find_crashing_files(paths, features):
         path, text = next(iter(broken.items()))
-        raise DamagedShard(f"{path} is {text}; copy it again, or have it made again")
+        raise DamagedShard(f"{path} is {text}; copy it again, or have it recomputed")
 
 
 def find_crashing_files(paths: Sequence[Path], features: bool) -> dict[Path, str]:
@@ -51,82 +38,26 @@ def find_crashing_files(paths: Sequence[Path], features: bool) -> dict[Path, str
 
     Parameters
     ----------
-    paths : HDF5 files that are there.
+    paths : existing HDF5 files.
     features : read all features too, not just the rest.
     """
-    if not paths:
-        return {}
-    size = sum(path.stat().st_size for path in paths) if features else 0
-    fault = fault_of(lambda: _read_all(paths, features), size)
-    if fault is None:
-        return {}
-    if len(paths) == 1:
-        return {paths[0]: f"damaged: HDF5 {fault}"}
-    found: dict[Path, str] = {}
+    found = {}
     for path in paths:
-        found |= find_crashing_files([path], features)
+        size = path.stat().st_size if features else 0
+        if reason := crash_of(_read_all, path, features, size=size):
+            found[path] = f"damaged: HDF5 {reason}"
     return found
 
 
-def fault_of(read: Callable[[], object], size: int) -> str | None:
-    """Call a function in a fork of this process; return how it hung or crashed, None if not.
-
-    Where the system gives no further process nothing is looked at.
-
-    What it returns or raises is lost: whoever calls it again without a fault sees that.
-
-    Parameters
-    ----------
-    read : reads files, and does nothing that lasts.
-    size : bytes that it reads beside the structure of a file.
-    """
-    seconds = SECONDS + size / _BYTES_PER_SECOND
-    try:
-        with phil:  # no other thread is within HDF5, which could not go on in the fork
-            child = os.fork()
-    except OSError:  # too little memory, or too many processes: most files are sound
-        return None
-    if not child:
-        try:
-            _limit(seconds)
-            read()
-        finally:
-            os._exit(0)
-    try:
-        status = os.waitpid(child, 0)[1]
-    except BaseException:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        raise
-    return _fault(-os.waitstatus_to_exitcode(status), seconds)
+def changed_since(index: Path, paths: Sequence[Path]) -> list[Path]:
+    """Return the existing files that were changed after their index was written."""
+    written = index.stat().st_mtime_ns
+    return [path for path in paths if path.is_file() and path.stat().st_mtime_ns > written]
 
 
-def _limit(seconds: float) -> None:
-    """Let an endless loop, a long wait, a crash or a signal end this process, in silence."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *_ENDLESS, *_CRASHES):
-        signal.signal(number, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    signal.setitimer(signal.ITIMER_REAL, _CLOCK * seconds)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(null, stream)
-
-
-def _fault(number: int, seconds: float) -> str | None:
-    if number <= 0:
-        return None
-    if number in _ENDLESS:
-        return f"did not come to an end within {seconds:.0f} s of opening it"
-    if number in _CRASHES:
-        return f"crashed on opening it (signal {number})"
-    return f"was killed when it had opened it (signal {number}), as where memory is short"
-
-
-def _read_all(paths: Sequence[Path], features: bool) -> None:
-    for path in paths:
-        with suppress(DamagedShard):
-            shard = ShardFile(path)
-            for rows in shard.spans() if features else ():
-                with suppress(DamagedShard):
-                    shard.stored(rows)
+def _read_all(path: Path, features: bool) -> None:
+    with suppress(DamagedShard):
+        shard = ShardFile(path)
+        for rows in shard.spans() if features else ():
+            with suppress(DamagedShard):
+                shard.stored(rows)

@@ -23,9 +23,10 @@ from pipeline.shards.format import (
     ShardError,
 )
 from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
+from pipeline.shards.layout import ROWS, SHARD, SHARDS
 from pipeline.shards.plan import PlanError
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.sandbox import find_crashing_files
-from pipeline.shards.shard_file import ShardFile
 from pipeline.shards.side_by_side import VIEW_FILE, is_view, read_view
 
 SourceCrc = Callable[[str], int | None]
@@ -167,8 +168,8 @@ def _metadata_faults(shard: ShardFile) -> Iterator[Fault]:
             )
     except (ValueError, TypeError) as error:
         yield Fault(name, f"its recipe is not JSON ({error})")
-    if about.get("rows") != shard.rows:
-        yield Fault(name, f"says {about.get('rows')!r} rows and holds {shard.rows}")
+    if about.get(ROWS) != shard.rows:
+        yield Fault(name, f"says {about.get(ROWS)!r} rows and holds {shard.rows}")
     for row in range(shard.rows):
         status, reason = int(shard.status[row]), shard.errors[row]
         if status not in STATUS_NAMES:
@@ -182,11 +183,11 @@ def _metadata_faults(shard: ShardFile) -> Iterator[Fault]:
 def _index_faults(shard: ShardFile, index: FeatureIndex, number: int) -> Iterator[Fault]:
     """Compare a shard with what its set's index says of shard `number`."""
     name, header, entry = shard.path.name, index.header, index.shards[number]
-    wanted = header.attributes() | {"shard": number}
+    wanted = header.attributes() | {SHARD: number}
     wanted["created_by"] = entry.created_by or header.created_by
     wanted.pop("trained_on", None)  # the index may know better, see `publish`
     with suppress(PlanError):  # the index's own fault
-        wanted["shards"] = index.plan().shards_then(number)
+        wanted[SHARDS] = index.plan().shards_then(number)
     for key, value in wanted.items():
         if shard.attributes.get(key) != value:
             yield Fault(name, f"{key} is {shard.attributes.get(key)!r}, in the index {value!r}")

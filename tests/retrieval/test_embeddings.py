@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
+from pipeline import guard
 from pipeline.retrieval.embedding_file import (
     EmbeddingsHeader,
     read_embeddings,
@@ -19,7 +20,6 @@ from pipeline.retrieval.embedding_file import (
     write_in_blocks,
 )
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
-from pipeline.shards import sandbox
 from pipeline.shards.format import ShardError
 
 
@@ -113,12 +113,12 @@ def test_a_file_that_hangs_hdf5_is_refused(
     embeddings: Embeddings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One bit of the length that stands before a text in HDF5's heap: an endless loop in 2.0."""
-    monkeypatch.setattr(sandbox, "SECONDS", 0.3)
+    monkeypatch.setattr(guard, "SECONDS", 0.3)
     write_embeddings(tmp_path / "e.h5", embeddings)
     data = bytearray((tmp_path / "e.h5").read_bytes())
     data[data.index(b"zebra#1") - 7] ^= 2
     (tmp_path / "e.h5").write_bytes(data)
-    with pytest.raises(EmbeddingsError, match=r"e\.h5: HDF5 did not come to an end"):
+    with pytest.raises(EmbeddingsError, match=r"e\.h5: HDF5 did not finish"):
         read_embeddings(tmp_path / "e.h5")
 
 

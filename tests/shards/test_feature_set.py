@@ -13,14 +13,15 @@ import h5py
 import numpy as np
 import pytest
 
+from pipeline import guard
 from pipeline.shards.convert.merge import merge
 from pipeline.shards.describe import describe
 from pipeline.shards.feature_set import FailedRows, FeatureSet, MissingRows
 from pipeline.shards.format import DamagedShard, OtherShard, ShardError
 from pipeline.shards.index import read_index, rebuild_index
 from pipeline.shards.plan import ShardPlan, default_rows_per_shard
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.resume.feature_build import ShardBuild
-from pipeline.shards.shard_file import ShardFile
 from pipeline.shards.verify import verify
 from tests.shards.factories import ROWS_PER_SHARD, block, build, feature, header, ids
 
@@ -55,6 +56,26 @@ def test_a_moved_folder_reads_and_an_open_one_crosses_processes(folder: Path) ->
     moved = folder.rename(folder.with_name("elsewhere"))
     features = pickle.loads(pickle.dumps(FeatureSet(moved)))
     np.testing.assert_array_equal(features.read(ids(ROWS)[5:6])[0], feature(5))
+
+
+def test_only_shards_that_changed_after_the_index_are_read_elsewhere_first(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr(guard, "_running_helper", lambda: pytest.fail("a process was started"))
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("this process was forked"))
+    FeatureSet(folder)
+    describe(folder)
+    monkeypatch.setattr(
+        "pipeline.shards.sandbox.crash_of", lambda read, path, *_, size: tried.append(path.name)
+    )
+    (folder / "shard-00001-of-00003.h5").touch()
+    FeatureSet(folder)
+    assert tried == ["shard-00001-of-00003.h5"]
+    rebuild_index(folder)
+    tried.clear()
+    FeatureSet(folder)
+    assert tried == []
 
 
 def test_plain_h5py_reads_a_shard(folder: Path) -> None:
@@ -261,14 +282,14 @@ def test_a_column_in_another_file_is_refused(folder: Path, tmp_path: Path) -> No
     with h5py.File(path, "r+") as file:
         del file["ids"]
         file["ids"] = h5py.ExternalLink(str(folder / "shard-00001-of-00003.h5"), "ids")
-    with pytest.raises(DamagedShard, match="lies in other files"):
+    with pytest.raises(DamagedShard, match="is stored in other files"):
         ShardFile(path)
     with h5py.File(path, "r+") as file:
         del file["features"]
         file.create_dataset(
             "features", (10, 2, 3), "<f4", external=[(os.devnull, 0, h5py.h5f.UNLIMITED)]
         )
-    with pytest.raises(DamagedShard, match="lies in other files"):
+    with pytest.raises(DamagedShard, match="is stored in other files"):
         ShardFile(path)
 
 

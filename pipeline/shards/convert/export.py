@@ -18,17 +18,27 @@ from pipeline.shards.convert.layouts import EXPORTS
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import RowBlock, ShardError
 from pipeline.shards.index import INDEX_FILE
+from pipeline.shards.layout import (
+    CRC32,
+    ERROR,
+    FEATURES,
+    IDS,
+    SOURCE_CRC32,
+    STATUS,
+    stored_dtype,
+    write_attributes,
+    write_columns,
+)
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.resume.locking import require_output_file
-from pipeline.shards.shard_file import ShardFile
 from pipeline.shards.side_by_side import require_own_rows
-from pipeline.shards.write import with_room, write_shard
+from pipeline.shards.writer import with_room, write_shard
 
 _IMS, _IDS = "_ims.npy", "_ids.txt"
 # The safetensors format allows no longer header.
 _SAFETENSORS_HEADER_BYTES = 100_000_000
 # An id and an error take references of 16 bytes in a file, and their texts with headers in a heap.
 _ID_BYTES = 100
-_STRING = h5py.string_dtype("utf-8")
 
 
 def export(
@@ -165,28 +175,24 @@ def export_h5_view(features: FeatureSet, out: Path) -> None:
     require_own_rows(features.folder)
     _require_output(features, out)
     header = features.index.header
-    dtype = np.dtype(header.dtype).newbyteorder("<")
+    dtype = stored_dtype(header)
     layout = h5py.VirtualLayout((len(features), *header.row_shape), dtype)
     here = out.absolute().parent
     for entry in features.index.shards:
         relative = os.path.relpath(features.folder.absolute() / entry.file, here)
-        source = h5py.VirtualSource(relative, "features", (entry.rows, *header.row_shape), dtype)
+        source = h5py.VirtualSource(relative, FEATURES, (entry.rows, *header.row_shape), dtype)
         layout[entry.first_row : entry.first_row + entry.rows] = source
     needed = _ID_BYTES * len(features)
     with with_room(out, needed) as part:
         with h5py.File(part, "w") as file:
-            for name, value in header.attributes().items():
-                file.attrs[name] = value
-            file.create_virtual_dataset("features", layout)
+            write_attributes(file, header.attributes())
+            file.create_virtual_dataset(FEATURES, layout)
             errors = [features.error(row) for row in range(len(features))]
-            columns = (("ids", features.ids, _STRING), ("error", errors, _STRING))
-            for name, texts, kind in columns:
-                file.create_dataset(name, data=texts, dtype=kind, track_times=False)
-            for name in ("status", "crc32", "source_crc32"):
-                file.create_dataset(name, data=getattr(features, name), track_times=False)
+            write_columns(file, {IDS: features.ids, ERROR: errors})
+            write_columns(file, {n: getattr(features, n) for n in (STATUS, CRC32, SOURCE_CRC32)})
         with h5py.File(part, "r") as file:
             for entry in features.index.shards:
-                seen = file["features"][entry.first_row]
+                seen = file[FEATURES][entry.first_row]
                 shard = ShardFile(features.folder / entry.file)
                 if seen.tobytes() != shard.read_rows(np.array([0]))[0].tobytes():
                     raise ShardError(

@@ -12,6 +12,7 @@ from pipeline.progress import QUIET, Monitor
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OtherShard, RowBlock, ShardError
 from pipeline.shards.index import FeatureIndex
+from pipeline.shards.layout import CRC32, SOURCE_CRC32, STATUS
 from pipeline.shards.resume.arrays import build_from_rows
 
 
@@ -121,7 +122,7 @@ def _join(sets: Sequence[FeatureSet]) -> tuple[PackedTexts, np.ndarray]:
 
 def _require_same_row(first: FeatureSet, other: FeatureSet, row_id: str) -> None:
     here, there = (int(features.rows_of([row_id])[0]) for features in (first, other))
-    for what in ("status", "source_crc32", "crc32"):
+    for what in (STATUS, SOURCE_CRC32, CRC32):
         ours, theirs = getattr(first, what)[here], getattr(other, what)[there]
         if ours != theirs:
             raise RepeatedRows(

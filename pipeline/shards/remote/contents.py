@@ -16,10 +16,10 @@ from pipeline.files import parse_json
 from pipeline.hashing import sha256_of_file
 from pipeline.shards.card import CARD_FILE
 from pipeline.shards.index import INDEX_FILE, FeatureIndex
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.remote.remote import ExchangeError
 from pipeline.shards.remote.spans import Spans, feature_spans, sha256_of_spans
-from pipeline.shards.sandbox import require_unbroken
-from pipeline.shards.shard_file import ShardFile
+from pipeline.shards.sandbox import changed_since, require_unbroken
 
 CONTENTS_FILE = "files.json"
 ENCODER_SUFFIX = ".encoder"
@@ -146,7 +146,8 @@ def contents_of(folder: Path, index: FeatureIndex) -> Contents:
     ExchangeError
         The encoder's folder has what no encoder has.
     """
-    require_unbroken([folder / entry.file for entry in index.shards], features=False)
+    paths = [folder / entry.file for entry in index.shards]
+    require_unbroken(changed_since(folder / INDEX_FILE, paths), features=False)
     encoder = encoder_of(folder)
     files = sorted(encoder.iterdir()) if encoder.is_dir() else []
     for path in files:

@@ -14,6 +14,7 @@ from pipeline.shards.card import CARD_FILE
 from pipeline.shards.convert.importers.id_files import read_ids
 from pipeline.shards.feature_set import FeatureSet, MissingRows
 from pipeline.shards.index import FeatureIndex
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.remote.contents import (
     CONTENTS_FILE,
     ENCODER_SUFFIX,
@@ -36,7 +37,6 @@ from pipeline.shards.remote.rows import (
 )
 from pipeline.shards.remote.selection import ids_of_split
 from pipeline.shards.resume.feature_build import ShardBuild
-from pipeline.shards.shard_file import ShardFile
 
 
 def pull(

@@ -7,8 +7,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from pipeline.guard import crash_of
 from pipeline.progress import Progress
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.layout import FEATURES
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.remote.contents import SharedShard
 from pipeline.shards.remote.download import (
     COPIES,
@@ -19,8 +22,6 @@ from pipeline.shards.remote.download import (
 )
 from pipeline.shards.remote.remote import ExchangeError, Remote
 from pipeline.shards.remote.spans import feature_spans, sha256_of_spans
-from pipeline.shards.sandbox import fault_of
-from pipeline.shards.shard_file import ShardFile
 
 _CHECKED_BYTES = 1 << 24
 
@@ -84,11 +85,12 @@ def require_places(remote: Remote, paths: Sequence[Path]) -> None:
     ExchangeError
         HDF5 hangs or crashes.
     """
-    if fault := fault_of(lambda: [feature_spans(path) for path in paths], 0):
-        raise ExchangeError(
-            f"{remote.shown}: HDF5 {fault} when it was asked where the rows of the shards lie; "
-            "tell who publishes them"
-        )
+    for path in paths:
+        if reason := crash_of(feature_spans, path):
+            raise ExchangeError(
+                f"{remote.shown}/{path.name}: HDF5 {reason} when it was asked where the rows are "
+                "stored; tell who publishes the shard"
+            )
 
 
 def absent_rows(features: FeatureSet, ids: Sequence[str]) -> AbsentRows:
@@ -155,7 +157,7 @@ def _absent(path: Path, rows: np.ndarray) -> np.ndarray:
     shard = ShardFile(path)
     if shard.compressed:
         with h5py.File(path, "r") as file:
-            crc32 = [_crc32_of(file["features"], row) for row in rows.tolist()]
+            crc32 = [_crc32_of(file[FEATURES], row) for row in rows.tolist()]
         return rows[np.array(crc32) != shard.crc32[rows]]
     step = max(1, _CHECKED_BYTES // max(1, int(np.prod(shard.row_shape)) * shard.dtype.itemsize))
     wrong = [

@@ -7,6 +7,8 @@ from typing import Any
 import h5py
 import numpy as np
 
+from pipeline.shards.layout import FEATURES
+
 _BLOCK = 1 << 20
 
 Spans = list[tuple[int, int]]
@@ -23,7 +25,7 @@ def feature_spans(path: Path, rows: np.ndarray | None = None) -> Spans:
     """
     found: Spans = []
     with h5py.File(path, "r") as file:
-        features = file["features"]
+        features = file[FEATURES]
         wanted = np.ones(len(features), bool)
         if rows is not None:
             wanted[:] = False

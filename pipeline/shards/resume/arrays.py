@@ -27,7 +27,7 @@ from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
 from pipeline.shards.resume.compute import build_here
 from pipeline.shards.resume.feature_build import ShardBuild
-from pipeline.shards.write import stored_rows
+from pipeline.shards.writer import stored_rows
 
 UNKNOWN_SHA256 = "0" * 64
 

@@ -12,8 +12,8 @@ from pipeline.packed import PackedTexts, TextIndex, repeated_texts
 from pipeline.shards.format import DamagedShard, FeatureHeader, OtherShard, ShardError
 from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
 from pipeline.shards.plan import PlanError, ShardPlan
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.sandbox import find_crashing_files
-from pipeline.shards.shard_file import ShardFile
 from pipeline.shards.side_by_side import is_view
 
 

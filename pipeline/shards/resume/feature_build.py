@@ -21,6 +21,7 @@ from pipeline.packed import PackedTexts, TextIndex
 from pipeline.shards.format import FeatureHeader, RowBlock, ShardError, require_unique_ids
 from pipeline.shards.index import INDEX_FILE, FeatureIndex
 from pipeline.shards.plan import ShardPlan, Span, default_rows_per_shard
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.resume.existing import fit_to_existing
 from pipeline.shards.resume.job import ShardResult, SubmittedJob, submit_shards
 from pipeline.shards.resume.job_ref import JOB_FILES
@@ -35,7 +36,6 @@ from pipeline.shards.resume.locking import (
 )
 from pipeline.shards.resume.partial_shard import PartialShard, piece_files, shard_folder
 from pipeline.shards.resume.publish import FinishedShard, find_shard, finished_shard, publish
-from pipeline.shards.shard_file import ShardFile
 
 T = TypeVar("T")
 

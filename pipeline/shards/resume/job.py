@@ -26,10 +26,9 @@ from pipeline.shards.format import (
     RowBlock,
 )
 from pipeline.shards.plan import ShardPlan, Span
-from pipeline.shards.resume.job_ref import JobRef, NotShared, appears, submit
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.resume.partial_shard import PartialShard
 from pipeline.shards.resume.publish import FinishedShard, finished_shard
-from pipeline.shards.shard_file import ShardFile
 
 _SECONDS_BETWEEN_REPORTS = 1.0
 

@@ -19,7 +19,7 @@ from uuid import uuid4
 from pipeline.files import appearing_whole, parse_json
 from pipeline.hashing import canonical_json
 from pipeline.shards.format import ShardError
-from pipeline.shards.write import explained
+from pipeline.shards.writer import explained
 
 JOB_FILES = "job-*.jsonl"
 # A network file system may show a new file to other machines some seconds late.

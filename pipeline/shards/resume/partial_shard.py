@@ -23,8 +23,8 @@ import numpy as np
 
 from pipeline.shards.format import DamagedShard, FeatureHeader, OtherShard, RowBlock, ShardError
 from pipeline.shards.plan import ShardPlan, Span, runs
-from pipeline.shards.shard_file import ShardFile
-from pipeline.shards.write import stored_rows, write_shard
+from pipeline.shards.reader import ShardFile
+from pipeline.shards.writer import stored_rows, write_shard
 
 # Finished rows become a piece when the oldest has waited this long, or they take this many bytes.
 PIECE_SECONDS = 20.0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipeline.shards.format import DamagedShard, FeatureHeader, OtherShard, ShardEntry
 from pipeline.shards.index import FeatureIndex, index_of
-from pipeline.shards.shard_file import ShardFile
+from pipeline.shards.reader import ShardFile
 
 
 @dataclass(frozen=True)

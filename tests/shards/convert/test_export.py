@@ -27,8 +27,8 @@ from pipeline.shards.convert.importers.import_features import import_features
 from pipeline.shards.convert.importers.source import import_rows
 from pipeline.shards.feature_set import FailedRows, FeatureSet, MissingRows, read_features
 from pipeline.shards.format import OK, DamagedShard, RowBlock, ShardError
+from pipeline.shards.reader import ShardFile
 from pipeline.shards.resume.feature_build import ShardBuild
-from pipeline.shards.shard_file import ShardFile
 from pipeline.shards.verify import verify
 from tests.project import Recorder
 from tests.shards.factories import build, header, ids
@@ -125,7 +125,7 @@ def test_a_view_sees_all_shards_from_anywhere_and_moves_with_them(
         assert list(file["ids"].asstr()) == features.ids
         assert file["error"].asstr()[3] == "not an image"
         np.testing.assert_array_equal(file["status"], features.status)
-    with pytest.raises(DamagedShard, match="lies in other files"):
+    with pytest.raises(DamagedShard, match="is stored in other files"):
         ShardFile(view)
 
 

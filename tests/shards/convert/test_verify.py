@@ -10,9 +10,9 @@ import h5py
 import numpy as np
 import pytest
 
+from pipeline import guard
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.shards import sandbox
 from pipeline.shards.card import CARD_FILE, card_text, write_card
 from pipeline.shards.describe import describe
 from pipeline.shards.feature_set import FeatureSet
@@ -70,7 +70,7 @@ def test_sound_sets_have_no_faults_wherever_they_lie(folder: Path, tmp_path: Pat
 def test_a_flipped_byte_anywhere_is_found_and_its_file_named(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compress: bool
 ) -> None:
-    monkeypatch.setattr(sandbox, "SECONDS", 0.3)
+    monkeypatch.setattr(guard, "SECONDS", 0.3)
     folder = compressed(tmp_path / "small") if compress else folder
     path = folder / NAMES[1]
     sound = path.read_bytes()
@@ -93,7 +93,7 @@ def test_a_file_that_hangs_hdf5_hangs_nobody_who_looks_into_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One bit of the length that stands before a text in HDF5's heap: an endless loop in 2.0."""
-    monkeypatch.setattr(sandbox, "SECONDS", 0.3)
+    monkeypatch.setattr(guard, "SECONDS", 0.3)
     path = folder / NAMES[1]
     flip(path, path.read_bytes().index(ids(ROWS)[15].encode()) - 7, bits=2)
     for quick in (True, False):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.shards import sandbox
+from pipeline import guard
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import RowBlock, ShardError
 from pipeline.shards.plan import Span
@@ -194,7 +194,7 @@ def test_a_disk_that_is_full_loses_no_finished_row(tmp_path: Path, task: str) ->
         out = tmp_path / str(limit) / "out"
         run = program(out, "os.fsync", -1, task, limit)
         assert run.returncode == 1, run.stderr
-        assert "the same command goes on" in run.stderr
+        assert "the same command resumes" in run.stderr
         left = [path for path in out.parent.rglob("*") if path.is_file()]
         assert not [path for path in left if not path.name.startswith(("piece-", "out.lock"))]
         with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD, compress) as work:
@@ -212,7 +212,7 @@ def test_a_disk_that_is_full_for_the_index_alone_says_so(
     run = program(out, "os.fsync", -1, limit=len(whole["out/index.json"]) - 1)
     assert run.returncode == 1, run.stderr
     assert "ShardError: index.json of " in run.stderr
-    assert "the same command goes on" in run.stderr
+    assert "the same command resumes" in run.stderr
     assert contents(out.parent).keys() == whole.keys() - {"out/index.json"}
     build(out, ROWS)
     assert contents(out.parent) == whole
@@ -281,7 +281,7 @@ def test_a_published_shard_that_hangs_hdf5_is_made_again(
     tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One bit of the length that stands before a text in HDF5's heap: an endless loop in 2.0."""
-    monkeypatch.setattr(sandbox, "SECONDS", 0.3)
+    monkeypatch.setattr(guard, "SECONDS", 0.3)
     build(tmp_path / "set" / "out", ROWS)
     path = tmp_path / "set" / "out" / "shard-00001-of-00003.h5"
     data = bytearray(path.read_bytes())

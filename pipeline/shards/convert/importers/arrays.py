@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from scipy.io import loadmat
 
+from pipeline.guard import crash_of
 from pipeline.hashing import sha256_of_file
 from pipeline.shards.convert.importers.source import LayoutError, named_fault, require_floats
-from pipeline.shards.sandbox import fault_of
 
 _DOWNLOAD = "check that the download is whole"
 
@@ -139,8 +139,8 @@ def _read_apart_first(path: Path, variable: str) -> object:
     """Read a MATLAB file, unless that brings down a process of its own: scipy's C code may."""
     if not path.is_file():
         raise LayoutError(f"{path} not found; name a MATLAB file")
-    if fault := fault_of(lambda: _read(path, variable), path.stat().st_size):
-        raise LayoutError(f"{path} is damaged: scipy {fault}; {_DOWNLOAD}")
+    if reason := crash_of(_read, path, variable, size=path.stat().st_size):
+        raise LayoutError(f"{path} is damaged: scipy {reason}; {_DOWNLOAD}")
     return _read(path, variable)
 
 

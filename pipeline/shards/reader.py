@@ -1,4 +1,4 @@
-"""Reading one shard: its structure, its rows, and every byte of it checked."""
+"""Reading one shard: its structure, single rows, and a check of every byte."""
 
 import hashlib
 import os
@@ -23,8 +23,16 @@ from pipeline.shards.format import (
     ShardEntry,
     ShardError,
 )
-
-COLUMNS = ("features", "ids", "error", "status", "crc32", "source_crc32")
+from pipeline.shards.layout import (
+    COLUMNS,
+    CRC32,
+    ERROR,
+    FEATURES,
+    IDS,
+    REQUIRED_TEXTS,
+    SOURCE_CRC32,
+    STATUS,
+)
 
 _READ_ROWS_BYTES = 1 << 24
 # What h5py and numpy raise for a damaged file; MemoryError when it asks for absurd sizes.
@@ -43,17 +51,17 @@ _UNREADABLE = (
 class ShardFile:
     """One shard opened for reading.
 
-    Opening checks the structure; `inspect` checks every byte. Rows are memory-mapped where the
-    layout allows, with a map of its own in each process, and read through HDF5 otherwise, where
-    the file is closed between calls: an object can be used by threads, after a fork and, being
-    picklable, in spawned data loader workers.
+    Opening checks the structure; `inspect` checks every byte. Contiguous rows are memory-mapped,
+    by each process for itself. Compressed rows are read through HDF5, which closes the file after
+    each call. So an object can be used by threads, after a fork and, pickled, in spawned data
+    loader workers.
 
     Attributes
     ----------
     attributes : the HDF5 attributes, strings and integers.
     ids : row ids in order. status : (rows,) uint8. errors : texts.
-    crc32 : (rows,) uint32 of each stored row's bytes.
-    source_crc32 : (rows,) uint32 of what each row was made from; 0 where that is not known.
+    crc32 : (rows,) uint32, CRC-32 of the bytes of each stored row.
+    source_crc32 : (rows,) uint32, CRC-32 of the source of each row; 0 if unknown.
     row_shape, dtype : of one row.
     """
 
@@ -63,35 +71,34 @@ class ShardFile:
         Raises
         ------
         DamagedShard
-            No readable HDF5 file, or a dataset or attribute is missing or of a wrong length.
+            The file is not readable as HDF5, or a dataset or attribute is missing or has a wrong
+            length.
         """
         self.path = path = Path(path)
         try:
             with h5py.File(path, "r") as file:
-                for name in COLUMNS:
-                    _require_own_bytes(file, name)
-                    require_held(file[name])
+                features = _own_dataset(file, FEATURES)
+                columns = {name: _own_dataset(file, name) for name in COLUMNS}
+                shapes = {column.shape for column in columns.values()}
                 self.attributes: dict[str, Any] = {
                     k: v if isinstance(v, str) else int(v) for k, v in file.attrs.items()
                 }
-                self.ids: Sequence[str] = PackedTexts(file["ids"].asstr()[()])
-                self.errors: list[str] = list(file["error"].asstr()[()])
-                self.status: np.ndarray = file["status"][()]
-                self.crc32: np.ndarray = file["crc32"][()]
-                self.source_crc32: np.ndarray = file["source_crc32"][()]
-                features = file["features"]
+                self.ids: Sequence[str] = PackedTexts(columns[IDS].asstr()[()])
+                self.errors: list[str] = list(columns[ERROR].asstr()[()])
+                self.status: np.ndarray = columns[STATUS][()]
+                self.crc32: np.ndarray = columns[CRC32][()]
+                self.source_crc32: np.ndarray = columns[SOURCE_CRC32][()]
                 self.row_shape: tuple[int, ...] = features.shape[1:]
                 self.dtype: np.dtype = features.dtype
                 self.rows: int = features.shape[0]
                 self._offset: int | None = features.id.get_offset()
-                shapes = {file[name].shape for name in COLUMNS if name != "features"}
             if self.dtype.kind != "f" or self.rows < 1:
                 raise ValueError(f"features are {self.rows} rows of {self.dtype}, not of floats")
-            needed = {"format", "recipe", "recipe_hash", "weights", "weights_sha256", "axes"}
-            if absent := sorted(needed - self.attributes.keys()):
+            if absent := [name for name in REQUIRED_TEXTS if name not in self.attributes]:
                 raise KeyError(f"attributes {absent} are missing")
-            if numbers := [name for name in needed if not isinstance(self.attributes[name], str)]:
-                raise ValueError(f"attributes {sorted(numbers)} are no text")
+            texts = {name: self.attributes[name] for name in REQUIRED_TEXTS}
+            if numbers := [name for name, text in texts.items() if not isinstance(text, str)]:
+                raise ValueError(f"attributes {numbers} are not text")
             if shapes != {(self.rows,)}:
                 raise ValueError(f"{self.rows} feature rows, but columns of {sorted(shapes)}")
             if self.attributes["format"] != FORMAT:
@@ -107,18 +114,18 @@ class ShardFile:
 
     @property
     def compressed(self) -> bool:
-        """Whether the features lie in compressed chunks, not in one block."""
+        """Whether the features are stored in compressed chunks instead of one block."""
         return self._offset is None
 
     def metadata(self) -> dict[str, Any]:
-        """Return the metadata of the shard's features; see `FeatureHeader.metadata`."""
+        """Return the metadata of the features; see `FeatureHeader.metadata`."""
         return {**self.attributes, "row_shape": self.row_shape, "dtype": str(self.dtype)}
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_map": None}
 
     def stored(self, rows: np.ndarray) -> np.ndarray:
-        """Return stored rows (len(rows), *row_shape) as they are on the disk, unchecked.
+        """Return stored rows (len(rows), *row_shape) without a check of their CRC-32.
 
         Raises
         ------
@@ -129,7 +136,7 @@ class ShardFile:
             if self._offset is not None:
                 return self._mapped()[rows]
             with h5py.File(self.path, "r") as file:
-                dataset = file["features"]
+                dataset = file[FEATURES]
                 stored = np.empty((len(rows), *self.row_shape), self.dtype)
                 for position, row in enumerate(rows):
                     dataset.read_direct(stored, np.s_[int(row)], np.s_[position])
@@ -144,12 +151,12 @@ class ShardFile:
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return stored rows (len(rows), *row_shape), each checked against its CRC-32.
 
-        A row is checked the first time that it is read through this object.
+        A row is checked when this object first reads it.
 
         Raises
         ------
         DamagedShard
-            A row's bytes are not those that were written; the row's id is named.
+            The bytes of a row differ from those that were written; the error names its id.
         """
         stored = self.stored(rows)
         for position in np.flatnonzero(~self._checked[rows]):
@@ -163,13 +170,13 @@ class ShardFile:
         return stored
 
     def spans(self) -> Iterator[np.ndarray]:
-        """Yield all row numbers in order, as many at a time as make a bounded number of bytes."""
+        """Yield all row numbers in order, in runs of a bounded number of bytes."""
         step = max(1, _READ_ROWS_BYTES // max(1, int(np.prod(self.row_shape)) * 4))
         for start in range(0, self.rows, step):
             yield np.arange(start, min(start + step, self.rows))
 
     def blocks(self) -> Iterator[RowBlock]:
-        """Yield all rows in order, checked, a bounded number of bytes at a time."""
+        """Yield all rows in order, checked, in blocks of a bounded number of bytes."""
         for rows in self.spans():
             yield RowBlock(
                 self.read_rows(rows),
@@ -179,7 +186,7 @@ class ShardFile:
             )
 
     def content_hash(self) -> "hashlib._Hash":
-        """Return the SHA-256 of the content so far: the features are still to be added to it."""
+        """Return the SHA-256 of the content before the features, which the caller adds."""
         content = hashlib.sha256()
         content.update(canonical_json(list(self.ids)).encode())
         content.update(self.status.tobytes())
@@ -187,10 +194,10 @@ class ShardFile:
         return content
 
     def inspect(self, first_row: int) -> ShardEntry:
-        """Read every byte, check it, and return the shard's line of the index.
+        """Check every byte, and return the entry of the shard in the index.
 
-        The content hash covers ids, status, errors and features, and so does not change with
-        the HDF5 version or with compression.
+        The content hash covers ids, status, errors and features, so that it depends neither on
+        the version of HDF5 nor on compression.
 
         Raises
         ------
@@ -216,15 +223,15 @@ class ShardFile:
         )
 
     def require(self, header: FeatureHeader, ids: Sequence[str]) -> None:
-        """Check that the shard holds just these rows of just these features.
+        """Check that the shard has exactly these rows of these features.
 
-        The software's versions are not compared: features of another version of torch are
-        still features of this recipe.
+        Software versions are not compared: features of another version of torch are still
+        features of this recipe.
 
         Raises
         ------
         OtherShard
-            The first thing that differs is named.
+            Names the first difference.
         """
         if unlike := header.difference(self.metadata()):
             raise OtherShard(f"{self.path} {unlike}")
@@ -243,18 +250,26 @@ class ShardFile:
         return self._map[1]
 
 
-def _require_own_bytes(file: h5py.File, name: str) -> None:
-    """Refuse a dataset whose values lie in another file: that could be any file of the reader."""
-    # The link comes first: to look at what it leads to would open it.
-    own = isinstance(file.get(name, getlink=True), h5py.HardLink)
-    if not own or file[name].is_virtual or file[name].external:
-        raise ValueError(
-            f"{name!r} lies in other files, as in a view of shards; check and read those"
-        )
+def _own_dataset(file: h5py.File, name: str) -> h5py.Dataset:
+    """Return a dataset whose values are stored in this file and fit into it.
+
+    Values that are stored elsewhere could be those of any file that the reader may open.
+    """
+    # The link comes first: looking at its target would open it.
+    link = file.get(name, getlink=True)
+    if link is None:
+        raise KeyError(f"dataset {name!r} is missing")
+    if isinstance(link, h5py.HardLink):
+        dataset = file[name]
+        if not (dataset.is_virtual or dataset.external):
+            return require_held(dataset)
+    raise ValueError(
+        f"{name!r} is stored in other files, as in a view of shards; check and read those"
+    )
 
 
 def _refuse_unreadable(path: Path, error: Exception) -> None:
-    """Raise if the system would not let the file be read: that says nothing of its contents."""
+    """Raise if the system refused to read the file, which is no evidence of damage."""
     if isinstance(error, OSError) and error.errno is not None:
         raise ShardError(
             f"{path} cannot be read ({os.strerror(error.errno)}); check its permissions and the "

@@ -1,4 +1,4 @@
-"""Writing one shard as an HDF5 file that appears whole or not at all."""
+"""Writing one shard atomically as an HDF5 file."""
 
 import io
 import os
@@ -14,9 +14,20 @@ import numpy as np
 
 from pipeline.files import appearing_whole
 from pipeline.shards.format import OK, FeatureHeader, RowBlock, ShardError
-
-_STRING = h5py.string_dtype("utf-8")
-_CHUNK_BYTES = 1 << 16
+from pipeline.shards.layout import (
+    CRC32,
+    ERROR,
+    IDS,
+    ROWS,
+    SHARD,
+    SHARDS,
+    SOURCE_CRC32,
+    STATUS,
+    create_features,
+    stored_dtype,
+    write_attributes,
+    write_columns,
+)
 
 
 def stored_rows(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> np.ndarray:
@@ -30,18 +41,18 @@ def stored_rows(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> n
     """
     if block.features.shape[1:] != header.row_shape or len(block.features) != len(ids):
         raise ShardError(
-            f"features of shape {block.features.shape} were given for {len(ids)} rows of shape "
+            f"got features of shape {block.features.shape} for {len(ids)} rows of shape "
             f"{header.row_shape}"
         )
     columns = (block.status, block.errors, block.source_crc32)
     lengths = [len(column) for column in columns if column is not None]
     if set(lengths) != {len(ids)}:
         raise ShardError(
-            f"status, errors and source_crc32 of {lengths} rows were given for the {len(ids)} rows "
-            f"from {ids[:1]}"
+            f"got status, errors and source_crc32 of {lengths} rows for the {len(ids)} rows from "
+            f"{ids[:1]}"
         )
     with np.errstate(over="ignore"):
-        stored = block.features.astype(np.dtype(header.dtype).newbyteorder("<"), order="C")
+        stored = block.features.astype(stored_dtype(header), order="C")
     stored[block.status != OK] = np.nan
     finite = np.isfinite(stored.reshape(len(ids), -1)).all(axis=1)
     wrong = [ids[i] for i in np.flatnonzero(~finite & (block.status == OK))[:5]]
@@ -62,7 +73,7 @@ def write_shard(
     shards: int,
     compress: bool = False,
 ) -> None:
-    """Write one shard, whole or not at all.
+    """Write one shard atomically.
 
     Parameters
     ----------
@@ -70,7 +81,7 @@ def write_shard(
     header : attributes of the feature set.
     ids : the shard's row ids, in order.
     blocks : the rows in order; their lengths sum to `len(ids)`.
-    shard, shards : this shard's number from 0, and how many there are.
+    shard, shards : number of this shard from 0, and number of shards.
     compress : gzip in small chunks with fletcher32 (smaller, slower to read at random) instead
         of one contiguous block that can be memory-mapped.
 
@@ -80,37 +91,17 @@ def write_shard(
         The rows cannot be stored, or the file cannot be written, as on a full disk.
     """
     rows = len(ids)
-    options: dict[str, Any] = {}
-    if compress:
-        chunk = max(1, min(rows, _CHUNK_BYTES // max(1, header.row_bytes)))
-        options = {
-            "chunks": (chunk, *header.row_shape),
-            "compression": "gzip",
-            "compression_opts": 1,
-            "shuffle": True,
-            "fletcher32": True,
-        }
     with (
         explained(path, rows * header.row_bytes),
         appearing_whole(path) as part,
         PatientFile(part, "w+") as stream,
         h5py.File(stream, "w", libver="earliest") as file,
     ):
-        for name, value in header.attributes().items():
-            file.attrs[name] = value
-        file.attrs["shard"] = shard
-        file.attrs["shards"] = shards
-        file.attrs["rows"] = rows
-        features = file.create_dataset(
-            "features",
-            (rows, *header.row_shape),
-            np.dtype(header.dtype).newbyteorder("<"),
-            track_times=False,
-            **options,
-        )
+        write_attributes(file, header.attributes() | {SHARD: shard, SHARDS: shards, ROWS: rows})
+        features = create_features(file, header, rows, compress)
         status = np.empty(rows, np.uint8)
-        crc32 = np.empty(rows, "<u4")
-        source_crc32 = np.zeros(rows, "<u4")
+        crc32 = np.empty(rows, np.uint32)
+        source_crc32 = np.zeros(rows, np.uint32)
         errors: list[str] = []
         row = 0
         for block in blocks:
@@ -125,24 +116,26 @@ def write_shard(
             row = stop
             stream.require_written()
         if row != rows:
-            raise ShardError(f"{path}: {row} rows were given for {rows} ids")
-        for name, data, dtype in (
-            ("ids", list(ids), _STRING),
-            ("status", status, np.uint8),
-            ("error", errors, _STRING),
-            ("crc32", crc32, "<u4"),
-            ("source_crc32", source_crc32, "<u4"),
-        ):
-            file.create_dataset(name, data=data, dtype=dtype, track_times=False)
+            raise ShardError(f"{path}: got {row} rows for {rows} ids")
+        write_columns(
+            file,
+            {
+                IDS: list(ids),
+                STATUS: status,
+                ERROR: errors,
+                CRC32: crc32,
+                SOURCE_CRC32: source_crc32,
+            },
+        )
         file.close()
         stream.require_written()
 
 
 class PatientFile(io.FileIO):
-    """A file that keeps its first write error for later.
+    """A file that keeps its first write error until `require_written`.
 
-    HDF5 may bring down the process if it cannot write when it closes a file; it is made to
-    believe that all went well, and the error is raised when it is through.
+    HDF5 may crash the process if a write fails while it closes a file. Every write therefore
+    appears to succeed, and the error is raised after HDF5 has returned.
     """
 
     _error: OSError | None = None
@@ -152,7 +145,7 @@ class PatientFile(io.FileIO):
         size = len(rest)
         while rest and self._error is None:
             try:
-                # Less than all is written where the disk gets full, and of more than 2 GiB.
+                # A write is partial when the disk becomes full and beyond 2 GiB.
                 rest = rest[super().write(rest) :]
             except OSError as error:
                 self._error = error
@@ -173,9 +166,9 @@ class PatientFile(io.FileIO):
 
 @contextmanager
 def with_room(path: Path, needed: int) -> Iterator[Path]:
-    """Give a part to write an HDF5 file of about `needed` bytes to, once the disk has given them.
+    """Yield a temporary file for about `needed` bytes of HDF5, which the disk has reserved.
 
-    Where h5py finds the disk full it says so for each object that it closes, or crashes.
+    On a full disk h5py raises for each object that it closes, or crashes.
 
     Raises
     ------
@@ -190,7 +183,7 @@ def with_room(path: Path, needed: int) -> Iterator[Path]:
 
 @contextmanager
 def explained(path: Path, needed: int | None = None) -> Iterator[None]:
-    """Turn what a full disk or h5py raises while `path`, of `needed` bytes, is written.
+    """Explain errors of the disk or h5py while `path`, of `needed` bytes, is written.
 
     Raises
     ------
@@ -203,7 +196,7 @@ def explained(path: Path, needed: int | None = None) -> Iterator[None]:
         size = "" if needed is None else f" of {needed:,} bytes"
         raise ShardError(
             f"{path.name}{size} could not be written in {path.parent} "
-            f"({str(error).splitlines()[0]}); {free:,} are free there. Finished rows "
-            "that were written before are kept: make room, or raise the limit on the size of "
-            "files, and the same command goes on"
+            f"({str(error).splitlines()[0]}); {free:,} are free there. Finished rows that were "
+            "written before are kept: make room, or raise the limit on the size of files, and the "
+            "same command resumes"
         ) from error

@@ -1,0 +1,100 @@
+"""Opening finished feature sets beside plain h5py on the same files.
+
+Run as `python bench/opening.py [ROWS]`; sets of 1 and 32 shards with ROWS (default 1000) rows of 16
+numbers each, so that the rows themselves cost nothing. Prints milliseconds, the least of 15
+turns in one run: to open every file with h5py, to read all columns but the features with it, to
+open the set, and to open it after its shards were touched, which makes them untrusted. The last
+column is the first such opening of a process, which starts the helper of `pipeline.guard`.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.format import FeatureHeader, RowBlock
+from pipeline.shards.resume.feature_build import ShardBuild
+
+DIM, TURNS = 16, 15
+
+
+def write(folder: Path, shards: int, rows: int) -> None:
+    """Make a set of random rows, `rows` in each shard."""
+    header = FeatureHeader(
+        {"name": "random"}, "none", "0" * 64, "row, channel", "bench", (DIM,), "float32", "bench"
+    )
+    rng = np.random.default_rng(0)
+    ids = [f"images/{row:08d}.jpg" for row in range(shards * rows)]
+    with ShardBuild(folder, header, ids, rows) as build:
+        for span in build.pending():
+            values = rng.standard_normal((len(span), DIM), np.float32)
+            status = np.zeros(len(span), np.uint8)
+            build.append(span.start, RowBlock(values, status, ("",) * len(span)))
+        build.publish()
+
+
+def open_files(folder: Path) -> None:
+    """Open each shard with h5py, and look at the shape of its features."""
+    for path in sorted(folder.glob("*.h5")):
+        with h5py.File(path) as file:
+            _ = file["features"].shape
+
+
+def read_columns(folder: Path) -> None:
+    """Read the attributes and all columns but the features of each shard with h5py."""
+    for path in sorted(folder.glob("*.h5")):
+        with h5py.File(path) as file:
+            _ = dict(file.attrs), file["features"].shape
+            for column in file.values():
+                if column.name != "/features":
+                    _ = (column.asstr() if column.dtype == object else column)[()]
+
+
+def milliseconds(look: Callable[[Path], object], folder: Path) -> float:
+    """Return how long one look takes."""
+    started = time.perf_counter()
+    look(folder)
+    return (time.perf_counter() - started) * 1e3
+
+
+def least(
+    ways: Mapping[str, Callable[[Path], object]], sets: dict[int, Path]
+) -> dict[tuple[int, str], float]:
+    """Return the least milliseconds of each way with each set, tried in turns."""
+    best: dict[tuple[int, str], float] = {}
+    for _ in range(TURNS):
+        for shards, folder in sets.items():
+            for way, look in ways.items():
+                taken = milliseconds(look, folder)
+                best[shards, way] = min(taken, best.get((shards, way), taken))
+    return best
+
+
+def main() -> None:
+    """Time all ways in turns, and print the best of each."""
+    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    with tempfile.TemporaryDirectory() as name:
+        sets = {shards: Path(name) / str(shards) for shards in (1, 32)}
+        for shards, folder in sets.items():
+            write(folder, shards, rows)
+        ways = {"h5py, open": open_files, "h5py, read": read_columns, "FeatureSet": FeatureSet}
+        best = least(ways, sets)
+        for folder in sets.values():
+            for path in folder.glob("*.h5"):
+                path.touch()
+        first = milliseconds(FeatureSet, sets[1])
+        best |= least({"untrusted": FeatureSet}, sets)
+    print(f"milliseconds to open a set of shards of {rows} rows ({DIM},) float32")
+    print("shards " + "".join(f"{way:>12}" for way in (*ways, "untrusted")))
+    for shards in sets:
+        print(f"{shards:6} " + "".join(f"{best[shards, w]:12.1f}" for w in (*ways, "untrusted")))
+    print(f"first untrusted set of a process: {first:.0f} ms")
+
+
+if __name__ == "__main__":
+    main()

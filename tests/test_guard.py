@@ -1,0 +1,165 @@
+"""Untrusted files are read in another process first: hangs and crashes become reasons."""
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pipeline import guard
+from pipeline.guard import crash_of, trust
+
+
+def read_as_told(path: Path, told: str = "") -> str:
+    """Do what the file, or the argument, tells."""
+    match told or path.read_text():
+        case "hang":
+            while True:
+                pass
+        case "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "grow":
+            return "x" * (100 << 20)
+        case "print":
+            os.write(1, b"done\n")
+        case "refuse":
+            raise MemoryError
+    return "read"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A harmless file that another process wrote, and a limit that tests can wait for."""
+    monkeypatch.setattr(guard, "SECONDS", 0.3)
+    monkeypatch.setattr(guard, "BYTES", 64 << 20)
+    path = tmp_path / "half a pair \udcff of surrogates"
+    path.write_text("fine")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ("", None),
+        ("print", None),
+        ("refuse", None),
+        ("hang", "did not finish reading it within 0 s"),
+        ("crash", "crashed on reading it (signal 11)"),
+        ("grow", "took more than 64 MiB of memory to read it"),
+        ("killed", "was killed while reading it (signal 9), possibly for lack of memory"),
+    ],
+)
+def test_a_crash_is_a_reason_and_the_next_file_is_read(
+    file: Path, told: str, reason: str | None
+) -> None:
+    assert crash_of(read_as_told, file, told) == reason
+    assert crash_of(read_as_told, file) is None
+
+
+def test_a_larger_file_has_more_time(file: Path) -> None:
+    started = time.process_time()
+    reason = crash_of(read_as_told, file, "hang", size=4_000_000)
+    assert reason == "did not finish reading it within 1 s"
+    assert time.process_time() - started < 0.5  # it is the helper that is busy
+
+
+def test_a_file_that_was_written_here_is_not_tried_until_it_is_changed_or_copied(
+    file: Path, tmp_path: Path
+) -> None:
+    trust(file)
+    if not os.listxattr(file):
+        pytest.skip("this file system has no extended attributes")
+    assert crash_of(read_as_told, file, "crash") is None
+    for copy in (shutil.copyfile, shutil.copy2):
+        copied = Path(copy(file, tmp_path / "copy"))
+        assert crash_of(read_as_told, copied, "crash") is not None
+    file.write_text("crash")
+    assert crash_of(read_as_told, file) == "crashed on reading it (signal 11)"
+
+
+def test_a_file_system_without_extended_attributes_trusts_nothing(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "not supported")
+
+    monkeypatch.setattr(os, "setxattr", refuse)
+    trust(file)
+    assert crash_of(read_as_told, file, "crash") is not None
+
+
+def test_a_relative_path_is_that_of_the_current_folder(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert crash_of(read_as_told, file) is None
+    file.with_name("told").write_text("crash")
+    monkeypatch.chdir(file.parent)
+    assert crash_of(read_as_told, Path("told")) == "crashed on reading it (signal 11)"
+
+
+def test_threads_take_turns(file: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        told = ["", "crash", "print", ""] * 8
+        found = list(pool.map(lambda words: crash_of(read_as_told, file, words), told))
+    assert [reason is not None for reason in found] == [words == "crash" for words in told]
+
+
+def test_a_fork_starts_a_helper_of_its_own(file: Path) -> None:
+    assert crash_of(read_as_told, file) is None
+    child = os.fork()
+    if not child:
+        try:
+            correct = crash_of(read_as_told, file, "crash") and not crash_of(read_as_told, file)
+            guard.stop()
+            os._exit(0 if correct else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert crash_of(read_as_told, file) is None
+
+
+def test_where_no_process_can_be_started_nothing_is_tried(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard.stop()
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert crash_of(read_as_told, file, "crash") is None
+    monkeypatch.setattr(sys, "executable", "/bin/true")
+    assert crash_of(read_as_told, file, "crash") is None
+
+
+def test_an_interrupt_ends_the_helper(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "SECONDS", 60)
+    interrupted = threading.main_thread().ident, signal.SIGINT
+    threading.Timer(0.5, signal.pthread_kill, interrupted).start()
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        crash_of(read_as_told, file, "hang")
+    assert time.monotonic() - started < 30
+    assert crash_of(read_as_told, file) is None
+
+
+def test_the_helper_ends_with_a_process_that_is_killed(file: Path) -> None:
+    program = (
+        "import os, sys; from pathlib import Path; from pipeline import guard;"
+        "from tests.test_guard import read_as_told;"
+        "guard.crash_of(read_as_told, Path(sys.argv[1]));"
+        "print(guard._helper._process.pid, flush=True); os.kill(os.getpid(), 9)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, file], capture_output=True, text=True)
+    helper = Path(f"/proc/{int(ended.stdout)}/stat")
+    for _ in range(100):
+        if not helper.exists() or helper.read_text().split()[2] == "Z":
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the helper is still running")
