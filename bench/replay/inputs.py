@@ -20,7 +20,7 @@ _PARAMS = {
     "size": "tiny",
     "max_epochs": 2,
     "word_vectors": {
-        "word2vec-100d": {"train": "word2vec", "dim": 12, "epochs": 2, "min_count": 1}
+        "word2vec-100d": {"train": "word2vec", "dim": 100, "epochs": 2, "min_count": 1}
     },
     "caption_features": {
         "fv-hglmm-pca1000": _FISHER,

@@ -70,7 +70,10 @@ def _run(arguments: list[str], stdout: Path, log: IO[str]) -> int:
     if not pid:
         _be(arguments, stdout, log)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if not stdout.stat().st_size:
+    printed = stdout.read_bytes().replace(os.fsencode(Path.cwd()), b"WORK")
+    if printed:
+        stdout.write_bytes(printed)
+    else:
         stdout.unlink()
     print(f"status {status}, {time.monotonic() - started:.1f} s", file=log, flush=True)
     return status
