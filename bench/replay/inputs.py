@@ -33,6 +33,7 @@ _PARAMS = {
             "images": "efficientnet-lite0-pool@even:2+mfcc-bow-16",
             "captions": "w2vv-multiscale",
         },
+        "zero-shot": {"images": "open-clip:ViT-S-32-alt", "captions": "open-clip"},
     },
     "ensembles": {"ours": {}},
 }
