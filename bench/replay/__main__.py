@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.replay.cases import Case, all_cases, selected
 from bench.replay.checkout import check_out, commit_of, copy_tree
-from bench.replay.compare import Comparison, changed, compare, outputs
+from bench.replay.compare import Comparison, Difference, changed, compare, outputs
 from bench.replay.explained import EXPLAINED
 from bench.replay.inputs import make_inputs
 from bench.replay.side import Ended, Side
@@ -92,9 +92,13 @@ def replay(cases: list[Case], commit: str, work: Path) -> bool:
 
 def _line(case: Case, ended: list[Ended], result: Comparison) -> str:
     seconds = max(side.seconds for side in ended)
+    used = max(side.processor_seconds for side in ended)
     size = f"{result.bytes / 1e6:.1f} MB"
     verdict = "equal" if not result.differences else f"{result.differing_files} DIFFER"
-    return f"{case.name:20} {seconds:6.1f} s {result.files:5} files {size:>10}  {verdict}"
+    return (
+        f"{case.name:16} {seconds:6.1f} s {used:6.1f} s CPU {result.files:5} files {size:>8}  "
+        f"{verdict}"
+    )
 
 
 def _show_statuses(case: Case, sides: list[Side], ended: list[Ended]) -> int:
@@ -111,10 +115,14 @@ def _show_statuses(case: Case, sides: list[Side], ended: list[Ended]) -> int:
 
 
 def _show(result: Comparison) -> None:
-    for difference in result.differences[:_SHOWN]:
-        print(f"  {difference}")
-    if (more := len(result.differences) - _SHOWN) > 0:
-        print(f"  and {more} more places")
+    """Print the first place of each file that differs, and all that is explained."""
+    places: dict[str, list[Difference]] = {}
+    for difference in result.differences:
+        places.setdefault(difference.path, []).append(difference)
+    for found in list(places.values())[:_SHOWN]:
+        print(f"  {found[0]}{f' (and {len(found) - 1} more places)' if found[1:] else ''}")
+    if (more := len(places) - _SHOWN) > 0:
+        print(f"  and {more} more files")
     for difference in result.explained:
         if known := difference.explained_by(EXPLAINED):
             print(f"  explained: {difference} ({known.reason})")

@@ -96,12 +96,18 @@ def compare(
     base, tree : folders of the two sides.
     names : relative paths; a file may be missing on either side, or on both.
     explanations : what may differ.
+
+    Returns
+    -------
+    Comparison
+        Differences in the order in which the tree's side wrote the files: what differs first is
+        most often why others do.
     """
     files = size = 0
     differences: list[Difference] = []
     explained: list[Difference] = []
     known = list(explanations)
-    for name in sorted(names):
+    for name in sorted(names, key=lambda name: (_written(tree / name), name)):
         found = list(_differences(base, tree, name))
         if (tree / name).is_file():
             files, size = files + 1, size + (tree / name).stat().st_size
@@ -117,6 +123,10 @@ def _differences(base: Path, tree: Path, name: str) -> Iterator[Difference]:
     elif first.is_file() and _sha256(first) != _sha256(second):
         for place, detail in places(first, second):
             yield Difference(name, place, detail)
+
+
+def _written(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.is_file() else 0
 
 
 def _sha256(path: Path) -> str:

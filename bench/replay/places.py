@@ -14,6 +14,9 @@ Contents = dict[str, Any]
 
 _LONGEST = 120
 
+_NUMBERS = {"F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4"}
+"""Types of tensors to numpy's; others are compared as bytes."""
+
 
 def places(first: Path, second: Path) -> Iterator[tuple[str, str]]:
     """Yield each place where two files differ, and how.
@@ -39,7 +42,7 @@ def _parts(first: Contents, second: Contents) -> Iterator[tuple[str, str]]:
         one, other = (found.get(name, "missing") for found in (first, second))
         if not _same(one, other):
             equal = False
-            yield name, f"{_short(one)} != {_short(other)}"
+            yield name, _difference(one, other)
     if equal:
         yield "layout", "the same contents, stored otherwise"
 
@@ -54,11 +57,25 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
+def _difference(one: Any, other: Any) -> str:
+    arrays = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
+    if not arrays or one.dtype != other.dtype or one.shape != other.shape or not one.shape:
+        return f"{_short(one)} != {_short(other)}"
+    unequal = one != other
+    if one.dtype.kind == "f":
+        bits = f"u{one.itemsize}"
+        unequal = one.view(bits) != other.view(bits)
+    first = tuple(np.argwhere(unequal)[0].tolist())
+    return (
+        f"{one[first]} != {other[first]} at {list(first)}, {np.count_nonzero(unequal)} of "
+        f"{one.size} values differ"
+    )
+
+
 def _short(value: Any) -> str:
     if isinstance(value, np.ndarray):
-        flat = value.ravel()[:3].tolist()
-        return f"{value.dtype} {value.shape} {flat}"
-    text = value if isinstance(value, str) else repr(value)
+        return f"{value.dtype} of shape {value.shape}"
+    text = value if isinstance(value, str) and value.isprintable() else repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
@@ -102,7 +119,8 @@ def _safetensors(path: Path) -> Contents:
     for name, entry in header.items():
         first, end = entry["data_offsets"]
         found[f"type of tensor {name}"] = (entry["dtype"], entry["shape"])
-        found[f"tensor {name}"] = data[start + first : start + end]
+        rows = np.frombuffer(data[start + first : start + end], _NUMBERS.get(entry["dtype"], "u1"))
+        found[f"tensor {name}"] = rows
     return found
 
 
@@ -115,7 +133,7 @@ _READERS: Mapping[str, Callable[[Path], Contents]] = {
 
 def _first_place(first: bytes, second: bytes) -> tuple[str, str]:
     try:
-        lines = first.decode().splitlines(), second.decode().splitlines()
+        lines = first.decode().split("\n"), second.decode().split("\n")
     except UnicodeDecodeError:
         pairs = enumerate(zip_longest(first, second))
         number = next(number for number, (one, other) in pairs if one != other)
@@ -123,4 +141,4 @@ def _first_place(first: bytes, second: bytes) -> tuple[str, str]:
     for number, (one, other) in enumerate(zip_longest(*lines, fillvalue="missing"), 1):
         if one != other:
             return f"line {number}", f"{_short(one)} != {_short(other)}"
-    return "layout", "the same lines with other ends"
+    return "layout", "the same lines"

@@ -10,6 +10,7 @@ import atexit
 import importlib
 import json
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -44,13 +45,18 @@ def main(checkout: Path, logs: Path) -> None:
         started = time.monotonic()
         with (logs / f"{case['name']}.log").open("w") as log:
             folder = Path("stdout") / case["name"]
-            done, status = 0, 0
+            done, status, before = 0, 0, _processor_seconds()
             for arguments, expected in case["steps"]:
                 status = _run(arguments, folder / f"{done:02}.txt", log)
                 if status != expected:
                     break
                 done += 1
-        answer = {"done": done, "status": status, "seconds": time.monotonic() - started}
+        answer = {
+            "done": done,
+            "status": status,
+            "seconds": time.monotonic() - started,
+            "processor_seconds": _processor_seconds() - before,
+        }
         print(json.dumps(answer), flush=True)
 
 
@@ -77,6 +83,12 @@ def _run(arguments: list[str], stdout: Path, log: IO[str]) -> int:
         stdout.unlink()
     print(f"status {status}, {time.monotonic() - started:.1f} s", file=log, flush=True)
     return status
+
+
+def _processor_seconds() -> float:
+    """Return what all commands and their workers have used so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _copy(source: Path, to: Path) -> None:

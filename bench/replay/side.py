@@ -27,12 +27,13 @@ class Ended:
     done : int. Commands that ended with the status that they must have; all, or the next one did
         not and the rest was left out.
     status : int. Exit status of the last command; minus a signal's number.
-    seconds : float. Of the whole case.
+    seconds, processor_seconds : float. Of the whole case, by the clock and of all its processes.
     """
 
     done: int
     status: int
     seconds: float
+    processor_seconds: float
 
 
 class Side:
