@@ -71,7 +71,7 @@ def _run(arguments: list[str], stdout: Path, log: IO[str]) -> int:
             return 1
         return 0
     stdout.parent.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
+    started, used = time.monotonic(), _processor_seconds()
     pid = os.fork()
     if not pid:
         _be(arguments, stdout, log)
@@ -81,7 +81,8 @@ def _run(arguments: list[str], stdout: Path, log: IO[str]) -> int:
         stdout.write_bytes(printed)
     else:
         stdout.unlink()
-    print(f"status {status}, {time.monotonic() - started:.1f} s", file=log, flush=True)
+    seconds, used = time.monotonic() - started, _processor_seconds() - used
+    print(f"status {status}, {seconds:.1f} s, {used:.1f} s CPU", file=log, flush=True)
     return status
 
 
