@@ -36,8 +36,8 @@ def make_inputs(folder: Path, project: Path) -> None:
         _write(folder / "pictures" / name, data)
     for file in ("manifest.jsonl", "regions.jsonl", "dataset.json"):
         _write(folder / "manifest" / file, (scenes / file).read_bytes())
-    _sources(folder)
-    _clip_sources(folder)
+    image_sources(folder)
+    clip_sources(folder)
     _word_vectors(folder, project)
     _copy(project / f"data/heads/scenes/{NETWORK}", folder / "head")
     for name in ("several", "pca"):
@@ -50,7 +50,7 @@ def make_inputs(folder: Path, project: Path) -> None:
     for part in "ab":
         _copy(project / f"made/{part}", folder / "side by side" / part)
     _weights(folder / "weights")
-    _features_of_others(folder)
+    features_of_others(folder)
     _sentences(folder)
     _write(folder / "params.yaml/params.yaml", (project / "params.yaml").read_bytes())
     _copy(project / "data", folder / "report/data")
@@ -79,7 +79,7 @@ def _images(folder: Path, names: list[str]) -> None:
         Image.new("RGB", (60, 40)).save(folder / name)
 
 
-def _sources(folder: Path) -> None:
+def image_sources(folder: Path) -> None:
     for name in (
         "karpathy", "coco", "flickr8k", "folder csv", "folder jsonl", "regions csv",
         "regions jsonl", "entities", "entities zip", "entities tar",
@@ -140,7 +140,7 @@ def _entities(folder: Path) -> None:
         tar.add(root, arcname="e")
 
 
-def _clip_sources(folder: Path) -> None:
+def clip_sources(folder: Path) -> None:
     for name, clips in (
         ("msvd", ["a_1_9.avi", "b_0_7.avi"]), ("msrvtt", ["video0.mp4", "video7.mp4"]),
         ("trecvid", ["1.mp4", "2.mp4"]),
@@ -198,7 +198,7 @@ def _weights(folder: Path) -> None:
     _write(folder / "w.caffemodel", block(1, b"VGG") + block(100, layer))
 
 
-def _features_of_others(folder: Path) -> None:
+def features_of_others(folder: Path) -> None:
     from scipy.io import savemat
 
     rows = _RNG.random((6, 4, 3), np.float32)

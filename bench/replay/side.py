@@ -1,0 +1,104 @@
+"""One side of the comparison: a code folder, a folder that its commands work in, a process."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bench.replay.cases import Case
+
+_RUNNER = Path(__file__).with_name("runner.py")
+
+
+class RunnerEnded(RuntimeError):
+    """The process of a side ended where an answer was expected."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the commands of a case ended.
+
+    Attributes
+    ----------
+    done : int. Commands that ended with the status that they must have; all, or the next one did
+        not and the rest was left out.
+    status : int. Exit status of the last command; minus a signal's number.
+    seconds, processor_seconds : float. Of the whole case, by the clock and of all its processes.
+    """
+
+    done: int
+    status: int
+    seconds: float
+    processor_seconds: float
+
+
+class Side:
+    """A process that runs cases with the code of one side.
+
+    Attributes
+    ----------
+    name : str. "base" or "tree".
+    folder : Path. Working folder of the commands; all that they write is below it.
+    logs : Path. Folder of what the commands logged, a file for each case.
+    """
+
+    def __init__(self, name: str, work: Path) -> None:
+        """Start the process; the code is that of `<work>/code/<name>`."""
+        self.name = name
+        self.folder, self.logs = work / name, work / "logs" / name
+        self.logs.mkdir(parents=True, exist_ok=True)
+        code = work / "code" / name
+        variables = os.environ | {
+            "PYTHONPATH": str(code),
+            "PYTHONPYCACHEPREFIX": str(work / "bytecode"),
+            "PYTHONHASHSEED": "0",
+            **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+        }
+        variables.pop("PYTHONDONTWRITEBYTECODE", None)
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(_RUNNER), str(code), str(self.logs)],
+            cwd=self.folder, env=variables, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def start(self, case: Case) -> None:
+        """Let the process begin with a case."""
+        assert self._process.stdin is not None
+        steps = [(step.arguments, step.status) for step in case.steps]
+        self._process.stdin.write(json.dumps({"name": case.name, "steps": steps}) + "\n")
+        self._process.stdin.flush()
+
+    def finish(self) -> Ended:
+        """Wait until the case has ended.
+
+        Raises
+        ------
+        RunnerEnded
+        """
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RunnerEnded(
+                f"the process of {self.name} ended with {self._process.wait()}; its last words are "
+                f"above, those of its commands in {self.logs}"
+            )
+        return Ended(**json.loads(line))
+
+    def __enter__(self) -> Self:
+        """Return the side."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the process; in the middle of a case only after an error."""
+        if error is not None:
+            self._process.terminate()
+        self._process.communicate()
