@@ -9,7 +9,7 @@ import click
 from stages.console import CONSOLE, OUTPUT, log_done, log_settings
 
 if TYPE_CHECKING:
-    from pipeline.shards.remote.contents import Transfer
+    from pipeline.shards.remote.meter import Transfer
 
 _PATH = click.Path(path_type=Path)
 

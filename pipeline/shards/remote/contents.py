@@ -35,22 +35,6 @@ class OtherSet(ExchangeError):
     """A place holds a set that another one may not replace, or not the set that was asked for."""
 
 
-@dataclass(frozen=True)
-class Transfer:
-    """What was moved.
-
-    Attributes
-    ----------
-    index : of the set that is there now.
-    moved : bytes that were sent, or that came.
-    size : bytes of the whole shared set, less its index.
-    """
-
-    index: FeatureIndex
-    moved: int
-    size: int
-
-
 @dataclass(frozen=True, slots=True)
 class SharedFile:
     """A file, its bytes and their SHA-256."""

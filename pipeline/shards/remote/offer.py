@@ -15,11 +15,11 @@ from pipeline.shards.remote.contents import (
     OtherSet,
     contents_from,
 )
-from pipeline.shards.remote.download import Meter
+from pipeline.shards.remote.meter import Meter
 from pipeline.shards.remote.remote import (
     ExchangeError,
     Forbidden,
-    NotThere,
+    NotFound,
     Remote,
     read_bounded,
 )
@@ -76,7 +76,7 @@ def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
 
     Raises
     ------
-    NotThere
+    NotFound
         No index.
     OtherSet
         Another recipe.
@@ -86,7 +86,7 @@ def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
     """
     data = _description(remote, INDEX_FILE, meter)
     if data is None:
-        raise NotThere(
+        raise NotFound(
             f"{remote.shown} has no {INDEX_FILE}: it holds no feature set, or one that is still "
             "being pushed; check the URL, or have the push finished"
         )
@@ -137,7 +137,7 @@ def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
 def _description(remote: Remote, name: str, meter: Meter) -> bytes | None:
     try:
         data = read_bounded(remote, name, MOST_DESCRIPTION_BYTES, meter.log)
-    except NotThere:
+    except NotFound:
         return None
     meter.add(len(data))
     return data

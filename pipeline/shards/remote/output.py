@@ -7,12 +7,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.hashing import sha256_of_file, sha256_of_json
-from pipeline.progress import Progress
 from pipeline.shards.card import CARD_FILE
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OtherShard, ShardError
 from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
 from pipeline.shards.remote.contents import SharedFile, encoder_of
+from pipeline.shards.remote.meter import Meter
 from pipeline.shards.remote.offer import Offer
 from pipeline.shards.remote.remote import ExchangeError
 from pipeline.shards.resume.locking import (
@@ -91,12 +91,8 @@ class PullOutput:
         path = self.out / INDEX_FILE
         return path.is_file() and path.read_bytes() == self._offer.index_bytes
 
-    def take_over_shards(self, progress: Progress) -> None:
-        """Check the shards in the work folder, and link those of the output that are sound to it.
-
-        Parameters
-        ----------
-        progress : gets the bytes that are checked.
+    def take_over_shards(self, meter: Meter) -> None:
+        """Verify the shards in the work folder, and link valid ones of the output to it.
 
         Raises
         ------
@@ -111,20 +107,19 @@ class PullOutput:
         if strange:
             raise self._other_shard(min(strange))
         paths = [folder / entry.file for entry in shards for folder in (self.work, self.out)]
-        done, total = 0, sum(path.stat().st_size for path in paths if path.is_file())
-        for entry in shards:
-            come, there = self.work / entry.file, self.out / entry.file
-            size = sum(path.stat().st_size for path in (come, there) if path.is_file())
-            if come.is_file() and sha256_of_file(come) != entry.sha256:
-                come.unlink()
-            if there.is_file() and not come.is_file():
-                if sha256_of_file(there) == entry.sha256:
-                    with suppress(OSError):  # a file system without links: it is fetched again
-                        os.link(there, come)
-                elif held is None:  # an index would say that it is damaged, and no other set's
-                    raise self._other_shard(entry.file)
-            done += size
-            progress(done, total, 0)
+        sizes = {path: path.stat().st_size for path in paths if path.is_file()}
+        with meter.expecting("check", sum(sizes.values())):
+            for entry in shards:
+                fetched, existing = self.work / entry.file, self.out / entry.file
+                if fetched in sizes and sha256_of_file(fetched) != entry.sha256:
+                    fetched.unlink()
+                if existing in sizes and not fetched.is_file():
+                    if sha256_of_file(existing) == entry.sha256:
+                        with suppress(OSError):  # a file system without links: it is fetched again
+                            os.link(existing, fetched)
+                    elif held is None:  # an index would prove it damaged, not of another set
+                        raise self._other_shard(entry.file)
+                meter.exists(sizes.get(fetched, 0) + sizes.get(existing, 0))
 
     def _other_shard(self, name: str) -> OtherShard:
         return OtherShard(

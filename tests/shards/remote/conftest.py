@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.remote import contents, http_remote, output, remote
+from pipeline.shards.remote import contents, output, remote, web
 from pipeline.shards.remote.push import push
 from tests.shards.remote.server import Misbehaving, serving
 from tests.shards.remote.shared import make
@@ -19,7 +19,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (contents, output):
         monkeypatch.setattr(module, "require_unbroken", lambda paths, features: None)
     monkeypatch.setattr(remote, "PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(http_remote, "READ_SECONDS", 5.0)
+    monkeypatch.setattr(web, "READ_SECONDS", 5.0)
     monkeypatch.setenv("no_proxy", "*")
 
 

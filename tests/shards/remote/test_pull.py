@@ -1,9 +1,7 @@
 """Pulling whole sets, splits and ids, also where it is interrupted."""
 
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,10 +19,20 @@ from pipeline.shards.remote.remote import RemoteError
 from pipeline.shards.remote.spans import feature_spans
 from pipeline.shards.resume.arrays import write_features
 from pipeline.shards.verify import verify
-from tests.project import PROJECT, Recorder
+from tests.project import Recorder
 from tests.shards.factories import contents as files_of
 from tests.shards.remote.server import Misbehaving, Request, once
-from tests.shards.remote.shared import DIM, FAILED, IDS, ROWS, SHARDS, dataset, make, same_files
+from tests.shards.remote.shared import (
+    DIM,
+    FAILED,
+    IDS,
+    ROWS,
+    SHARDS,
+    dataset,
+    make,
+    pull_command,
+    same_files,
+)
 
 
 @pytest.mark.parametrize("compress", [False, True])
@@ -95,12 +103,7 @@ def test_the_rows_of_a_split(tmp_path: Path, features: FeatureSet) -> None:
 def _kill_midway(server: Misbehaving, arguments: list[str]) -> None:
     """Run `pipeline shards pull` and kill it when the server has given half a shard, and waits."""
     server.hold_at = server.served + 80_000
-    code = "import sys; sys.argv[0] = 'pipeline'; from stages.cli import main; main()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, "shards", "pull", *arguments],
-        env=os.environ | {"PYTHONPATH": str(PROJECT), "no_proxy": "*"},
-        stderr=subprocess.DEVNULL,
-    )
+    process = pull_command(arguments, stderr=subprocess.DEVNULL)
     while server.served < server.hold_at and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
@@ -193,7 +196,7 @@ def test_a_bucket_says_forbidden_where_files_json_lacks(
     pull(f"{server.url}/set", tmp_path / "a", monitor=monitor)
     assert {*files_of(tmp_path / "a")} == {"index.json", *SHARDS}
     np.testing.assert_array_equal(FeatureSet(tmp_path / "a").read(IDS[5:]), features.read(IDS[5:]))
-    assert any("files.json: the server says 403" in line for line in monitor.lines)
+    assert any("files.json: HTTP 403" in line for line in monitor.lines)
 
 
 def test_another_recipe_is_refused_everywhere(tmp_path: Path, features: FeatureSet) -> None:
