@@ -2,7 +2,10 @@
 
 import hashlib
 import os
+from bisect import bisect
+from collections.abc import Callable
 from contextlib import closing
+from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,8 +24,8 @@ from pipeline.shards.remote.spans import Spans
 COPIES = 2
 # Bytes between two requested spans that are moved with them: requests around them take longer.
 _GAP = 1 << 14
-_PIECE = 1 << 19
-# Pieces that are requested together, and kept in memory until the last of them has arrived.
+_PIECE = 1 << 18
+# Of pieces that are requested together; each is written as it arrives.
 _TOGETHER_PIECES, _TOGETHER_BYTES = 128, 1 << 22
 _BLOCK = 1 << 20
 
@@ -51,28 +54,53 @@ def fetch_file(
     RemoteError
         The server does not answer, or does not have the file.
     """
+    end = most if size is None else size
+
+    def fetch(part: Path) -> str:
+        return _fetch_part(remote, path.name, part, size, end, meter)
+
+    store_verified(fetch, path, sha256, f"{remote.shown}/{path.name}", meter)
+
+
+def store_verified(
+    fetch: Callable[[Path], str], path: Path, sha256: str, what: str, meter: Meter
+) -> None:
+    """Store what is fetched atomically once it has its SHA-256, fetched once more if it has not.
+
+    Parameters
+    ----------
+    fetch : completes `NAME.part` and returns the SHA-256 of what it fetched.
+    path : final name.
+    sha256 : the expected one.
+    what : the remote file, for messages.
+    meter : logs a damaged copy.
+
+    Raises
+    ------
+    DamagedCopy
+        Several copies in a row had another SHA-256.
+    """
     part = path.with_name(f"{path.name}.part")
     found: list[str] = []
     while len(found) < COPIES:
-        digest = _fetch_part(remote, path.name, part, size, most, meter)
+        digest = fetch(part)
         if digest == sha256:
             part.replace(path)
             return
-        part.unlink(missing_ok=True)
+        part.unlink()
         found.append(digest)
         meter.log(f"{path.name} arrived with the SHA-256 {digest}, not its own")
     raise DamagedCopy(
-        f"{remote.shown}/{path.name} arrived {COPIES} times without the SHA-256 {sha256}: found "
+        f"{what} arrived {COPIES} times without the SHA-256 {sha256}: found "
         f"{', '.join(dict.fromkeys(found))}; the copy there is damaged or of another set: tell "
         "its publisher, or pull from another place"
     )
 
 
 def _fetch_part(
-    remote: Remote, name: str, part: Path, size: int | None, most: int, meter: Meter
+    remote: Remote, name: str, part: Path, size: int | None, end: int, meter: Meter
 ) -> str:
     """Append to a part what it lacks; return the SHA-256 of all of it."""
-    end = most if size is None else size
     backoff, starts = Backoff(meter.log), 1
     with part.open("ab+") as stream:
         digest, there = _hash_of(stream, end)
@@ -144,27 +172,23 @@ def fetch_spans(remote: Remote, name: str, path: Path, spans: Spans, meter: Mete
         The server does not answer, or does not have the file.
     """
     waiting, backoff = _pieces(spans), Backoff(meter.log)
-    with path.open("rb+") as stream:
+    with path.open("rb+", buffering=0) as stream:
         while waiting:
-            together, failed = _first_of(waiting), []
-            error: TransientError | None = None
-            found = remote.read_spans(name, [_bounds(piece) for piece in together])
-            for piece, data in zip(together, found, strict=True):
-                if isinstance(data, TransientError):
-                    error = data
-                    failed.append(piece)
-                    continue
-                first, view = piece[0][0], memoryview(data)
-                for start, stop in piece:
-                    stream.seek(start)
-                    stream.write(view[start - first : stop - first])
-                meter.add(len(data))
-                backoff.progressed()
-            waiting = failed + waiting[len(together) :]
+            together = {_bounds(piece): piece for piece in _first_of(waiting)}
+            waiting, error = waiting[len(together) :], None
+            with closing(remote.read_spans(name, [*together])) as arriving:
+                for bounds, data in arriving:
+                    if isinstance(data, TransientError):
+                        waiting.append(together[bounds])
+                        error = data
+                        continue
+                    for start, stop in together[bounds]:
+                        stream.seek(start)
+                        stream.write(memoryview(data)[start - bounds[0] : stop - bounds[0]])
+                    meter.add(len(data))
+                    backoff.progressed()
             if error:
-                stream.flush()
                 backoff.failed(error)
-        stream.flush()
         os.fsync(stream.fileno())
 
 
@@ -192,9 +216,6 @@ def _bounds(piece: Spans) -> tuple[int, int]:
 
 def _first_of(pieces: list[Spans]) -> list[Spans]:
     """Return the first pieces, as many as are requested together."""
-    size = 0
-    for number, (start, stop) in enumerate(map(_bounds, pieces[:_TOGETHER_PIECES])):
-        size += stop - start
-        if size > _TOGETHER_BYTES:
-            return pieces[:number]
-    return pieces[:_TOGETHER_PIECES]
+    first = pieces[:_TOGETHER_PIECES]
+    sizes = accumulate(stop - start for start, stop in map(_bounds, first))
+    return first[: bisect([*sizes], _TOGETHER_BYTES)]

@@ -1,10 +1,13 @@
 """A folder of files, here or anywhere that fsspec reaches: read in parts, written atomically."""
 
+import asyncio
 import errno
 import os
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import as_completed
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from io import UnsupportedOperation
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -20,6 +23,8 @@ _LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 _REFUSED = (PermissionError, NotImplementedError, IsADirectoryError, NotADirectoryError, ValueError)
 
 T = TypeVar("T")
+Span = tuple[int, int]
+"""Start and stop of a run of bytes."""
 
 
 class ExchangeError(ShardError):
@@ -65,7 +70,14 @@ class Remote:
     is_web : bool. Whether it is served by HTTP(S), which is read only.
     """
 
-    def __init__(self, files: Any, root: str, shown: str, query: str | None = None) -> None:
+    def __init__(
+        self,
+        files: Any,
+        root: str,
+        shown: str,
+        query: str | None = None,
+        open_stream: Callable[[str, int], Any] | None = None,
+    ) -> None:
         """Keep the file system; nothing is requested yet.
 
         Parameters
@@ -74,13 +86,16 @@ class Remote:
         root : path of the folder in it.
         shown : see the class.
         query : for HTTP(S): "" or "?" and the query that goes with each file; None otherwise.
+        open_stream : opens a path at a byte for reading; None: as the file system does.
         """
         self._files, self._root, self.shown, self._query = files, root, shown, query
+        self._open_stream = open_stream
         self.is_web = query is not None
 
     def sibling(self, suffix: str) -> "Remote":
         """Return the folder next to this one whose name has a suffix appended."""
-        return Remote(self._files, self._root + suffix, self.shown + suffix, self._query)
+        root, shown = self._root + suffix, self.shown + suffix
+        return Remote(self._files, root, shown, self._query, self._open_stream)
 
     def read(self, name: str, start: int = 0) -> Generator[bytes]:
         """Yield the bytes of a file from `start` to its end.
@@ -105,26 +120,45 @@ class Remote:
                 stream.close()
 
     def read_spans(
-        self, name: str, spans: Sequence[tuple[int, int]]
-    ) -> Iterator[bytes | TransientError]:
-        """Request parts of a file, several at a time, and yield the bytes or error of each.
+        self, name: str, spans: Sequence[Span]
+    ) -> Generator[tuple[Span, bytes | TransientError]]:
+        """Request parts of a file at the same time, and yield each with its bytes or its error.
+
+        In the order in which they arrive, where the file system is asynchronous.
 
         Raises
         ------
         NotFound, Forbidden, NoByteRanges, RemoteError
         """
-        paths, (starts, stops) = [self._path(name)] * len(spans), zip(*spans, strict=True)
-        found = self._files.cat_ranges(paths, [*starts], [*stops])
-        for (start, stop), data in zip(spans, found, strict=True):
-            try:
-                with self._explained(name):
-                    if isinstance(data, Exception):
-                        raise data
-                    if len(data) != stop - start:
-                        raise TransientError(f"the file ended at byte {start + len(data):,}")
-                yield data
-            except TransientError as error:
-                yield error
+        path, files = self._path(name), self._files
+        if not files.async_impl:
+            for start, stop in spans:
+                yield self._part(name, (start, stop), partial(files.cat_file, path, start, stop))
+            return
+        futures = {
+            asyncio.run_coroutine_threadsafe(
+                files._cat_file(path, start=start, end=stop), files.loop
+            ): (start, stop)
+            for start, stop in spans
+        }
+        try:
+            for future in as_completed(futures):
+                yield self._part(name, futures[future], future.result)
+        finally:  # an interrupt or an error ends the other requests
+            for future in futures:
+                future.cancel()
+
+    def _part(
+        self, name: str, span: Span, read: Callable[[], bytes]
+    ) -> tuple[Span, bytes | TransientError]:
+        try:
+            with self._explained(name):
+                data = read()
+                if len(data) != span[1] - span[0]:
+                    raise TransientError(f"the file ended at byte {span[0] + len(data):,}")
+            return span, data
+        except TransientError as error:
+            return span, error
 
     def size(self, name: str) -> int | None:
         """Return the size of a file in bytes, None if it does not exist.
@@ -181,9 +215,8 @@ class Remote:
         return f"{self._root}/{quote(name)}{self._query}"
 
     def _open(self, name: str, start: int) -> Any:
-        if self.is_web:  # one streamed answer; the size only keeps fsspec from asking for it
-            headers = {"Range": f"bytes={start}-"} if start else {}
-            return self._files.open(self._path(name), block_size=0, size=1, headers=headers)
+        if self._open_stream is not None:
+            return self._open_stream(self._path(name), start)
         stream = self._files.open(self._path(name), "rb")
         stream.seek(start)
         return stream

@@ -1,9 +1,8 @@
-"""Single rows of remote shards, gathered in sparse files of the shards' own layout.
+"""Single rows of remote shards, gathered in sparse files with the layout of the shards.
 
-First all bytes of a shard except its features are fetched, verified together, then the features of
-single rows into their places, each verified by its CRC-32. A `FeatureSet` reads such files as any
-others. To read a remote file through HDF5 takes a request for each row, one after the other, and
-lets HDF5 parse what is not verified.
+All bytes of a shard except its features are fetched first and verified together, so that HDF5
+parses nothing unverified; then the features of single rows, several at a time, each verified by its
+CRC-32. `FeatureSet` reads a sparse file like any shard.
 """
 
 import zlib
@@ -20,6 +19,7 @@ from pipeline.shards.remote.download import (
     DamagedCopy,
     bytes_moved_for,
     fetch_spans,
+    store_verified,
 )
 from pipeline.shards.remote.meter import Meter
 from pipeline.shards.remote.remote import ExchangeError, Remote
@@ -49,23 +49,15 @@ def fetch_sparse(remote: Remote, path: Path, shard: SharedShard, meter: Meter) -
     RemoteError
         The server does not answer, or does not serve ranges of bytes.
     """
-    part = path.with_name(f"{path.name}.part")
-    found: list[str] = []
-    for _ in range(COPIES):
+
+    def fetch(part: Path) -> str:
         with part.open("wb") as stream:
             stream.truncate(shard.size)
         fetch_spans(remote, path.name, part, shard.rest, meter)
-        digest = sha256_of_spans(part, shard.rest)
-        if digest == shard.rest_sha256:
-            part.replace(path)
-            return
-        found.append(digest)
-    part.unlink()
-    raise DamagedCopy(
-        f"{remote.shown}/{path.name}: all of it but the features arrived {COPIES} times without "
-        f"the SHA-256 {shard.rest_sha256}: found {', '.join(dict.fromkeys(found))}; the copy there "
-        "is damaged or of another set: tell its publisher, or pull from another place"
-    )
+        return sha256_of_spans(part, shard.rest)
+
+    what = f"{remote.shown}/{path.name}: all of it but the features"
+    store_verified(fetch, path, shard.rest_sha256, what, meter)
 
 
 def is_valid_sparse(path: Path, shard: SharedShard) -> bool:

@@ -1,13 +1,18 @@
 """HTTP(S) through fsspec, with what its own requests lack when a server is not trusted.
 
-fsspec reads an answer to its end whatever was requested, does not notice a server that ignores
-`Range`, and follows redirects from https to http. A middleware of aiohttp checks the head of each
-answer, redirects too, before any of its body is read; a body is never longer than its head states.
+fsspec reads an answer to its end however long it is, does not notice a server that ignores `Range`,
+and follows redirects from https to http. So a middleware of aiohttp checks the head of each answer,
+also of redirects, before its body is read: that of a range is not longer than the head states, and
+whole files are read block by block by a caller that stops at their size.
 """
 
+import asyncio
 import re
 import reprlib
+from collections.abc import Coroutine
 from contextvars import ContextVar
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -33,6 +38,8 @@ _TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 _REQUESTED = re.compile(r"bytes=(\d+)-(\d*)")
 _RETURNED = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
 _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "caption-feature-pipeline"}
+
+T = TypeVar("T")
 
 # fsspec makes each request in a task of its own, and aiohttp follows its redirects in the same.
 _redirects: ContextVar[int] = ContextVar("redirects", default=0)
@@ -73,16 +80,45 @@ def open_web(url: str) -> Remote:
     path = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
     query = f"?{quote(parts.query, safe='%:@!$&()*+,;=~/?')}" if parts.query else ""
     root = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
-    files = HTTPFileSystem(
-        get_client=client, encoded=True, max_redirects=0, skip_instance_cache=True
-    )
-    return Remote(files, root, without_secrets(urlunsplit(parts._replace(fragment=""))), query)
+    files = HTTPFileSystem(get_client=client, encoded=True, skip_instance_cache=True)
+    shown = without_secrets(urlunsplit(parts._replace(fragment="")))
+    return Remote(files, root, shown, query, partial(_Stream, files))
+
+
+class _Stream:
+    """An answer that is read as it arrives; an interrupt ends it, which fsspec's own does not."""
+
+    def __init__(self, files: HTTPFileSystem, url: str, start: int) -> None:
+        self._loop = files.loop
+        headers = {"Range": f"bytes={start}-"} if start else {}
+
+        async def get() -> aiohttp.ClientResponse:
+            session = await files.set_session()
+            return await session.get(files.encode_url(url), headers=headers)
+
+        self._answer = self._run(get())
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, at most `size`; none at the end."""
+        return self._run(self._answer.content.read(size))
+
+    def close(self) -> None:
+        """Close the connection, unless all was read and others may use it."""
+        self._loop.call_soon_threadsafe(self._answer.close)
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
 
 
 def _parts_of(url: str) -> SplitResult | None:
     """Return the parts of a URL; None if it is not valid, as with half an IPv6 address."""
     try:
         parts = urlsplit(url)
+        parts = parts._replace(netloc=parts.netloc.encode("idna").decode())
         return parts if parts.port is None or parts.port > 0 else None
     except ValueError:
         return None

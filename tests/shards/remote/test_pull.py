@@ -136,6 +136,33 @@ def test_a_pull_of_a_split_interrupted_twice(
     assert {path.suffix for path in (tmp_path / ".work").iterdir()} == {".lock"}
 
 
+@pytest.mark.parametrize("where", ["folder", "memory", "http"])
+def test_an_interrupted_pull_resumes_from_every_kind_of_place(
+    tmp_path: Path, features: FeatureSet, server: Misbehaving, where: str
+) -> None:
+    """The whole set and a split: what was fetched before Ctrl-C is not fetched again."""
+    places = {"folder": f"{tmp_path}/shared/set", "memory": f"memory://{tmp_path.name}/set"}
+    url = places.get(where, f"{server.url}/set")
+    if where != "http":
+        push(features.folder, url)
+    data = dataset(tmp_path / "data", {"train": IDS[:14], "val": IDS[14:]})
+    shard = (features.folder / SHARDS[0]).stat().st_size
+    with pytest.raises(KeyboardInterrupt):
+        pull(url, tmp_path / "whole", monitor=Recorder(interrupt_at=shard))
+    assert not (tmp_path / "whole").exists()
+    come = pull(url, tmp_path / "whole")
+    assert come.moved < come.size - shard + 4_000
+    same_files(tmp_path / "whole", features.folder)
+    row = DIM * 4
+    monitor = Recorder(interrupt_at=6 * row)  # the rows of the first shard
+    with pytest.raises(KeyboardInterrupt):
+        pull(url, tmp_path / "val", dataset=data, split="val", monitor=monitor)
+    come = pull(url, tmp_path / "val", dataset=data, split="val")
+    assert 40 * row <= come.moved < 40 * row + 4_000
+    assert FeatureSet(tmp_path / "val").ids == IDS[14:]
+    assert verify(tmp_path / "val").faults == []
+
+
 def test_a_whole_pull_goes_on_within_a_file(
     tmp_path: Path, features: FeatureSet, server: Misbehaving
 ) -> None:
