@@ -1,4 +1,4 @@
-"""The output of a pull: what it may hold already, where files gather, and how they get there."""
+"""The output of a pull: what it may hold before, where files gather, and how they are published."""
 
 import os
 import shutil
@@ -28,16 +28,16 @@ _ENCODER_WORK = "encoder"
 
 
 class PullOutput:
-    """An output folder and the folder of unfinished work beside it.
+    """An output folder and the folder of unfinished work next to it.
 
     Attributes
     ----------
-    out : the folder of the shards. encoder : that of the encoder, beside it.
-    work : what has come; another one for another set, and for rows than for the whole.
+    out : folder of the shards. encoder : that of the encoder, next to it.
+    work : folder of what has arrived; one per set, and another for single rows of it.
     """
 
     def __init__(self, out: Path, offer: Offer, kind: str) -> None:
-        """Check that the set may be put there; nothing is touched yet.
+        """Check that the set may be stored there; nothing is written yet.
 
         Raises
         ------
@@ -81,7 +81,7 @@ class PullOutput:
         free = shutil.disk_usage(self._parent).free
         if size > free:
             raise ExchangeError(
-                f"{size / 1e6:,.1f} MB are to come into {self._parent}, and {free / 1e6:,.1f} MB "
+                f"{size / 1e6:,.1f} MB will be stored in {self._parent}, and {free / 1e6:,.1f} MB "
                 "are free there; make room, give another output folder, or pull fewer rows"
             )
 
@@ -123,17 +123,17 @@ class PullOutput:
 
     def _other_shard(self, name: str) -> OtherShard:
         return OtherShard(
-            f"{self.out} has {name}, which is no shard of the set of {self._offer.remote.shown}; "
-            "give another output folder, or remove it if it may go"
+            f"{self.out} has {name}, which is not a shard of the set of "
+            f"{self._offer.remote.shown}; give another output folder, or remove it if it may go"
         )
 
     def missing_others(self, card: bool) -> dict[Path, SharedFile]:
-        """Return the further files that are to come, by where they gather.
+        """Return the other files to fetch, by where they gather.
 
         Raises
         ------
         OtherShard
-            Another file of an encoder lies where one of this set belongs.
+            A file of another encoder has the place of one of this set.
         """
         missing: dict[Path, SharedFile] = {}
         contents = self._offer.contents
@@ -153,12 +153,12 @@ class PullOutput:
         return {path: file for path, file in missing.items() if not _holds(path, file)}
 
     def open_work(self) -> FeatureSet:
-        """Return the set of all shards in the work folder, each opened elsewhere first.
+        """Return the set of all shards in the work folder, each tried in another process first.
 
         Raises
         ------
         ExchangeError
-            They are no set.
+            They are not a set.
         """
         (self.work / INDEX_FILE).write_bytes(self._offer.index_bytes)
         shards = [self.work / entry.file for entry in self._offer.index.shards]
@@ -167,17 +167,17 @@ class PullOutput:
             return FeatureSet(self.work)
         except ShardError as error:
             raise ExchangeError(
-                f"{self._offer.remote.shown}: the files are no set, though each is what it should "
-                f"be ({error}); tell who publishes it"
+                f"{self._offer.remote.shown}: the files are not a set, though each is "
+                f"verified ({error}); tell its publisher"
             ) from error
 
     def publish(self) -> None:
-        """Move all that has come to its place, the index last, and remove the work folder."""
+        """Move what has arrived to the output, the index last, and remove the work folder."""
         self.publish_encoder()
         self.out.mkdir(parents=True, exist_ok=True)
         card = self.work / CARD_FILE
-        come = [CARD_FILE] if self._offer.contents and card.is_file() else []
-        for name in [*(entry.file for entry in self._offer.index.shards), *come, INDEX_FILE]:
+        cards = [CARD_FILE] if self._offer.contents and card.is_file() else []
+        for name in [*(entry.file for entry in self._offer.index.shards), *cards, INDEX_FILE]:
             (self.work / name).replace(self.out / name)
         self.remove_work()
 
@@ -186,7 +186,7 @@ class PullOutput:
         shutil.rmtree(self.work)
 
     def publish_encoder(self) -> None:
-        """Move the encoder's files that have come to their place."""
+        """Move the files of the encoder that have arrived to its folder."""
         for file in self._offer.contents.encoder if self._offer.contents else ():
             path = self.work / _ENCODER_WORK / file.file
             if path.is_file():
@@ -195,7 +195,7 @@ class PullOutput:
 
     def _require_same_features(self) -> None:
         if is_view(self.out):
-            raise OtherShard(f"{self.out} puts other features side by side; give another output")
+            raise OtherShard(f"{self.out} concatenates other features; give another output")
         held = _index_of(self.out)
         header = self._offer.index.header
         if held and (unlike := header.difference(held.header.metadata())):

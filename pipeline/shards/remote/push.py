@@ -25,9 +25,7 @@ from pipeline.shards.remote.locate import open_writable
 from pipeline.shards.remote.meter import Meter, Transfer
 from pipeline.shards.remote.remote import (
     ExchangeError,
-    NotFound,
     Remote,
-    RemoteError,
     read_bounded,
     retry,
 )
@@ -129,7 +127,7 @@ def _send(remote: Remote, path: Path, sha256: str, meter: Meter) -> None:
 
 def _send_small(remote: Remote, name: str, data: bytes, meter: Meter) -> None:
     """Send a file unless the same bytes exist."""
-    if _read_if_exists(remote, name, meter) != data:
+    if read_bounded(remote, name, MOST_DESCRIPTION_BYTES, meter.log) != data:
         retry(lambda: remote.send(name, [data]), meter.log)
         meter.add(len(data))
 
@@ -192,18 +190,20 @@ def _files_named_there(
         They name files of another set, finished or not, or cannot be parsed.
     """
     named: set[tuple[str, str]] = set()
+    described, begun = (
+        read_bounded(remote, name, MOST_DESCRIPTION_BYTES, meter.log)
+        for name in (INDEX_FILE, CONTENTS_FILE)
+    )
     try:
-        if (data := _read_if_exists(remote, INDEX_FILE, meter)) is not None:
-            there = index_from(data, f"{remote.shown}/{INDEX_FILE}")
+        if described is not None:
+            there = index_from(described, f"{remote.shown}/{INDEX_FILE}")
             if unlike := index.header.difference(there.header.metadata()):
                 raise OtherSet(f"{remote.shown} {unlike}")
             named |= _same_files(remote, index.shards, there.shards)
-        if (data := _read_if_exists(remote, CONTENTS_FILE, meter)) is not None:
-            begun = contents_from(data, f"{remote.shown}/{CONTENTS_FILE}")
-            named |= _same_files(remote, contents.shards, begun.shards)
-            named |= _same_files(remote, contents.encoder, begun.encoder)
-    except RemoteError:
-        raise
+        if begun is not None:
+            files = contents_from(begun, f"{remote.shown}/{CONTENTS_FILE}")
+            named |= _same_files(remote, contents.shards, files.shards)
+            named |= _same_files(remote, contents.encoder, files.encoder)
     except ShardError as error:
         raise OtherSet(f"{error}; {_REMEDY}") from error
     return named
@@ -223,10 +223,3 @@ def _same_files(
                 f"{file.sha256[:16]}..., which is none of this set's files"
             )
     return {(file.file, file.sha256) for file in theirs}
-
-
-def _read_if_exists(remote: Remote, name: str, meter: Meter) -> bytes | None:
-    try:
-        return read_bounded(remote, name, MOST_DESCRIPTION_BYTES, meter.log)
-    except NotFound:
-        return None

@@ -287,13 +287,13 @@ def retry(request: Callable[[], T], log: Callable[[str], None]) -> T:
             backoff.failed(error)
 
 
-def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None]) -> bytes:
-    """Return all bytes of a small file.
+def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None]) -> bytes | None:
+    """Return all bytes of a small file, None if it does not exist.
 
     Raises
     ------
     RemoteError
-        It has more than `most` bytes, does not exist, or cannot be read.
+        It has more than `most` bytes, or cannot be read.
     """
 
     def read() -> bytes:
@@ -308,7 +308,10 @@ def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None
                     )
         return bytes(found)
 
-    return retry(read, log)
+    try:
+        return retry(read, log)
+    except NotFound:
+        return None
 
 
 def without_secrets(url: str) -> str:

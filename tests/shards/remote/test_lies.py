@@ -111,7 +111,7 @@ LIES: dict[str, tuple[Lie, type[PipelineError], str]] = {
         "larger than any disk",
     ),
     "a size": (contents_lie("size", 1 << 50), ExchangeError, "at most .* were expected"),
-    "places": (contents_lie("features", [[9, 5]]), ExchangeError, "where they cannot"),
+    "places": (contents_lie("features", [[9, 5]]), ExchangeError, "stored where they cannot be"),
     "another set": (contents_lie("sha256", "0" * 64), ExchangeError, "of two sets"),
     "too many rows": (
         altered(
@@ -122,7 +122,7 @@ LIES: dict[str, tuple[Lie, type[PipelineError], str]] = {
             ),
         ),
         ExchangeError,
-        "the files are no set.*10000000000000",
+        "the files are not a set.*10000000000000",
     ),
 }
 
