@@ -16,7 +16,7 @@ from pipeline.files import parse_json
 from pipeline.hashing import sha256_of_file
 from pipeline.shards.card import CARD_FILE
 from pipeline.shards.index import INDEX_FILE, FeatureIndex
-from pipeline.shards.remote.remote import ExchangeError
+from pipeline.shards.remote.retry import ExchangeError
 from pipeline.shards.remote.spans import Spans, feature_spans, sha256_of_spans
 from pipeline.shards.sandbox import require_unbroken
 from pipeline.shards.shard_file import ShardFile

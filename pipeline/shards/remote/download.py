@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pipeline.shards.remote.meter import Meter
-from pipeline.shards.remote.remote import (
+from pipeline.shards.remote.remote import Remote
+from pipeline.shards.remote.retry import (
     ATTEMPTS,
     Backoff,
     ExchangeError,
     NoByteRanges,
-    Remote,
     RemoteError,
     TransientError,
 )

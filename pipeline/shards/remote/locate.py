@@ -6,7 +6,8 @@ from pathlib import Path
 
 import fsspec
 
-from pipeline.shards.remote.remote import Remote, RemoteError, without_secrets
+from pipeline.shards.remote.remote import Remote, without_secrets
+from pipeline.shards.remote.retry import RemoteError
 
 # Where a module that fsspec lacks has another name than its package.
 _PACKAGES = {"smbclient": "smbprotocol"}

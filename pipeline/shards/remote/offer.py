@@ -16,13 +16,8 @@ from pipeline.shards.remote.contents import (
     contents_from,
 )
 from pipeline.shards.remote.meter import Meter
-from pipeline.shards.remote.remote import (
-    ExchangeError,
-    Forbidden,
-    NotFound,
-    Remote,
-    read_bounded,
-)
+from pipeline.shards.remote.remote import Remote, read_bounded
+from pipeline.shards.remote.retry import ExchangeError, Forbidden, NotFound
 
 # Of a row and of a shard without features: ids, reasons and checksums take far less.
 _MOST_REST_OF_ROW, _MOST_REST_OF_SHARD = 1 << 14, 1 << 24

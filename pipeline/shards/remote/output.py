@@ -14,7 +14,7 @@ from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
 from pipeline.shards.remote.contents import SharedFile, encoder_of
 from pipeline.shards.remote.meter import Meter
 from pipeline.shards.remote.offer import Offer
-from pipeline.shards.remote.remote import ExchangeError
+from pipeline.shards.remote.retry import ExchangeError
 from pipeline.shards.resume.locking import (
     WORK_FOLDER,
     only_writer,

@@ -20,7 +20,7 @@ from pipeline.shards.remote.locate import open_remote
 from pipeline.shards.remote.meter import Meter, Transfer
 from pipeline.shards.remote.offer import Offer, read_offer
 from pipeline.shards.remote.output import PullOutput
-from pipeline.shards.remote.remote import ExchangeError, NoByteRanges, RemoteError
+from pipeline.shards.remote.retry import ExchangeError, NoByteRanges, RemoteError
 from pipeline.shards.remote.rows import (
     bytes_moved_for_rows,
     fetch_rows,

@@ -23,12 +23,8 @@ from pipeline.shards.remote.contents import (
 )
 from pipeline.shards.remote.locate import open_writable
 from pipeline.shards.remote.meter import Meter, Transfer
-from pipeline.shards.remote.remote import (
-    ExchangeError,
-    Remote,
-    read_bounded,
-    retry,
-)
+from pipeline.shards.remote.remote import Remote, read_bounded
+from pipeline.shards.remote.retry import ExchangeError, retry
 from pipeline.shards.side_by_side import require_own_rows
 
 _BLOCK = 1 << 20

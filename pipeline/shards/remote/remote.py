@@ -3,62 +3,22 @@
 import asyncio
 import errno
 import os
-import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import as_completed
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from io import UnsupportedOperation
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
-from pipeline.shards.format import ShardError
-
-ATTEMPTS = 5
-PAUSE_SECONDS = 1.0
-MAX_PAUSE_SECONDS = 60.0
+from pipeline.shards.remote.retry import NotFound, RemoteError, TransientError, retry
 
 _BLOCK = 1 << 20
 _LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 _REFUSED = (PermissionError, NotImplementedError, IsADirectoryError, NotADirectoryError, ValueError)
 
-T = TypeVar("T")
 Span = tuple[int, int]
 """Start and stop of a run of bytes."""
-
-
-class ExchangeError(ShardError):
-    """A feature set cannot be pushed or pulled as requested."""
-
-
-class RemoteError(ExchangeError):
-    """A remote file cannot be read or written."""
-
-
-class NotFound(RemoteError):
-    """The remote file does not exist."""
-
-
-class Forbidden(RemoteError):
-    """The remote file may not be read; object stores also return this for missing files."""
-
-
-class NoByteRanges(RemoteError):
-    """The server returns files from their beginning only."""
-
-
-class TransientError(RemoteError):
-    """The request failed in a way that a retry may cure.
-
-    Attributes
-    ----------
-    pause : float or None. Seconds to wait before the next attempt, if the server names them.
-    """
-
-    def __init__(self, text: str, pause: float | None = None) -> None:
-        """Keep the message and the pause."""
-        super().__init__(text)
-        self.pause = pause
 
 
 class Remote:
@@ -235,56 +195,15 @@ class Remote:
         except TimeoutError as error:  # its text may hold a URL with a signature
             raise TransientError(f"{where}: timed out") from error
         except Exception as error:
-            text = " ".join(str(error).split())[:200]
-            text = f"{where}: {type(error).__name__}{': ' if text else ''}{text}"
+            text = " ".join(str(error).split())
             if self._query:
                 text = text.replace(self._query, "")
+            text = f"{where}: {type(error).__name__}{': ' if text else ''}{text[:200]}"
             if isinstance(error, _REFUSED):
                 raise RemoteError(f"{text}; check the URL and its permissions") from error
             if isinstance(error, OSError) and error.errno in _LASTING:
                 raise RemoteError(f"{text}; make room there, or push elsewhere") from error
             raise TransientError(text) from error
-
-
-class Backoff:
-    """Exponential backoff: waits after transient errors, and gives up after several in a row."""
-
-    def __init__(self, log: Callable[[str], None]) -> None:
-        """Keep the function that logs a line before each wait."""
-        self._log, self._failures = log, 0
-
-    def progressed(self) -> None:
-        """Count failures from 0 again."""
-        self._failures = 0
-
-    def failed(self, error: TransientError) -> None:
-        """Wait, or raise RemoteError if this was the last attempt."""
-        self._failures += 1
-        if self._failures >= ATTEMPTS:
-            raise RemoteError(
-                f"{error}; {ATTEMPTS} attempts in a row failed: run the same command again when "
-                "the server answers, it resumes where it stopped"
-            ) from error
-        pause = PAUSE_SECONDS * 2 ** (self._failures - 1) if error.pause is None else error.pause
-        pause = min(pause, MAX_PAUSE_SECONDS)
-        self._log(f"{error}; attempt {self._failures + 1} of {ATTEMPTS} in {pause:.0f} s")
-        time.sleep(pause)
-
-
-def retry(request: Callable[[], T], log: Callable[[str], None]) -> T:
-    """Return what a request returns, retried after transient errors.
-
-    Raises
-    ------
-    RemoteError
-        Another error, or several transient ones in a row.
-    """
-    backoff = Backoff(log)
-    while True:
-        try:
-            return request()
-        except TransientError as error:
-            backoff.failed(error)
 
 
 def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None]) -> bytes | None:

@@ -22,7 +22,8 @@ from pipeline.shards.remote.download import (
     store_verified,
 )
 from pipeline.shards.remote.meter import Meter
-from pipeline.shards.remote.remote import ExchangeError, Remote
+from pipeline.shards.remote.remote import Remote
+from pipeline.shards.remote.retry import ExchangeError
 from pipeline.shards.remote.spans import feature_spans, sha256_of_spans
 from pipeline.shards.sandbox import fault_of
 from pipeline.shards.shard_file import ShardFile

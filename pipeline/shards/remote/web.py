@@ -20,14 +20,13 @@ import aiohttp
 import yarl
 from fsspec.implementations.http import HTTPFileSystem
 
-from pipeline.shards.remote.remote import (
+from pipeline.shards.remote.remote import Remote, without_secrets
+from pipeline.shards.remote.retry import (
     Forbidden,
     NoByteRanges,
     NotFound,
-    Remote,
     RemoteError,
     TransientError,
-    without_secrets,
 )
 
 CONNECT_SECONDS, READ_SECONDS = 15.0, 60.0

@@ -13,7 +13,7 @@ from pipeline.errors import PipelineError
 from pipeline.shards.remote import web
 from pipeline.shards.remote.download import DamagedCopy
 from pipeline.shards.remote.pull import pull
-from pipeline.shards.remote.remote import ExchangeError, NotFound, RemoteError
+from pipeline.shards.remote.retry import ExchangeError, NotFound, RemoteError
 from tests.shards.remote.server import Misbehaving, Request
 from tests.shards.remote.shared import (
     IDS,

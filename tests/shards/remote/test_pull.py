@@ -15,7 +15,7 @@ from pipeline.shards.format import OtherShard
 from pipeline.shards.remote.contents import OtherSet
 from pipeline.shards.remote.pull import pull
 from pipeline.shards.remote.push import push
-from pipeline.shards.remote.remote import RemoteError
+from pipeline.shards.remote.retry import RemoteError
 from pipeline.shards.remote.spans import feature_spans
 from pipeline.shards.resume.arrays import write_features
 from pipeline.shards.verify import verify

@@ -18,7 +18,8 @@ from pipeline.shards.remote.contents import OtherSet
 from pipeline.shards.remote.locate import open_remote
 from pipeline.shards.remote.pull import pull
 from pipeline.shards.remote.push import push
-from pipeline.shards.remote.remote import NotFound, Remote, RemoteError
+from pipeline.shards.remote.remote import Remote
+from pipeline.shards.remote.retry import NotFound, RemoteError
 from tests.shards.factories import build, ids
 from tests.shards.factories import contents as files_of
 from tests.shards.remote.shared import IDS, SHARDS, make, same_files

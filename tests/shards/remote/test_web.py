@@ -11,7 +11,7 @@ import pytest
 import yarl
 
 from pipeline.shards.remote.pull import pull
-from pipeline.shards.remote.remote import NotFound, RemoteError
+from pipeline.shards.remote.retry import NotFound, RemoteError
 from pipeline.shards.remote.web import _require_redirect
 from tests.project import Recorder
 from tests.shards.remote.server import Misbehaving, Request, once
