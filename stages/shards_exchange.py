@@ -9,7 +9,7 @@ import click
 from stages.console import CONSOLE, OUTPUT, log_done, log_settings
 
 if TYPE_CHECKING:
-    from pipeline.shards.remote.contents import Transfer
+    from pipeline.shards.remote.meter import Transfer
 
 _PATH = click.Path(path_type=Path)
 
@@ -18,10 +18,10 @@ _PATH = click.Path(path_type=Path)
 @click.argument("path", type=_PATH, metavar="DIR")
 @click.argument("url")
 def push_command(path: Path, url: str) -> None:
-    """Copy a feature folder to another place, checked, its index last.
+    """Copy a feature folder to another place, verified, its index last.
 
     URL is a folder, file://, dvc:REMOTE/PATH, or what fsspec can write to, such as s3:// and
-    sftp:// with their packages. What is there already is not sent again.
+    ssh:// with their packages. Files that exist there are not sent again.
 
     \b
     Example:
@@ -40,7 +40,7 @@ def push_command(path: Path, url: str) -> None:
 @click.argument("out", type=OUTPUT, metavar="DIR")
 @click.option("--split", help="Only the rows of this split of --dataset.  [default: all rows]")
 @click.option("--dataset", type=_PATH, help="Prepared dataset that has the split.")
-@click.option("--ids", type=_PATH, help="File with an id a line: these rows in this order.")
+@click.option("--ids", type=_PATH, help="File with one id per line: these rows in this order.")
 @click.option("--recipe", help="Name or hash of the recipe; another one is refused.")
 def pull_command(
     url: str,
@@ -50,10 +50,10 @@ def pull_command(
     ids: Path | None,
     recipe: str | None,
 ) -> None:
-    """Fetch a feature set, or some of its rows, checked while it comes.
+    """Fetch a feature set, or some of its rows, verified as it arrives.
 
-    URL is a folder, http(s)://, file://, dvc:REMOTE/PATH, or what fsspec can read. A pull that
-    was stopped goes on where it was when the same command is given again.
+    URL is a folder, http(s)://, file://, dvc:REMOTE/PATH, or what fsspec can read. The same
+    command resumes an interrupted pull.
 
     \b
     Example:

@@ -57,7 +57,8 @@ def test_importing_is_light() -> None:
     """Neither the front door nor the recipes bring in torch or numpy's friends."""
     code = (
         "import sys, pipeline; pipeline.RECIPES; "
-        "print(sorted({'torch', 'scipy', 'h5py', 'nltk', 'gensim', 'sklearn'} & {*sys.modules}))"
+        "heavy = {'torch', 'scipy', 'h5py', 'nltk', 'gensim', 'sklearn', 'fsspec', 'aiohttp'}; "
+        "print(sorted(heavy & {*sys.modules}))"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"

@@ -143,7 +143,7 @@ def test_exported_imported_and_merged(features: FeatureSet, pipeline: Call) -> N
         ("pull nowhere x", 1, "nowhere has no index.json"),
         ("pull set x --split train", 2, "--dataset"),
         ("pull set x --ids no.txt", 1, "no.txt"),
-        ("pull set x --recipe other", 1, "'other' was asked for"),
+        ("pull set x --recipe other", 1, "'other' was requested"),
         ("pull set /", 1, "the root"),
         ("pull dvc:x/y z", 1, "DVC repository"),
     ],
@@ -171,7 +171,7 @@ def test_pushed_and_pulled(features: FeatureSet, pipeline: Call) -> None:
     Path("ids.txt").write_text(f"{ids(ROWS)[21]}\n{ids(ROWS)[3]}\n", encoding="utf-8")
     ended = pipeline("shards", "pull", "there", "some", "--ids", "ids.txt")
     assert (ended.status, ended.stdout) == (0, "")
-    assert "2 of 2 rows are to come" in ended.stderr
+    assert "2 of 2 rows will be fetched" in ended.stderr
     assert "1 failed" in ended.stderr
     assert "MB moved" in ended.stderr
 

@@ -1,6 +1,6 @@
-"""Feature sets to and from other machines: `pipeline shards push` and `pull` call this room.
+"""Feature sets to and from other machines: `pipeline shards push` and `pull` call this package.
 
 Read `push` and `pull` first, then `contents` (what is known of a shared set's files), `download`
-(bytes that arrive, broken off, go on and are checked), `rows` (single rows of remote shards). A
-`remote` is a place with files: `http_remote`, `folder_remote`; `locate` opens one by its URL.
+(bytes that arrive: resumed, bounded, verified), `rows` (single rows of remote shards). A `Remote`
+is a folder of a file system of fsspec; `locate` opens one by its URL, `web` guards HTTP.
 """

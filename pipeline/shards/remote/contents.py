@@ -1,8 +1,8 @@
-"""`files.json`: sizes and checksums of a shared set's files, and where features lie in its shards.
+"""`files.json`: sizes and checksums of a shared set's files, and where its shards store features.
 
-`push` writes it beside the shards. A shard's bytes are those of its features and the rest: ids,
+`push` writes it next to the shards. A shard's bytes are those of its features and the rest: ids,
 status, checksums of rows. The rest has a checksum of its own, so that it can be fetched and
-checked without the features, and then says where each row is.
+verified without the features; it states where each row is stored.
 """
 
 import json
@@ -17,7 +17,7 @@ from pipeline.hashing import sha256_of_file
 from pipeline.shards.card import CARD_FILE
 from pipeline.shards.index import INDEX_FILE, FeatureIndex
 from pipeline.shards.reader import ShardFile
-from pipeline.shards.remote.remote import ExchangeError
+from pipeline.shards.remote.retry import ExchangeError
 from pipeline.shards.remote.spans import Spans, feature_spans, sha256_of_spans
 from pipeline.shards.sandbox import changed_since, require_unbroken
 
@@ -32,23 +32,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class OtherSet(ExchangeError):
-    """A place holds a set that another one may not replace, or not the set that was asked for."""
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """What was moved.
-
-    Attributes
-    ----------
-    index : of the set that is there now.
-    moved : bytes that were sent, or that came.
-    size : bytes of the whole shared set, less its index.
-    """
-
-    index: FeatureIndex
-    moved: int
-    size: int
+    """A place holds another set than the one that is pushed or requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +51,7 @@ class SharedShard:
     Attributes
     ----------
     file, size, sha256 : of the whole file.
-    features : where the stored features lie in it.
+    features : where the features are stored in it.
     rest_sha256 : SHA-256 of all other bytes, in their order.
     """
 
@@ -79,7 +63,7 @@ class SharedShard:
 
     @property
     def rest(self) -> Spans:
-        """Where all other bytes lie."""
+        """Where all other bytes are."""
         edges = [0, *(edge for span in self.features for edge in span), self.size]
         pairs = zip(edges[::2], edges[1::2], strict=True)
         return [(start, stop) for start, stop in pairs if start < stop]
@@ -93,7 +77,7 @@ class Contents:
     ----------
     shards : in row order.
     card : SHARDS.md, if it has one.
-    encoder : the files of the encoder that its captions were made with, which lie beside the set.
+    encoder : files of the encoder of its captions, stored next to the set.
     """
 
     shards: tuple[SharedShard, ...]
@@ -106,12 +90,12 @@ class Contents:
 
     @property
     def others(self) -> list[SharedFile]:
-        """The files that are no shards."""
+        """The files that are not shards."""
         return [*self.encoder, *([self.card] if self.card else [])]
 
     @property
     def size(self) -> int:
-        """Bytes of all files but the index and this one."""
+        """Bytes of all files except the index and this one."""
         return sum(file.size for file in self.shards) + sum(file.size for file in self.others)
 
     def text(self) -> str:
@@ -132,19 +116,19 @@ class Contents:
             return shard
         raise ExchangeError(
             f"{CONTENTS_FILE} does not name {name} with the SHA-256 of {INDEX_FILE}: they are of "
-            "two sets, or the set is just being pushed; wait for that, or have it pushed again"
+            "two sets, or the set is being pushed now; wait for that, or have it pushed again"
         )
 
 
 def contents_of(folder: Path, index: FeatureIndex) -> Contents:
-    """Return what the set in a folder consists of; of features only their places are looked at.
+    """Return what the set in a folder consists of; features are located, not read.
 
     Raises
     ------
     DamagedShard
         A shard cannot be opened.
     ExchangeError
-        The encoder's folder has what no encoder has.
+        The folder of the encoder holds other files.
     """
     paths = [folder / entry.file for entry in index.shards]
     require_unbroken(changed_since(folder / INDEX_FILE, paths), features=False)
@@ -153,8 +137,8 @@ def contents_of(folder: Path, index: FeatureIndex) -> Contents:
     for path in files:
         if not path.is_file() or not _is_name(path.name):
             raise ExchangeError(
-                f"{path} is no whole file with a plain name (letters, digits, . _ + @ = -), as the "
-                "files of an encoder are; remove it, or move it elsewhere"
+                f"{path} is not a regular file with a plain name (letters, digits, . _ + @ = -), "
+                "as the files of an encoder are; remove it, or move it elsewhere"
             )
     card = folder / CARD_FILE
     return Contents(
@@ -165,7 +149,7 @@ def contents_of(folder: Path, index: FeatureIndex) -> Contents:
 
 
 def encoder_of(folder: Path) -> Path:
-    """Return where the encoder of a feature folder lies."""
+    """Return the folder of the encoder of a feature folder."""
     home = folder.resolve()
     return home.with_name(home.name + ENCODER_SUFFIX)
 
@@ -175,7 +159,7 @@ def _file_of(path: Path) -> SharedFile:
 
 
 def _shard_of(path: Path, sha256: str) -> SharedShard:
-    ShardFile(path)  # or it says what is wrong with it
+    ShardFile(path)  # raises if it is damaged
     size = path.stat().st_size
     shard = SharedShard(path.name, size, sha256, feature_spans(path), "")
     rest_sha256 = sha256_of_spans(path, shard.rest)
@@ -183,16 +167,16 @@ def _shard_of(path: Path, sha256: str) -> SharedShard:
 
 
 def contents_from(data: bytes, where: str) -> Contents:
-    """Read `files.json`, whoever wrote it.
+    """Parse `files.json`, whoever wrote it.
 
     Parameters
     ----------
-    data : its bytes. where : it came from, for messages.
+    data : its bytes. where : its source, for messages.
 
     Raises
     ------
     ExchangeError
-        It is of another kind, or names files that could leave the folder, or places outside a file.
+        It has another format, or names files outside the folder, or places outside a file.
     """
     try:
         values = parse_json(data)
@@ -216,7 +200,7 @@ def contents_from(data: bytes, where: str) -> Contents:
 
 
 def _is_name(text: str) -> bool:
-    """Return whether a file may have this name; `*.part` is for files on their way."""
+    """Return whether a file may have this name; `*.part` is for unfinished ones."""
     return _NAME.fullmatch(text) is not None and not text.endswith(".part")
 
 
@@ -225,9 +209,9 @@ def _checked_file(entry: Any) -> SharedFile:
     if not isinstance(file.file, str) or not _is_name(file.file):
         raise ValueError("a file has no plain name")
     if not isinstance(file.sha256, str) or not _SHA256.fullmatch(file.sha256):
-        raise ValueError(f"the SHA-256 of {file.file} is none")
+        raise ValueError(f"the SHA-256 of {file.file} is not valid")
     if type(file.size) is not int or not 0 <= file.size < 1 << 62:
-        raise ValueError(f"the size of {file.file} is none")
+        raise ValueError(f"the size of {file.file} is not valid")
     return file
 
 
@@ -236,10 +220,10 @@ def _checked_shard(entry: Any) -> SharedShard:
     end, spans = -1, []
     for start, stop in entry["features"]:
         if type(start) is not int or type(stop) is not int or not end < start < stop <= file.size:
-            raise ValueError(f"the features of {file.file} lie where they cannot")
+            raise ValueError(f"the features of {file.file} are stored where they cannot be")
         spans.append((start, stop))
         end = stop
     rest = entry["rest_sha256"]
     if not isinstance(rest, str) or not _SHA256.fullmatch(rest):
-        raise ValueError(f"the SHA-256 of the rest of {file.file} is none")
+        raise ValueError(f"the SHA-256 of the rest of {file.file} is not valid")
     return SharedShard(file.file, file.size, file.sha256, spans, rest)

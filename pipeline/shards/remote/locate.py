@@ -1,37 +1,62 @@
-"""A place by its URL: a folder, HTTP(S), a protocol of fsspec, or a remote of a DVC repository."""
+"""A remote folder by its URL: local, HTTP(S), a protocol of fsspec, or a remote of DVC."""
 
 import configparser
 import re
 from pathlib import Path
 
-from pipeline.shards.remote.folder_remote import FolderRemote
-from pipeline.shards.remote.http_remote import HttpRemote
-from pipeline.shards.remote.remote import Remote, RemoteError, WritableRemote
+import fsspec
 
+from pipeline.shards.remote.remote import Remote, without_secrets
+from pipeline.shards.remote.retry import RemoteError
+
+# Where a module that fsspec lacks has another name than its package.
+_PACKAGES = {"smbclient": "smbprotocol"}
 _REMOTE = re.compile(r'remote "(.+)"')
-# Options of a DVC remote that change neither where it lies nor who may use it.
+# Options of a DVC remote that change neither its location nor who may use it.
 _HARMLESS = {"url", "jobs", "verify", "timeout", "read_timeout", "connect_timeout", "worktree"}
 
 
 def open_remote(url: str | Path) -> Remote:
-    """Open a place to read from; nothing is asked of it yet.
+    """Open a folder to read from; nothing is requested from it yet.
 
     Parameters
     ----------
-    url : a folder, `file://`, `http(s)://`, `dvc:REMOTE/PATH`, or a URL of fsspec.
+    url : a folder, `file://`, `http(s)://`, `dvc:REMOTE/PATH`, or any URL of fsspec.
 
     Raises
     ------
     RemoteError
-        It cannot be understood, or needs a package that is not installed.
+        The URL is not valid, or its protocol needs a package that is not installed.
     """
     url = _resolved(str(url))
-    is_http = url.lower().startswith(("http://", "https://"))
-    return HttpRemote(url) if is_http else FolderRemote(url)
+    if url.lower().startswith(("http://", "https://")):
+        from pipeline.shards.remote.web import open_web
+
+        return open_web(url)
+    shown = without_secrets(url)
+    try:
+        files, root = fsspec.url_to_fs(url)
+    except ImportError as error:
+        module = str(getattr(error.__cause__, "name", ""))
+        raise RemoteError(
+            f"{shown}: {error}; run `pip install {_PACKAGES.get(module, module)}`, then the same "
+            "command again"
+        ) from error
+    except ValueError as error:
+        raise RemoteError(
+            f"{shown}: unknown location ({error}); a folder, file://, http://, https://, "
+            "dvc:REMOTE/PATH, or a protocol of fsspec such as s3:// was expected"
+        ) from error
+    except Exception as error:
+        raise RemoteError(
+            f"{shown} cannot be opened ({type(error).__name__}: {str(error)[:200]}); check the "
+            "URL, and the credentials that its back end takes from the environment"
+        ) from error
+    return Remote(files, root.rstrip("/"), shown.rstrip("/"))
 
 
-def open_writable(url: str | Path) -> WritableRemote:
-    """Open a place to write to.
+def open_writable(url: str | Path) -> Remote:
+    """Open a folder to write to.
 
     Raises
     ------
@@ -39,18 +64,18 @@ def open_writable(url: str | Path) -> WritableRemote:
         See `open_remote`; HTTP(S) is read only.
     """
     remote = open_remote(url)
-    if isinstance(remote, FolderRemote):
-        return remote
-    raise RemoteError(
-        f"{remote.shown}: HTTP(S) is read only; push to the folder that the server shows, or to a "
-        "bucket"
-    )
+    if remote.is_web:
+        raise RemoteError(
+            f"{remote.shown}: HTTP(S) is read only; push to the folder that the server shows, or "
+            "to a bucket"
+        )
+    return remote
 
 
 def _resolved(url: str) -> str:
-    """Return the URL that a DVC remote's name and a path below it stand for; any other as it is."""
+    """Return the URL that `dvc:REMOTE/PATH` stands for; any other URL unchanged."""
     if not url:
-        raise RemoteError("an empty URL is no place; give a folder or a URL")
+        raise RemoteError("the URL is empty; give a folder or a URL")
     if not url.startswith("dvc:"):
         return url
     remote, _, path = url.removeprefix("dvc:").strip("/").partition("/")
@@ -79,7 +104,7 @@ def _resolved(url: str) -> str:
     if further := sorted({*options} - _HARMLESS):
         raise RemoteError(
             f"{url}: the remote has the options {', '.join(further)}, which only DVC itself "
-            "understands; give its URL, and its credentials as its back end takes them from the "
+            "understands; give its URL, and its credentials where its back end reads them: in the "
             "environment"
         )
     root = options.get("url", "")

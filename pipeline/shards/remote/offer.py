@@ -1,4 +1,4 @@
-"""What a place offers: the index of a feature set, what is known of its files, upper bounds."""
+"""What a remote folder offers: the index of a feature set, sizes of its files, upper bounds."""
 
 import math
 import reprlib
@@ -15,17 +15,12 @@ from pipeline.shards.remote.contents import (
     OtherSet,
     contents_from,
 )
-from pipeline.shards.remote.download import Meter
-from pipeline.shards.remote.remote import (
-    ExchangeError,
-    Forbidden,
-    NotThere,
-    Remote,
-    read_bounded,
-)
+from pipeline.shards.remote.meter import Meter
+from pipeline.shards.remote.remote import Remote, read_bounded
+from pipeline.shards.remote.retry import ExchangeError, Forbidden, NotFound
 
-# Of a row and of a shard beside its features: ids, reasons and checksums take far less.
-_MOST_BESIDE_ROW, _MOST_BESIDE_SHARD = 1 << 14, 1 << 24
+# Of a row and of a shard without features: ids, reasons and checksums take far less.
+_MOST_REST_OF_ROW, _MOST_REST_OF_SHARD = 1 << 14, 1 << 24
 _MOST_OTHER_BYTES = 1 << 32
 _MOST_SHARD_BYTES = 1 << 62
 
@@ -36,9 +31,9 @@ class Offer:
 
     Attributes
     ----------
-    remote : the place.
-    index : of the set. index_bytes : the same as it came.
-    contents : what `push` wrote of the files; None: something else put the set there.
+    remote : the folder.
+    index : of the set. index_bytes : the same as received.
+    contents : description of the files by `push`; None: the set was copied by other means.
     """
 
     remote: Remote
@@ -48,11 +43,11 @@ class Offer:
 
     @property
     def size(self) -> int:
-        """Bytes of all files but the index; of the features alone where no more is known."""
+        """Bytes of all files except the index; of the features alone if no more is known."""
         return self.contents.size if self.contents else sum(map(self.size_of, self.index.shards))
 
     def size_of(self, entry: ShardEntry) -> int:
-        """Return the bytes of a shard; of its features alone where no more is known."""
+        """Return the bytes of a shard; of its features alone if no more is known."""
         if self.contents:
             return self.contents.shard(entry.file, entry.sha256).size
         header = self.index.header
@@ -62,31 +57,31 @@ class Offer:
         """Return an upper bound of the bytes of a shard, from its rows alone."""
         header = self.index.header
         row = math.prod(header.row_shape) * np.dtype(header.dtype).itemsize
-        return entry.rows * (row + _MOST_BESIDE_ROW) + _MOST_BESIDE_SHARD
+        return entry.rows * (row + _MOST_REST_OF_ROW) + _MOST_REST_OF_SHARD
 
 
 def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
-    """Read what a place offers, and check it.
+    """Read what a remote folder offers, and check it.
 
     Parameters
     ----------
-    remote : the place.
-    recipe : name or hash of the recipe that is wanted. None: any.
-    meter : counts what comes.
+    remote : the folder.
+    recipe : name or hash of the expected recipe. None: any.
+    meter : counts what is received.
 
     Raises
     ------
-    NotThere
+    NotFound
         No index.
     OtherSet
         Another recipe.
     ExchangeError
-        Index or `files.json` are of another kind, contradict each other, or name sizes that a set
+        Index or `files.json` have another format, contradict each other, or state sizes that a set
         of these rows cannot have.
     """
-    data = _description(remote, INDEX_FILE, meter)
+    data = read_bounded(remote, INDEX_FILE, MOST_DESCRIPTION_BYTES, meter.log)
     if data is None:
-        raise NotThere(
+        raise NotFound(
             f"{remote.shown} has no {INDEX_FILE}: it holds no feature set, or one that is still "
             "being pushed; check the URL, or have the push finished"
         )
@@ -100,13 +95,14 @@ def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
         raise OtherSet(
             f"{remote.shown} holds features of the recipe "
             f"{reprlib.repr(header.recipe.get('name'))} ({header.recipe_hash}), and {recipe!r} was "
-            "asked for; give another URL, or the recipe that you mean"
+            "requested; give another URL, or another recipe"
         )
     try:
-        described = _description(remote, CONTENTS_FILE, meter)
+        described = read_bounded(remote, CONTENTS_FILE, MOST_DESCRIPTION_BYTES, meter.log)
     except Forbidden as error:
-        meter.log(f"{error}; taken as not there, since {INDEX_FILE} could be read")
+        meter.log(f"{error}; taken as missing, since {INDEX_FILE} could be read")
         described = None
+    meter.add(len(data) + len(described or b""))
     contents = None
     if described is not None:
         try:
@@ -123,21 +119,12 @@ def read_offer(remote: Remote, recipe: str | None, meter: Meter) -> Offer:
             )
         if size > most:
             raise ExchangeError(
-                f"{remote.shown}/{CONTENTS_FILE}: {entry.file} of {entry.rows} rows is said to "
+                f"{remote.shown}/{CONTENTS_FILE}: {entry.file} of {entry.rows} rows should "
                 f"have {size:,} bytes; at most {most:,} were expected: have the set pushed again"
             )
     if contents and sum(file.size for file in contents.others) > _MOST_OTHER_BYTES:
         raise ExchangeError(
-            f"{remote.shown}/{CONTENTS_FILE}: card and encoder are said to have more than "
-            f"{_MOST_OTHER_BYTES:,} bytes, which is not believed: have the set pushed again"
+            f"{remote.shown}/{CONTENTS_FILE}: card and encoder should have more than "
+            f"{_MOST_OTHER_BYTES:,} bytes, which is not plausible: have the set pushed again"
         )
     return offer
-
-
-def _description(remote: Remote, name: str, meter: Meter) -> bytes | None:
-    try:
-        data = read_bounded(remote, name, MOST_DESCRIPTION_BYTES, meter.log)
-    except NotThere:
-        return None
-    meter.add(len(data))
-    return data

@@ -1,4 +1,4 @@
-"""The output of a pull: what it may hold already, where files gather, and how they get there."""
+"""The output of a pull: what it may hold before, where files gather, and how they are published."""
 
 import os
 import shutil
@@ -7,14 +7,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.hashing import sha256_of_file, sha256_of_json
-from pipeline.progress import Progress
 from pipeline.shards.card import CARD_FILE
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OtherShard, ShardError
 from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
 from pipeline.shards.remote.contents import SharedFile, encoder_of
+from pipeline.shards.remote.meter import Meter
 from pipeline.shards.remote.offer import Offer
-from pipeline.shards.remote.remote import ExchangeError
+from pipeline.shards.remote.retry import ExchangeError
 from pipeline.shards.resume.locking import (
     WORK_FOLDER,
     only_writer,
@@ -28,16 +28,16 @@ _ENCODER_WORK = "encoder"
 
 
 class PullOutput:
-    """An output folder and the folder of unfinished work beside it.
+    """An output folder and the folder of unfinished work next to it.
 
     Attributes
     ----------
-    out : the folder of the shards. encoder : that of the encoder, beside it.
-    work : what has come; another one for another set, and for rows than for the whole.
+    out : folder of the shards. encoder : that of the encoder, next to it.
+    work : folder of what has arrived; one per set, and another for single rows of it.
     """
 
     def __init__(self, out: Path, offer: Offer, kind: str) -> None:
-        """Check that the set may be put there; nothing is touched yet.
+        """Check that the set may be stored there; nothing is written yet.
 
         Raises
         ------
@@ -81,7 +81,7 @@ class PullOutput:
         free = shutil.disk_usage(self._parent).free
         if size > free:
             raise ExchangeError(
-                f"{size / 1e6:,.1f} MB are to come into {self._parent}, and {free / 1e6:,.1f} MB "
+                f"{size / 1e6:,.1f} MB will be stored in {self._parent}, and {free / 1e6:,.1f} MB "
                 "are free there; make room, give another output folder, or pull fewer rows"
             )
 
@@ -91,12 +91,8 @@ class PullOutput:
         path = self.out / INDEX_FILE
         return path.is_file() and path.read_bytes() == self._offer.index_bytes
 
-    def take_over_shards(self, progress: Progress) -> None:
-        """Check the shards in the work folder, and link those of the output that are sound to it.
-
-        Parameters
-        ----------
-        progress : gets the bytes that are checked.
+    def take_over_shards(self, meter: Meter) -> None:
+        """Verify the shards in the work folder, and link valid ones of the output to it.
 
         Raises
         ------
@@ -111,34 +107,33 @@ class PullOutput:
         if strange:
             raise self._other_shard(min(strange))
         paths = [folder / entry.file for entry in shards for folder in (self.work, self.out)]
-        done, total = 0, sum(path.stat().st_size for path in paths if path.is_file())
-        for entry in shards:
-            come, there = self.work / entry.file, self.out / entry.file
-            size = sum(path.stat().st_size for path in (come, there) if path.is_file())
-            if come.is_file() and sha256_of_file(come) != entry.sha256:
-                come.unlink()
-            if there.is_file() and not come.is_file():
-                if sha256_of_file(there) == entry.sha256:
-                    with suppress(OSError):  # a file system without links: it is fetched again
-                        os.link(there, come)
-                elif held is None:  # an index would say that it is damaged, and no other set's
-                    raise self._other_shard(entry.file)
-            done += size
-            progress(done, total, 0)
+        sizes = {path: path.stat().st_size for path in paths if path.is_file()}
+        with meter.expecting("check", sum(sizes.values())):
+            for entry in shards:
+                fetched, existing = self.work / entry.file, self.out / entry.file
+                if fetched in sizes and sha256_of_file(fetched) != entry.sha256:
+                    fetched.unlink()
+                if existing in sizes and not fetched.is_file():
+                    if sha256_of_file(existing) == entry.sha256:
+                        with suppress(OSError):  # a file system without links: it is fetched again
+                            os.link(existing, fetched)
+                    elif held is None:  # an index would prove it damaged, not of another set
+                        raise self._other_shard(entry.file)
+                meter.exists(sizes.get(fetched, 0) + sizes.get(existing, 0))
 
     def _other_shard(self, name: str) -> OtherShard:
         return OtherShard(
-            f"{self.out} has {name}, which is no shard of the set of {self._offer.remote.shown}; "
-            "give another output folder, or remove it if it may go"
+            f"{self.out} has {name}, which is not a shard of the set of "
+            f"{self._offer.remote.shown}; give another output folder, or remove it if it may go"
         )
 
     def missing_others(self, card: bool) -> dict[Path, SharedFile]:
-        """Return the further files that are to come, by where they gather.
+        """Return the other files to fetch, by where they gather.
 
         Raises
         ------
         OtherShard
-            Another file of an encoder lies where one of this set belongs.
+            A file of another encoder has the place of one of this set.
         """
         missing: dict[Path, SharedFile] = {}
         contents = self._offer.contents
@@ -158,12 +153,12 @@ class PullOutput:
         return {path: file for path, file in missing.items() if not _holds(path, file)}
 
     def open_work(self) -> FeatureSet:
-        """Return the set of all shards in the work folder, each opened elsewhere first.
+        """Return the set of all shards in the work folder, each tried in another process first.
 
         Raises
         ------
         ExchangeError
-            They are no set.
+            They are not a set.
         """
         (self.work / INDEX_FILE).write_bytes(self._offer.index_bytes)
         shards = [self.work / entry.file for entry in self._offer.index.shards]
@@ -172,17 +167,17 @@ class PullOutput:
             return FeatureSet(self.work)
         except ShardError as error:
             raise ExchangeError(
-                f"{self._offer.remote.shown}: the files are no set, though each is what it should "
-                f"be ({error}); tell who publishes it"
+                f"{self._offer.remote.shown}: the files are not a set, though each is "
+                f"verified ({error}); tell its publisher"
             ) from error
 
     def publish(self) -> None:
-        """Move all that has come to its place, the index last, and remove the work folder."""
+        """Move what has arrived to the output, the index last, and remove the work folder."""
         self.publish_encoder()
         self.out.mkdir(parents=True, exist_ok=True)
         card = self.work / CARD_FILE
-        come = [CARD_FILE] if self._offer.contents and card.is_file() else []
-        for name in [*(entry.file for entry in self._offer.index.shards), *come, INDEX_FILE]:
+        cards = [CARD_FILE] if self._offer.contents and card.is_file() else []
+        for name in [*(entry.file for entry in self._offer.index.shards), *cards, INDEX_FILE]:
             (self.work / name).replace(self.out / name)
         self.remove_work()
 
@@ -191,7 +186,7 @@ class PullOutput:
         shutil.rmtree(self.work)
 
     def publish_encoder(self) -> None:
-        """Move the encoder's files that have come to their place."""
+        """Move the files of the encoder that have arrived to its folder."""
         for file in self._offer.contents.encoder if self._offer.contents else ():
             path = self.work / _ENCODER_WORK / file.file
             if path.is_file():
@@ -200,7 +195,7 @@ class PullOutput:
 
     def _require_same_features(self) -> None:
         if is_view(self.out):
-            raise OtherShard(f"{self.out} puts other features side by side; give another output")
+            raise OtherShard(f"{self.out} concatenates other features; give another output")
         held = _index_of(self.out)
         header = self._offer.index.header
         if held and (unlike := header.difference(held.header.metadata())):

@@ -1,163 +1,218 @@
-"""What push and pull ask of a place with files, how it fails, and how a request is repeated."""
+"""A folder of files, here or anywhere that fsspec reaches: read in parts, written atomically."""
 
-import time
-from collections.abc import Callable, Generator, Iterable
-from contextlib import closing
-from typing import Protocol, TypeVar
+import asyncio
+import errno
+import os
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import as_completed
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from io import UnsupportedOperation
+from typing import Any
+from urllib.parse import quote
 
-from pipeline.shards.format import ShardError
+from pipeline.shards.remote.retry import NotFound, RemoteError, TransientError, retry
 
-ATTEMPTS = 5
-PAUSE_SECONDS = 1.0
-MAX_PAUSE_SECONDS = 60.0
+_BLOCK = 1 << 20
+_LASTING = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+_REFUSED = (PermissionError, NotImplementedError, IsADirectoryError, NotADirectoryError, ValueError)
 
-T = TypeVar("T")
-
-
-class ExchangeError(ShardError):
-    """A feature set cannot be pushed or pulled as asked."""
-
-
-class RemoteError(ExchangeError):
-    """The other side does not give or take a file."""
-
-
-class NotThere(RemoteError):
-    """The other side has no such file."""
+Span = tuple[int, int]
+"""Start and stop of a run of bytes."""
 
 
-class Forbidden(RemoteError):
-    """The other side does not let this file be read; buckets say so of files that they lack."""
-
-
-class NoByteRanges(RemoteError):
-    """The other side gives a file from its beginning only."""
-
-
-class TransientError(RemoteError):
-    """The other side failed in a way that may pass.
+class Remote:
+    """A folder of a file system of fsspec.
 
     Attributes
     ----------
-    pause : seconds that it asks for before the next attempt; None: it does not say.
+    shown : str. Its URL without user, password and query, for messages.
+    is_web : bool. Whether it is served by HTTP(S), which is read only.
     """
 
-    def __init__(self, text: str, pause: float | None = None) -> None:
-        """Take the message."""
-        super().__init__(text)
-        self.pause = pause
-
-
-class Remote(Protocol):
-    """A place with files that are read.
-
-    Attributes
-    ----------
-    shown : its URL without secrets, for messages.
-    """
-
-    shown: str
-
-    def beside(self, suffix: str) -> "Remote":
-        """Return the place whose name has a suffix more."""
-
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> Generator[bytes]:
-        """Yield the bytes `start` to `stop` - 1 of a file, or fewer where it ends before.
+    def __init__(
+        self,
+        files: Any,
+        root: str,
+        shown: str,
+        query: str | None = None,
+        open_stream: Callable[[str, int], Any] | None = None,
+    ) -> None:
+        """Keep the file system; nothing is requested yet.
 
         Parameters
         ----------
-        name : of the file.
-        start, stop : None: to its end, however far that is; the caller closes the generator once
-            it has enough.
+        files : file system of fsspec.
+        root : path of the folder in it.
+        shown : see the class.
+        query : for HTTP(S): "" or "?" and the query that goes with each file; None otherwise.
+        open_stream : opens a path at a byte for reading; None: as the file system does.
+        """
+        self._files, self._root, self.shown, self._query = files, root, shown, query
+        self._open_stream = open_stream
+        self.is_web = query is not None
+
+    def sibling(self, suffix: str) -> "Remote":
+        """Return the folder next to this one whose name has a suffix appended."""
+        root, shown = self._root + suffix, self.shown + suffix
+        return Remote(self._files, root, shown, self._query, self._open_stream)
+
+    def read(self, name: str, start: int = 0) -> Generator[bytes]:
+        """Yield the bytes of a file from `start` to its end.
+
+        However long it is: the caller closes the generator once it has enough.
 
         Raises
         ------
-        NotThere, Forbidden, NoByteRanges, TransientError, RemoteError
+        NotFound, Forbidden, NoByteRanges, TransientError, RemoteError
         """
+        with self._explained(name):
+            stream = self._open(name, start)
+        try:
+            while True:
+                with self._explained(name):
+                    block = stream.read(_BLOCK)
+                if not block:
+                    return
+                yield block
+        finally:
+            with suppress(Exception):
+                stream.close()
 
+    def read_spans(
+        self, name: str, spans: Sequence[Span]
+    ) -> Generator[tuple[Span, bytes | TransientError]]:
+        """Request parts of a file at the same time, and yield each with its bytes or its error.
 
-class WritableRemote(Remote, Protocol):
-    """A place with files that can be added to."""
+        In the order in which they arrive, where the file system is asynchronous.
 
-    def beside(self, suffix: str) -> "WritableRemote":
-        """Return the place whose name has a suffix more."""
+        Raises
+        ------
+        NotFound, Forbidden, NoByteRanges, RemoteError
+        """
+        path, files = self._path(name), self._files
+        if not files.async_impl:
+            for start, stop in spans:
+                yield self._part(name, (start, stop), partial(files.cat_file, path, start, stop))
+            return
+        futures = {
+            asyncio.run_coroutine_threadsafe(
+                files._cat_file(path, start=start, end=stop), files.loop
+            ): (start, stop)
+            for start, stop in spans
+        }
+        try:
+            for future in as_completed(futures):
+                yield self._part(name, futures[future], future.result)
+        finally:  # an interrupt or an error ends the other requests
+            for future in futures:
+                future.cancel()
+
+    def _part(
+        self, name: str, span: Span, read: Callable[[], bytes]
+    ) -> tuple[Span, bytes | TransientError]:
+        try:
+            with self._explained(name):
+                data = read()
+                if len(data) != span[1] - span[0]:
+                    raise TransientError(f"the file ended at byte {span[0] + len(data):,}")
+            return span, data
+        except TransientError as error:
+            return span, error
 
     def size(self, name: str) -> int | None:
-        """Return the bytes of a file, None if it is not there.
+        """Return the size of a file in bytes, None if it does not exist.
 
         Raises
         ------
         TransientError, RemoteError
         """
+        try:
+            with self._explained(name):
+                self._files.invalidate_cache()
+                return int(self._files.size(self._path(name)))
+        except NotFound:
+            return None
 
     def send(self, name: str, blocks: Iterable[bytes]) -> None:
-        """Write a file that appears whole or not at all; what `blocks` raises leaves none.
+        """Write a file atomically: as `NAME.part`, whose size is checked, then renamed.
 
         Raises
         ------
         TransientError, RemoteError
+            And whatever `blocks` raises; the part is removed then.
         """
-
-
-class Backoff:
-    """Waits after failures that may pass, longer after each, and gives up after several."""
-
-    def __init__(
-        self, log: Callable[[str], None], sleep: Callable[[float], object] = time.sleep
-    ) -> None:
-        """Take what gets a line before each wait, and what waits."""
-        self._log, self._sleep, self._failures = log, sleep, 0
-
-    def progressed(self) -> None:
-        """Count failures from 0 again."""
-        self._failures = 0
-
-    def failed(self, error: TransientError) -> None:
-        """Wait, or raise the error if it was the last attempt."""
-        self._failures += 1
-        if self._failures >= ATTEMPTS:
-            raise RemoteError(
-                f"{error}; {ATTEMPTS} attempts in a row failed: give the same command again when "
-                "the other side answers, it goes on where it stopped"
-            ) from error
-        pause = PAUSE_SECONDS * 2 ** (self._failures - 1) if error.pause is None else error.pause
-        pause = min(pause, MAX_PAUSE_SECONDS)
-        self._log(f"{error}; attempt {self._failures + 1} of {ATTEMPTS} in {pause:.0f} s")
-        self._sleep(pause)
-
-
-def repeated(request: Callable[[], T], log: Callable[[str], None]) -> T:
-    """Return what a request returns, which is made again after failures that may pass.
-
-    Raises
-    ------
-    RemoteError
-        It failed in another way, or several times in a row.
-    """
-    backoff = Backoff(log)
-    while True:
+        path, part, sent = self._path(name), self._path(f"{name}.part"), 0
         try:
-            return request()
-        except TransientError as error:
-            backoff.failed(error)
+            with self._explained(name):
+                self._files.makedirs(self._root, exist_ok=True)
+                stream = self._files.open(part, "wb")
+            try:
+                for block in blocks:
+                    with self._explained(name):
+                        stream.write(block)
+                    sent += len(block)
+                with self._explained(name):
+                    _sync(stream)
+                    stream.close()  # back ends with buffers send the rest here
+            except BaseException:
+                with suppress(Exception):
+                    stream.close()
+                raise
+            arrived = self.size(f"{name}.part")
+            with self._explained(name):
+                if arrived != sent:
+                    raise TransientError(f"{sent:,} bytes were sent, {arrived} arrived")
+                self._files.mv(part, path)
+        except BaseException:
+            with suppress(Exception):
+                self._files.rm_file(part)
+            raise
+
+    def _path(self, name: str) -> str:
+        if self._query is None:
+            return f"{self._root}/{name}"
+        return f"{self._root}/{quote(name)}{self._query}"
+
+    def _open(self, name: str, start: int) -> Any:
+        if self._open_stream is not None:
+            return self._open_stream(self._path(name), start)
+        stream = self._files.open(self._path(name), "rb")
+        stream.seek(start)
+        return stream
+
+    @contextmanager
+    def _explained(self, name: str) -> Generator[None]:
+        """Turn what back ends raise, which has no common base, into named errors."""
+        where = f"{self.shown}/{name}"
+        try:
+            yield
+        except RemoteError as error:
+            error.args = (f"{where}: {error}",)
+            raise
+        except FileNotFoundError as error:
+            raise NotFound(f"{where} does not exist") from error
+        except TimeoutError as error:  # its text may hold a URL with a signature
+            raise TransientError(f"{where}: timed out") from error
+        except Exception as error:
+            text = " ".join(str(error).split())
+            if self._query:
+                text = text.replace(self._query, "")
+            text = f"{where}: {type(error).__name__}{': ' if text else ''}{text[:200]}"
+            if isinstance(error, _REFUSED):
+                raise RemoteError(f"{text}; check the URL and its permissions") from error
+            if isinstance(error, OSError) and error.errno in _LASTING:
+                raise RemoteError(f"{text}; make room there, or push elsewhere") from error
+            raise TransientError(text) from error
 
 
-def without_secrets(url: str) -> str:
-    """Return a URL without user, password and query, which may be a signature, for messages."""
-    scheme, there, rest = url.partition("://")
-    if not there:
-        return url
-    host, slash, path = rest.partition("?")[0].partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
-
-
-def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None]) -> bytes:
-    """Return all bytes of a small file.
+def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None]) -> bytes | None:
+    """Return all bytes of a small file, None if it does not exist.
 
     Raises
     ------
     RemoteError
-        It has more than `most` bytes, is not there, or does not come.
+        It has more than `most` bytes, or cannot be read.
     """
 
     def read() -> bytes:
@@ -172,4 +227,23 @@ def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None
                     )
         return bytes(found)
 
-    return repeated(read, log)
+    try:
+        return retry(read, log)
+    except NotFound:
+        return None
+
+
+def without_secrets(url: str) -> str:
+    """Return a URL without user, password and query, which may be a signature, for messages."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url
+    host, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _sync(stream: Any) -> None:
+    """Wait until the bytes of a local file are on the disk; other back ends see to that."""
+    stream.flush()
+    with suppress(AttributeError, UnsupportedOperation):
+        os.fsync(stream.fileno())

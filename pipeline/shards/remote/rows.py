@@ -1,14 +1,18 @@
-"""Single rows of remote shards: first all but the features, then the features of some rows."""
+"""Single rows of remote shards, gathered in sparse files with the layout of the shards.
+
+All bytes of a shard except its features are fetched first and verified together, so that HDF5
+parses nothing unverified; then the features of single rows, several at a time, each verified by its
+CRC-32. `FeatureSet` reads a sparse file like any shard.
+"""
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 from pipeline.guard import crash_of
-from pipeline.progress import Progress
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.layout import FEATURES
 from pipeline.shards.reader import ShardFile
@@ -16,60 +20,50 @@ from pipeline.shards.remote.contents import SharedShard
 from pipeline.shards.remote.download import (
     COPIES,
     DamagedCopy,
-    Meter,
     bytes_moved_for,
     fetch_spans,
+    store_verified,
 )
-from pipeline.shards.remote.remote import ExchangeError, Remote
+from pipeline.shards.remote.meter import Meter
+from pipeline.shards.remote.remote import Remote
+from pipeline.shards.remote.retry import ExchangeError
 from pipeline.shards.remote.spans import feature_spans, sha256_of_spans
 
-_CHECKED_BYTES = 1 << 24
+_ROWS = 64
 
-AbsentRows = dict[Path, np.ndarray]
-"""Ascending row numbers (n,) int64 by hollow shard."""
+MissingFeatures = dict[Path, np.ndarray]
+"""Ascending row numbers (n,) int64 by sparse shard."""
 
 
-def fetch_hollow(
-    remote: Remote, path: Path, shard: SharedShard, meter: Meter, show: Callable[[int], None]
-) -> None:
-    """Fetch a shard without its features: a file of its size, with holes where they belong.
-
-    It has all ids, states and checksums of rows.
+def fetch_sparse(remote: Remote, path: Path, shard: SharedShard, meter: Meter) -> None:
+    """Fetch a shard without its features: a file of its size, with holes in their places.
 
     Parameters
     ----------
-    remote : has it. path : where it shall lie; whole or not at all.
-    shard : what is known of it.
-    meter, show : see `fetch_spans`.
+    remote : holds the shard. path : where to store it, atomically.
+    shard : its layout.
+    meter : counts what arrives.
 
     Raises
     ------
     DamagedCopy
-        What came does not have the SHA-256 of the shard's rest.
+        What arrived does not have the SHA-256 of the shard's rest.
     RemoteError
-        The other side does not answer, or does not serve ranges of bytes.
+        The server does not answer, or does not serve ranges of bytes.
     """
-    part = path.with_name(f"{path.name}.part")
-    found: list[str] = []
-    for _ in range(COPIES):
+
+    def fetch(part: Path) -> str:
         with part.open("wb") as stream:
             stream.truncate(shard.size)
-        fetch_spans(remote, path.name, part, shard.rest, meter, show)
-        digest = sha256_of_spans(part, shard.rest)
-        if digest == shard.rest_sha256:
-            part.replace(path)
-            return
-        found.append(digest)
-    part.unlink()
-    raise DamagedCopy(
-        f"{remote.shown}/{path.name}: all of it but the features came {COPIES} times, and not with "
-        f"the SHA-256 {shard.rest_sha256}: found {', '.join(dict.fromkeys(found))}; the copy there "
-        "is damaged or of another set: tell who publishes it, or pull from another place"
-    )
+        fetch_spans(remote, path.name, part, shard.rest, meter)
+        return sha256_of_spans(part, shard.rest)
+
+    what = f"{remote.shown}/{path.name}: all of it but the features"
+    store_verified(fetch, path, shard.rest_sha256, what, meter)
 
 
-def is_sound_hollow(path: Path, shard: SharedShard) -> bool:
-    """Return whether a shard without its features, or with some, lies there as it came."""
+def is_valid_sparse(path: Path, shard: SharedShard) -> bool:
+    """Return whether a shard exists as it was fetched, without its features or with some."""
     return (
         path.is_file()
         and path.stat().st_size == shard.size
@@ -78,7 +72,7 @@ def is_sound_hollow(path: Path, shard: SharedShard) -> bool:
 
 
 def require_places(remote: Remote, paths: Sequence[Path]) -> None:
-    """Check, in a process of its own, that hollow shards say where their features lie.
+    """Check, in a process of its own, that sparse shards state where their features belong.
 
     Raises
     ------
@@ -88,89 +82,71 @@ def require_places(remote: Remote, paths: Sequence[Path]) -> None:
     for path in paths:
         if reason := crash_of(feature_spans, path):
             raise ExchangeError(
-                f"{remote.shown}/{path.name}: HDF5 {reason} when it was asked where the rows are "
-                "stored; tell who publishes the shard"
+                f"{remote.shown}/{path.name}: HDF5 {reason} when it looked up the rows of the "
+                "shard; tell the publisher"
             )
 
 
-def absent_rows(features: FeatureSet, ids: Sequence[str]) -> AbsentRows:
-    """Return the rows of hollow shards that are asked for and are not there."""
+def missing_features(features: FeatureSet, ids: Sequence[str]) -> MissingFeatures:
+    """Return the requested rows whose features sparse shards lack."""
     rows = np.unique(features.rows_of(ids))
-    found: AbsentRows = {}
+    found: MissingFeatures = {}
     for entry in features.index.shards:
         here = rows[(rows >= entry.first_row) & (rows < entry.first_row + entry.rows)]
         path = features.folder / entry.file
-        if (absent := _absent(path, here - entry.first_row)).size:
-            found[path] = absent
+        if (missing := _missing(path, here - entry.first_row)).size:
+            found[path] = missing
     return found
 
 
-def bytes_moved_for_rows(absent: AbsentRows) -> int:
-    """Return how many bytes come for some rows of hollow shards."""
-    return sum(bytes_moved_for(feature_spans(path, rows)) for path, rows in absent.items())
+def bytes_moved_for_rows(missing: MissingFeatures) -> int:
+    """Return how many bytes are fetched for some rows."""
+    return sum(bytes_moved_for(feature_spans(path, rows)) for path, rows in missing.items())
 
 
-def fetch_rows(remote: Remote, absent: AbsentRows, meter: Meter, progress: Progress) -> None:
-    """Fill the holes of hollow shards that belong to some rows, each checked by its CRC-32.
+def fetch_rows(remote: Remote, missing: MissingFeatures, meter: Meter) -> None:
+    """Fetch the features of some rows into sparse shards, each verified by its CRC-32.
 
     Parameters
     ----------
-    remote : has the shards.
-    absent : the rows.
-    meter : counts what comes.
-    progress : gets bytes done and in all.
+    remote : holds the shards.
+    missing : the rows.
+    meter : counts what arrives.
 
     Raises
     ------
     DamagedCopy
-        Rows came, several times, with other bytes than those of their CRC-32.
+        Rows arrived, several times, with another CRC-32 than theirs.
     RemoteError
-        The other side does not answer, or does not serve ranges of bytes.
+        The server does not answer, or does not serve ranges of bytes.
     """
-    done = 0
     for _ in range(COPIES):
-        total = done + bytes_moved_for_rows(absent)
-        for path, rows in absent.items():
-            spans = feature_spans(path, rows)
-
-            def show(moved: int, done: int = done, total: int = total) -> None:
-                progress(done + moved, total, 0)
-
-            fetch_spans(remote, path.name, path, spans, meter, show)
-            done += bytes_moved_for(spans)
-        found = {path: _absent(path, rows) for path, rows in absent.items()}
-        absent = {path: rows for path, rows in found.items() if rows.size}
-        for path, rows in absent.items():
-            meter.log(f"{path.name}: {rows.size} rows came with other bytes than they should have")
-    if absent:
-        path, rows = next(iter(absent.items()))
+        for path, rows in missing.items():
+            fetch_spans(remote, path.name, path, feature_spans(path, rows), meter)
+        found = {path: _missing(path, rows) for path, rows in missing.items()}
+        missing = {path: rows for path, rows in found.items() if rows.size}
+        for path, rows in missing.items():
+            meter.log(f"{path.name}: {rows.size} rows arrived damaged")
+    if missing:
+        path, rows = next(iter(missing.items()))
         ids = ShardFile(path).ids
         raise DamagedCopy(
-            f"{remote.shown}/{path.name}: {rows.size} rows came {COPIES} times with other bytes "
-            f"than those of their CRC-32, first {[ids[row] for row in rows[:5]]}; the copy there "
-            "is damaged: tell who publishes it, or pull from another place"
+            f"{remote.shown}/{path.name}: {rows.size} rows arrived {COPIES} times with another "
+            f"CRC-32 than theirs, first {[ids[row] for row in rows[:5]]}; the copy there is "
+            "damaged: tell its publisher, or pull from another place"
         )
 
 
-def _absent(path: Path, rows: np.ndarray) -> np.ndarray:
-    """Return those of the rows whose bytes are not those of their CRC-32."""
+def _missing(path: Path, rows: np.ndarray) -> np.ndarray:
+    """Return those of the rows that do not have their CRC-32."""
     shard = ShardFile(path)
     if shard.compressed:
         with h5py.File(path, "r") as file:
             crc32 = [_crc32_of(file[FEATURES], row) for row in rows.tolist()]
-        return rows[np.array(crc32) != shard.crc32[rows]]
-    step = max(1, _CHECKED_BYTES // max(1, int(np.prod(shard.row_shape)) * shard.dtype.itemsize))
-    wrong = [
-        row
-        for start in range(0, len(rows), step)
-        for row, stored in zip(
-            rows[start : start + step].tolist(),
-            shard.stored(rows[start : start + step]),
-            strict=True,
-        )
-        if zlib.crc32(stored) != shard.crc32[row]
-    ]
-    return np.array(wrong, np.int64)
+    else:
+        blocks = (rows[at : at + _ROWS] for at in range(0, len(rows), _ROWS))
+        crc32 = [zlib.crc32(row) for block in blocks for row in shard.stored(block)]
+    return rows[np.array(crc32, np.int64) != shard.crc32[rows]]
 
 
 def _crc32_of(features: h5py.Dataset, row: int) -> int:

@@ -1,4 +1,4 @@
-"""Where the stored features of rows lie in a shard's file, and the SHA-256 of runs of its bytes."""
+"""Where the features of rows are stored in a shard, and the SHA-256 of spans of its bytes."""
 
 import hashlib
 from pathlib import Path
@@ -12,42 +12,43 @@ from pipeline.shards.layout import FEATURES
 _BLOCK = 1 << 20
 
 Spans = list[tuple[int, int]]
-"""Start and stop of runs of bytes or rows, ascending and apart from each other."""
+"""Start and stop of runs of bytes, ascending and disjoint."""
 
 
 def feature_spans(path: Path, rows: np.ndarray | None = None) -> Spans:
-    """Return where the stored features of some rows lie in a shard.
+    """Return where the stored features of some rows are in a shard.
 
     Parameters
     ----------
-    path : of the shard; its features need not be there.
-    rows : (n,) int row numbers. None: all.
+    path : shard; the features themselves may be missing, as in a sparse file.
+    rows : (n,) int. Row numbers; None: all.
     """
     found: Spans = []
     with h5py.File(path, "r") as file:
         features = file[FEATURES]
-        wanted = np.ones(len(features), bool)
-        if rows is not None:
-            wanted[:] = False
-            wanted[rows] = True
+        requested = np.full(len(features), rows is None)
+        requested[slice(0) if rows is None else rows] = True
         if features.chunks is None:
             size = features.id.get_storage_size() // len(features)
             first = features.id.get_offset()
             if first is not None:  # None: no feature was ever written
-                found = [
-                    (first + row * size, first + (row + 1) * size)
-                    for row in wanted.nonzero()[0].tolist()
-                ]
+                starts = first + size * requested.nonzero()[0]
+                found = [(start, start + size) for start in starts.tolist()]
         else:
             step = features.chunks[0]
 
             def visit(chunk: Any) -> None:
                 row = chunk.chunk_offset[0]
-                if wanted[row : row + step].any():
+                if requested[row : row + step].any():
                     found.append((chunk.byte_offset, chunk.byte_offset + chunk.size))
 
             features.id.chunk_iter(visit)
-    return _joined(found)
+    joined: Spans = []
+    for start, stop in sorted(found):
+        if joined and start <= joined[-1][1]:
+            start, stop = joined[-1][0], max(stop, joined.pop()[1])
+        joined.append((start, stop))
+    return joined
 
 
 def sha256_of_spans(path: Path, spans: Spans) -> str:
@@ -60,14 +61,3 @@ def sha256_of_spans(path: Path, spans: Spans) -> str:
                 digest.update(block)
                 start += len(block)
     return digest.hexdigest()
-
-
-def _joined(spans: Spans) -> Spans:
-    """Return spans in order, joined where nothing lies between them."""
-    result: Spans = []
-    for start, stop in sorted(spans):
-        if result and start <= result[-1][1]:
-            result[-1] = result[-1][0], max(stop, result[-1][1])
-        else:
-            result.append((start, stop))
-    return result

@@ -27,6 +27,7 @@ from pipeline.shards.format import (
 )
 from pipeline.shards.plan import ShardPlan, Span
 from pipeline.shards.reader import ShardFile
+from pipeline.shards.resume.job_ref import JobRef, NotShared, appears, submit
 from pipeline.shards.resume.partial_shard import PartialShard
 from pipeline.shards.resume.publish import FinishedShard, finished_shard
 

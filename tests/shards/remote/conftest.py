@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.shards.feature_set import FeatureSet
-from pipeline.shards.remote import contents, http_remote, output, remote
+from pipeline.shards.remote import contents, output, retry, web
 from pipeline.shards.remote.push import push
 from tests.shards.remote.server import Misbehaving, serving
 from tests.shards.remote.shared import make
@@ -18,8 +18,8 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts follow each other at once, no proxy is asked, and no process started for HDF5."""
     for module in (contents, output):
         monkeypatch.setattr(module, "require_unbroken", lambda paths, features: None)
-    monkeypatch.setattr(remote, "PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(http_remote, "READ_SECONDS", 5.0)
+    monkeypatch.setattr(retry, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(web, "READ_SECONDS", 5.0)
     monkeypatch.setenv("no_proxy", "*")
 
 

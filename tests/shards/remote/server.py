@@ -90,7 +90,9 @@ class Request(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {self.start}-{last}/{self.size}")
         self.end_headers()
         self.send(body if cut is None else body[:cut])
-        self.close_connection |= cut is not None
+        if cut is not None:
+            time.sleep(0.1)  # a client may drop what it has not read when the connection breaks
+            self.close_connection = True
         return True
 
     def plain(self, status: int, body: bytes, **headers: str) -> bool:

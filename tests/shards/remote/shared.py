@@ -1,6 +1,10 @@
 """A small feature set for tests of sharing, and how two sets are compared."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -8,6 +12,7 @@ from pipeline.datasets.manifest import ImageEntry, Manifest
 from pipeline.shards.card import write_card
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.resume.arrays import write_features
+from tests.project import PROJECT
 from tests.shards.factories import contents as files_of
 
 ROWS, DIM, ROWS_PER_SHARD = 60, 2048, 20
@@ -48,3 +53,14 @@ def dataset(folder: Path, splits: dict[str, list[str]], captions: int = 0) -> Pa
     entries = [ImageEntry(i, i, split, texts) for split, ids in splits.items() for i in ids]
     Manifest("d", folder, tuple(entries), "free", "drawn", {}).write(folder)
     return folder
+
+
+def pull_command(arguments: list[str], **options: Any) -> "subprocess.Popen[str]":
+    """Start `pipeline shards pull`."""
+    code = "import sys; sys.argv[0] = 'pipeline'; from stages.cli import main; main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, "shards", "pull", *arguments],
+        env=os.environ | {"PYTHONPATH": str(PROJECT), "no_proxy": "*"},
+        text=True,
+        **options,
+    )

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pipeline.errors import PipelineError
-from pipeline.shards.remote import http_remote
+from pipeline.shards.remote import web
 from pipeline.shards.remote.download import DamagedCopy
 from pipeline.shards.remote.pull import pull
-from pipeline.shards.remote.remote import ExchangeError, NotThere, RemoteError
+from pipeline.shards.remote.retry import ExchangeError, NotFound, RemoteError
 from tests.shards.remote.server import Misbehaving, Request
 from tests.shards.remote.shared import (
     IDS,
@@ -79,17 +79,17 @@ def contents_lie(key: str, value: object) -> Lie:
 
 
 LIES: dict[str, tuple[Lie, type[PipelineError], str]] = {
-    "not there": (status(404), NotThere, "no index.json.*still being pushed"),
-    "unauthorised": (status(401, "files.json"), RemoteError, "401; it wants a permission"),
-    "forbidden": (status(403, SHARDS[0]), RemoteError, "403; it wants a permission"),
+    "not there": (status(404), NotFound, "no index.json.*still being pushed"),
+    "unauthorised": (status(401, "files.json"), RemoteError, "HTTP 401; it requires a permission"),
+    "forbidden": (status(403, SHARDS[0]), RemoteError, "HTTP 403; it requires a permission"),
     "broken": (status(500, SHARDS[0]), RemoteError, "500; 5 attempts in a row failed"),
     "html": (html, ExchangeError, "damaged or of another kind.*<!DOCTYPE html>"),
     "a local file": (lambda s: redirect(s, "file:///etc/passwd"), RemoteError, "from http to file"),
-    "no place": (lambda s: redirect(s, "http://["), RemoteError, r"leads to 'http://\[', which is"),
+    "no place": (lambda s: redirect(s, "http://["), RemoteError, r"to 'http://\[', which is not"),
     "circles": (lambda s: redirect(s, "/set/index.json"), RemoteError, "more than 5 redirects"),
-    "wrong bytes": (wrong_bytes, DamagedCopy, f"{SHARDS[1]} came 2 times.*found"),
+    "wrong bytes": (wrong_bytes, DamagedCopy, f"{SHARDS[1]} arrived 2 times.*found"),
     "too short": (too_short, RemoteError, "ended after 9,000 of"),
-    "endless": (endless, DamagedCopy, f"{SHARDS[1]} came 2 times"),
+    "endless": (endless, DamagedCopy, f"{SHARDS[1]} arrived 2 times"),
     "a path": (
         altered("index.json", lambda v: v["shards"][0].update(file="../x.h5")),
         ExchangeError,
@@ -111,7 +111,7 @@ LIES: dict[str, tuple[Lie, type[PipelineError], str]] = {
         "larger than any disk",
     ),
     "a size": (contents_lie("size", 1 << 50), ExchangeError, "at most .* were expected"),
-    "places": (contents_lie("features", [[9, 5]]), ExchangeError, "where they cannot"),
+    "places": (contents_lie("features", [[9, 5]]), ExchangeError, "stored where they cannot be"),
     "another set": (contents_lie("sha256", "0" * 64), ExchangeError, "of two sets"),
     "too many rows": (
         altered(
@@ -122,7 +122,7 @@ LIES: dict[str, tuple[Lie, type[PipelineError], str]] = {
             ),
         ),
         ExchangeError,
-        "the files are no set.*10000000000000",
+        "the files are not a set.*10000000000000",
     ),
 }
 
@@ -143,7 +143,7 @@ def test_a_lie_ends_in_its_name_and_leaves_no_output(
 def test_a_server_that_stalls_is_given_up(
     tmp_path: Path, server: Misbehaving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_remote, "READ_SECONDS", 0.1)
+    monkeypatch.setattr(web, "READ_SECONDS", 0.1)
     stalled = threading.Event()
     server.faults = [lambda r: r.file == SHARDS[1] and stalled.wait(10.0)]
     try:
@@ -156,11 +156,11 @@ def test_a_server_that_stalls_is_given_up(
 def test_wrong_bytes_of_rows_are_found(tmp_path: Path, server: Misbehaving) -> None:
     """Of a row by its CRC-32, of the ids by their SHA-256; ids and URL are named."""
     wrong_bytes(server)
-    with pytest.raises(DamagedCopy, match="all of it but the features came 2 times"):
+    with pytest.raises(DamagedCopy, match="all of it but the features arrived 2 times"):
         pull(f"{server.url}/set", tmp_path / "x", ids=IDS[25:27])
     change = server.faults
     server.faults = [lambda r: 9_000 < r.start < 160_000 and change[0](r)]
-    with pytest.raises(DamagedCopy, match=f"1 rows came 2 times.*CRC-32, first .'{IDS[26]}'"):
+    with pytest.raises(DamagedCopy, match=f"1 rows arrived 2 times.*first .'{IDS[26]}'"):
         pull(f"{server.url}/set", tmp_path / "x", ids=IDS[25:27])
     server.faults = []
     pull(f"{server.url}/set", tmp_path / "x", ids=IDS[25:27])

@@ -1,9 +1,7 @@
 """Pulling whole sets, splits and ids, also where it is interrupted."""
 
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,14 +15,24 @@ from pipeline.shards.format import OtherShard
 from pipeline.shards.remote.contents import OtherSet
 from pipeline.shards.remote.pull import pull
 from pipeline.shards.remote.push import push
-from pipeline.shards.remote.remote import RemoteError
+from pipeline.shards.remote.retry import RemoteError
 from pipeline.shards.remote.spans import feature_spans
 from pipeline.shards.resume.arrays import write_features
 from pipeline.shards.verify import verify
-from tests.project import PROJECT, Recorder
+from tests.project import Recorder
 from tests.shards.factories import contents as files_of
 from tests.shards.remote.server import Misbehaving, Request, once
-from tests.shards.remote.shared import DIM, FAILED, IDS, ROWS, SHARDS, dataset, make, same_files
+from tests.shards.remote.shared import (
+    DIM,
+    FAILED,
+    IDS,
+    ROWS,
+    SHARDS,
+    dataset,
+    make,
+    pull_command,
+    same_files,
+)
 
 
 @pytest.mark.parametrize("compress", [False, True])
@@ -95,12 +103,7 @@ def test_the_rows_of_a_split(tmp_path: Path, features: FeatureSet) -> None:
 def _kill_midway(server: Misbehaving, arguments: list[str]) -> None:
     """Run `pipeline shards pull` and kill it when the server has given half a shard, and waits."""
     server.hold_at = server.served + 80_000
-    code = "import sys; sys.argv[0] = 'pipeline'; from stages.cli import main; main()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, "shards", "pull", *arguments],
-        env=os.environ | {"PYTHONPATH": str(PROJECT), "no_proxy": "*"},
-        stderr=subprocess.DEVNULL,
-    )
+    process = pull_command(arguments, stderr=subprocess.DEVNULL)
     while server.served < server.hold_at and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
@@ -131,6 +134,33 @@ def test_a_pull_of_a_split_interrupted_twice(
     np.testing.assert_array_equal(pulled.read(IDS[14:]), features.read(IDS[14:]))
     assert verify(out).faults == []
     assert {path.suffix for path in (tmp_path / ".work").iterdir()} == {".lock"}
+
+
+@pytest.mark.parametrize("where", ["folder", "memory", "http"])
+def test_an_interrupted_pull_resumes_from_every_kind_of_place(
+    tmp_path: Path, features: FeatureSet, server: Misbehaving, where: str
+) -> None:
+    """The whole set and a split: what was fetched before Ctrl-C is not fetched again."""
+    places = {"folder": f"{tmp_path}/shared/set", "memory": f"memory://{tmp_path.name}/set"}
+    url = places.get(where, f"{server.url}/set")
+    if where != "http":
+        push(features.folder, url)
+    data = dataset(tmp_path / "data", {"train": IDS[:14], "val": IDS[14:]})
+    shard = (features.folder / SHARDS[0]).stat().st_size
+    with pytest.raises(KeyboardInterrupt):
+        pull(url, tmp_path / "whole", monitor=Recorder(interrupt_at=shard))
+    assert not (tmp_path / "whole").exists()
+    come = pull(url, tmp_path / "whole")
+    assert come.moved < come.size - shard + 4_000
+    same_files(tmp_path / "whole", features.folder)
+    row = DIM * 4
+    monitor = Recorder(interrupt_at=6 * row)  # the rows of the first shard
+    with pytest.raises(KeyboardInterrupt):
+        pull(url, tmp_path / "val", dataset=data, split="val", monitor=monitor)
+    come = pull(url, tmp_path / "val", dataset=data, split="val")
+    assert 40 * row <= come.moved < 40 * row + 4_000
+    assert FeatureSet(tmp_path / "val").ids == IDS[14:]
+    assert verify(tmp_path / "val").faults == []
 
 
 def test_a_whole_pull_goes_on_within_a_file(
@@ -193,7 +223,7 @@ def test_a_bucket_says_forbidden_where_files_json_lacks(
     pull(f"{server.url}/set", tmp_path / "a", monitor=monitor)
     assert {*files_of(tmp_path / "a")} == {"index.json", *SHARDS}
     np.testing.assert_array_equal(FeatureSet(tmp_path / "a").read(IDS[5:]), features.read(IDS[5:]))
-    assert any("files.json: the server says 403" in line for line in monitor.lines)
+    assert any("files.json: HTTP 403" in line for line in monitor.lines)
 
 
 def test_another_recipe_is_refused_everywhere(tmp_path: Path, features: FeatureSet) -> None:

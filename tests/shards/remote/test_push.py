@@ -2,18 +2,24 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.registry import _registry
 
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import DamagedShard
 from pipeline.shards.remote.contents import OtherSet
-from pipeline.shards.remote.folder_remote import FolderRemote
+from pipeline.shards.remote.locate import open_remote
 from pipeline.shards.remote.pull import pull
 from pipeline.shards.remote.push import push
-from pipeline.shards.remote.remote import NotThere, RemoteError
+from pipeline.shards.remote.remote import Remote
+from pipeline.shards.remote.retry import NotFound, RemoteError
 from tests.shards.factories import build, ids
 from tests.shards.factories import contents as files_of
 from tests.shards.remote.shared import IDS, SHARDS, make, same_files
@@ -42,9 +48,9 @@ def test_a_push_that_breaks_leaves_no_set_and_goes_on(
 ) -> None:
     there = tmp_path / "there"
     sent: list[str] = []
-    send = FolderRemote.send
+    send = Remote.send
 
-    def broken(self: FolderRemote, name: str, blocks: Iterator[bytes]) -> None:
+    def broken(self: Remote, name: str, blocks: Iterator[bytes]) -> None:
         def some() -> Iterator[bytes]:
             yield next(iter(blocks))
             raise KeyboardInterrupt
@@ -52,11 +58,11 @@ def test_a_push_that_breaks_leaves_no_set_and_goes_on(
         sent.append(name)
         send(self, name, some() if name == SHARDS[1] else blocks)
 
-    monkeypatch.setattr(FolderRemote, "send", broken)
+    monkeypatch.setattr(Remote, "send", broken)
     with pytest.raises(KeyboardInterrupt):
         push(features.folder, there)
     assert sorted(files_of(there)) == ["files.json", SHARDS[0]]
-    with pytest.raises(NotThere, match="still being pushed"):
+    with pytest.raises(NotFound, match="still being pushed"):
         pull(there, tmp_path / "x")
     with pytest.raises(OtherSet):
         push(make(tmp_path / "values", seed=1).folder, there)
@@ -64,12 +70,12 @@ def test_a_push_that_breaks_leaves_no_set_and_goes_on(
     index = features.folder / "index.json"
     described = index.read_bytes()
 
-    def recorded(self: FolderRemote, name: str, blocks: Iterator[bytes]) -> None:
+    def recorded(self: Remote, name: str, blocks: Iterator[bytes]) -> None:
         sent.append(name)
         send(self, name, blocks)
         index.write_text("what another command has put there meanwhile")
 
-    monkeypatch.setattr(FolderRemote, "send", recorded)
+    monkeypatch.setattr(Remote, "send", recorded)
     shard = features.folder / SHARDS[2]
     sound = shard.read_bytes()
     shard.write_bytes(sound[:-1] + b"x")
@@ -139,8 +145,35 @@ def test_places_by_other_names(
         ("dvc:bucket/a", "options endpointurl"),
         ("http://localhost/a", "read only"),
         ("http://user:se@cret@localhost/a?key", r"^http://localhost/a: .*passwords are not sent"),
-        ("http://[::1", "sound host"),
-        ("nothing://a", "no such place"),
+        ("http://[::1", "valid host"),
+        ("nothing://a", "unknown location"),
     ):
         with pytest.raises(RemoteError, match=message):
             push(features.folder, url)
+
+
+def test_buckets_and_hubs_are_opened_by_their_packages(
+    tmp_path: Path, features: FeatureSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package that is missing is named with the command that installs it."""
+
+    class Bucket(MemoryFileSystem):
+        """What s3fs would be."""
+
+        protocol = "s3"
+        store: ClassVar[dict[str, Any]] = {}
+
+    monkeypatch.setitem(_registry, "s3", Bucket)
+    del _registry["s3"]  # what is registered in its place is removed after the test
+    monkeypatch.setitem(
+        sys.modules, "s3fs", SimpleNamespace(S3FileSystem=Bucket, __version__="2026.1")
+    )
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    push(features.folder, "s3://bucket/set")
+    assert "s3://bucket/set/index.json" in Bucket.store
+    pull("s3://bucket/set", tmp_path / "s3")
+    same_files(tmp_path / "s3", features.folder)
+    with pytest.raises(RemoteError, match=r"^gs://bucket/set: .*`pip install gcsfs`"):
+        push(features.folder, "gs://bucket/set")
+    hub = pytest.importorskip("huggingface_hub")
+    assert isinstance(open_remote("hf://datasets/a/b/set")._files, hub.HfFileSystem)
