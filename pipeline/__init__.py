@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pipeline.heads.embed import embed as embed
     from pipeline.heads.fit import fit as fit
     from pipeline.heads.trained_head import load_head as load_head
+    from pipeline.heads.training.training_options import TrainingOptions as TrainingOptions
     from pipeline.images.extract import extract as extract
     from pipeline.images.feature_extractor import FeatureExtractor as FeatureExtractor
     from pipeline.recipes import RECIPES as RECIPES
@@ -48,6 +49,7 @@ _HOMES = {
     "FeatureExtractor": "pipeline.images.feature_extractor",
     "FeatureSet": "pipeline.shards.feature_set",
     "RECIPES": "pipeline.recipes",
+    "TrainingOptions": "pipeline.heads.training.training_options",
     "embed": "pipeline.heads.embed",
     "encode": "pipeline.text.encode",
     "evaluate": "pipeline.retrieval.evaluate",

@@ -28,7 +28,7 @@ def add_experiment(plan: Plan, experiment: Experiment, seed: int) -> None:
         )
     experiment = replace(
         experiment,
-        name=seeded(experiment.name, seed, plan.first_seed),
+        name=seeded(experiment.name, seed, plan.training.seed),
         word_vectors=add_own_vectors(plan, experiment.word_vectors),
     )
     features = add_features(plan, experiment.images)
@@ -36,7 +36,7 @@ def add_experiment(plan: Plan, experiment: Experiment, seed: int) -> None:
     if experiment.finetuning is None:
         head = add_head(plan, experiment, seed, features, captions)
     else:
-        start = plan.layout.head(seeded(experiment.finetuning.start, seed, plan.first_seed))
+        start = plan.layout.head(seeded(experiment.finetuning.start, seed, plan.training.seed))
         if start not in plan.steps:
             add_experiment(plan, plan.experiment_named(experiment.finetuning.start), seed)
         head = add_finetuned(plan, experiment, seed, features, captions, start)

@@ -1,12 +1,12 @@
 """The steps that train heads, with an image network or without, and extract with what it learnt."""
 
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.experiments.checks import MISSING, index_fault, json_fault, weights_of
 from pipeline.experiments.input_steps import recipe_for, rows_of
+from pipeline.experiments.records import Record, features_record, json_record, weights_of
 from pipeline.experiments.steps import Plan, Step
 from pipeline.finetuning import WEIGHTS_FILE
 from pipeline.finetuning.finetune import finetune
@@ -27,8 +27,8 @@ def add_head(plan: Plan, experiment: Experiment, seed: int, images: Path, captio
     """Add the step that trains a head on features of both sides."""
     out = plan.layout.head(experiment.name)
 
-    def wanted() -> dict[str, Any]:
-        return _head_as_wanted(plan, experiment, seed, images, captions)
+    def expected() -> Record:
+        return _expected(plan, experiment, seed, images, captions)
 
     def make(monitor: Monitor) -> object:
         return fit(
@@ -37,17 +37,11 @@ def add_head(plan: Plan, experiment: Experiment, seed: int, images: Path, captio
             experiment=experiment,
             images=images,
             captions=captions,
-            train_split=plan.split("train"),
-            validation_split=plan.split("validation"),
-            seed=seed,
-            max_epochs=plan.max_epochs,
-            leave_out_failed=plan.leave_out_failed,
-            monitor=monitor,
+            training=replace(plan.training, seed=seed, monitor=monitor),
         )
 
-    fault = json_fault(out / HEAD_FILE, wanted)
     needs, size = (images, captions, *_own_vectors(plan, experiment)), f"head {experiment.head}"
-    return plan.add(Step("train", experiment.name, out, needs, size, fault, make))
+    return plan.add(Step("train", experiment.name, out, needs, size, make, head_record, expected))
 
 
 def add_finetuned(
@@ -57,14 +51,14 @@ def add_finetuned(
     how, out = experiment.finetuning, plan.layout.head(experiment.name)
     assert how is not None
 
-    def wanted() -> dict[str, Any]:
+    def read(folder: Path) -> Record | None:
+        return head_record(folder) if (folder / WEIGHTS_FILE).is_file() else None
+
+    def expected() -> Record:
+        tensors = sha256_of_file(start / TENSORS_FILE)
         return {
-            **_head_as_wanted(plan, experiment, seed, images, captions),
-            "finetuning": {
-                **asdict(how),
-                "start_sha256": sha256_of_file(start / TENSORS_FILE),
-                **weights_of(images),
-            },
+            **_expected(plan, experiment, seed, images, captions),
+            "finetuning": {**asdict(how), "start_sha256": tensors, **weights_of(images)},
         }
 
     def make(monitor: Monitor) -> object:
@@ -76,22 +70,11 @@ def add_finetuned(
             images=images,
             captions=captions,
             weights=plan.extract.get("weights"),
-            train_split=plan.split("train"),
-            validation_split=plan.split("validation"),
-            seed=seed,
-            max_epochs=plan.max_epochs,
-            leave_out_failed=plan.leave_out_failed,
-            monitor=monitor,
+            training=replace(plan.training, seed=seed, monitor=monitor),
         )
 
-    described = json_fault(out / HEAD_FILE, wanted)
-
-    def fault() -> str:
-        found = described()
-        return found or ("" if (out / WEIGHTS_FILE).is_file() else MISSING)
-
     needs, size = (images, captions, start), f"head {experiment.head} and its image network"
-    return plan.add(Step("train", experiment.name, out, needs, size, fault, make))
+    return plan.add(Step("train", experiment.name, out, needs, size, make, read, expected))
 
 
 def add_tuned_features(plan: Plan, experiment: Experiment, head: Path) -> Path:
@@ -100,39 +83,48 @@ def add_tuned_features(plan: Plan, experiment: Experiment, head: Path) -> Path:
     out, rows = plan.layout.features(experiment.embedded_images), len(plan.manifest.entries)
     recipe = recipe_for(plan, experiment.images)
 
-    def fault() -> str:
-        other = index_fault(out, rows, recipe.to_json())()
-        if other or weights_of(out)["weights_sha256"] == sha256_of_file(head / WEIGHTS_FILE):
-            return other
-        return "made with other weights"
+    def expected() -> Record:
+        weights = sha256_of_file(head / WEIGHTS_FILE)
+        return {"rows": rows, "recipe": recipe.to_json(), "weights_sha256": weights}
 
     def make(monitor: Monitor) -> object:
-        if (out / INDEX_FILE).is_file() and fault():
+        if (out / INDEX_FILE).is_file() and step.why_stale():
             monitor.log(f"{out} holds features of an earlier training and is removed")
             shutil.rmtree(out)
         return extract(plan.layout.dataset, out, recipe=experiment.images, monitor=monitor, **given)
 
-    size = rows_of(recipe, rows)
-    name = experiment.embedded_images
-    return plan.add(Step("extract", name, out, (head,), size, fault, make, always=True))
+    name, size = experiment.embedded_images, rows_of(recipe, rows)
+    step = Step("extract", name, out, (head,), size, make, features_record, expected, always=True)
+    return plan.add(step)
 
 
-def _head_as_wanted(
+def head_record(folder: Path) -> Record | None:
+    """Return what a trained head records of itself; see `json_record`."""
+    return json_record(folder / HEAD_FILE)
+
+
+def expected_training(plan: Plan, experiment: Experiment, seed: int) -> dict[str, Any]:
+    """Return what any head of an experiment must record, apart from its data."""
+    most = plan.training.max_epochs
+    return {
+        "kind": experiment.head,
+        "settings": with_epochs_at_most(experiment.head, experiment.settings, most),
+        "average_captions": experiment.average_captions,
+        **plan.trained(seed),
+    }
+
+
+def _expected(
     plan: Plan, experiment: Experiment, seed: int, images: Path, captions: Path
 ) -> dict[str, Any]:
-    """Return what the description of an experiment's head must say."""
-    wanted: dict[str, Any] = {
-        "kind": experiment.head,
-        "settings": with_epochs_at_most(experiment.head, experiment.settings, plan.max_epochs),
-        "seed": seed,
-        "train_split": plan.split("train"),
-        "validation_split": plan.split("validation"),
-        "average_captions": experiment.average_captions,
+    """Return what a head that is fitted on images and captions must record."""
+    expected = {
+        **expected_training(plan, experiment, seed),
         "made_from": hashes_of(plan, images, captions),
     }
     for file in _own_vectors(plan, experiment):
-        wanted["word_vectors"] = origin_of(load_vectors(str(file), ()))
-    return wanted
+        expected["word_vectors"] = origin_of(load_vectors(str(file), ()))
+    return expected
 
 
 def _own_vectors(plan: Plan, experiment: Experiment) -> tuple[Path, ...]:

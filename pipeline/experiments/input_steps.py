@@ -6,7 +6,7 @@ from pipeline.clips.extract import extract_clips
 from pipeline.clips.recipe_lookup import recipe_of_clips
 from pipeline.clips.recipes import ClipRecipe
 from pipeline.clips.sound_recipes import AnySoundRecipe
-from pipeline.experiments.checks import MISSING, index_fault
+from pipeline.experiments.records import Record, features_record
 from pipeline.experiments.steps import Plan, Step
 from pipeline.heads.head_types import CaptionFeatures
 from pipeline.images.extract import extract
@@ -34,9 +34,13 @@ def add_features(plan: Plan, name: str) -> Path:
     def make(monitor: Monitor) -> object:
         return job(plan.layout.dataset, out, recipe=name, monitor=monitor, **given)
 
+    def expected() -> Record:
+        return {"rows": rows, "recipe": recipe.to_json()}
+
     size = rows_of(recipe, rows)
-    fault = index_fault(out, rows, recipe.to_json())
-    return plan.add(Step("extract", name, out, (), size, fault, make, always=True))
+    return plan.add(
+        Step("extract", name, out, (), size, make, features_record, expected, always=True)
+    )
 
 
 def _add_side_by_side(plan: Plan, name: str, names: SideBySide, out: Path) -> Path:
@@ -45,9 +49,13 @@ def _add_side_by_side(plan: Plan, name: str, names: SideBySide, out: Path) -> Pa
     def make(monitor: Monitor) -> object:
         return write_view(out, [FeatureSet(part) for part in parts], names.scaling)
 
-    fault = index_fault(out, len(plan.manifest.entries))
-    size = f"{len(parts)} sets side by side"
-    return plan.add(Step("extract", name, out, tuple(parts), size, fault, make, always=True))
+    def expected() -> Record:
+        return {"rows": len(plan.manifest.entries)}
+
+    needs, size = tuple(parts), f"{len(parts)} sets side by side"
+    return plan.add(
+        Step("extract", name, out, needs, size, make, features_record, expected, always=True)
+    )
 
 
 def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
@@ -70,9 +78,13 @@ def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
             **options,
         )
 
-    size = f"{rows} rows of {captions.encoder}"
-    fault = index_fault(out, rows)
-    return plan.add(Step("text", captions.name, out, needs, size, fault, make, always=True))
+    def expected() -> Record:
+        return {"rows": rows}
+
+    name, size = captions.name, f"{rows} rows of {captions.encoder}"
+    return plan.add(
+        Step("text", name, out, needs, size, make, features_record, expected, always=True)
+    )
 
 
 def add_own_vectors(plan: Plan, name: str | None) -> str | None:
@@ -92,9 +104,7 @@ def _add_vectors(plan: Plan, name: str) -> Path:
         return store_vectors(plan.layout.dataset, out, training=training, monitor=monitor, **others)
 
     size = ", ".join(f"{key} {value}" for key, value in options.items())
-    return plan.add(
-        Step("vectors", name, out, (), size, lambda: "" if out.is_file() else MISSING, make)
-    )
+    return plan.add(Step("vectors", name, out, (), size, make))
 
 
 def recipe_for(plan: Plan, name: str) -> Recipe | ClipRecipe | AnySoundRecipe:
