@@ -14,7 +14,7 @@ from pipeline.localization import LocalizationError
 from pipeline.localization.localize import localize
 from pipeline.localization.localized import read_localized
 from pipeline.localization.sources import Sources
-from pipeline.localization.train_localizer import fit_to_phrases, made_from_of
+from pipeline.localization.train_localizer import fit_to_phrases
 from pipeline.progress import Monitor
 
 
@@ -74,7 +74,7 @@ def _add_head(
     out = plan.layout.head(experiment.name)
 
     def expected() -> Record:
-        made_from = made_from_of(sources.opened, validation_images)
+        made_from = sources.opened.made_from_with(validation_images)
         if start is not None:
             made_from["start_sha256"] = sha256_of_file(start / TENSORS_FILE)
         seed = plan.training.seed

@@ -14,7 +14,6 @@ from pipeline.localization.localized import Localized, write_localized
 from pipeline.localization.queries import Queries
 from pipeline.localization.sources import Sources
 from pipeline.progress import QUIET, Monitor
-from pipeline.text.encode import encoder_folder
 from pipeline.text.encoders.base import unknown_to_all
 from pipeline.text.fitted import load_encoder
 
@@ -61,17 +60,16 @@ def localize(
     trained.inputs.images.require(opened.regions, "region")
     trained.inputs.captions.require(opened.texts, "phrase")
     split = split_for("test", opened.manifest, split)
-    phrases = opened.phrases(split)
-    if not phrases:
+    left_out = opened.left_out(leave_out_failed, monitor)
+    queries = Queries.of(opened, split, left_out=left_out)
+    if not queries.frame.query_ids:
         raise LocalizationError(
             f"split {split!r} of {sources.dataset} has no phrase with a box; nothing can be asked"
         )
-    left_out = opened.left_out(leave_out_failed, monitor)
-    entries = [entry for entry in opened.manifest.select(split) if entry.id not in left_out]
-    found = Queries.of(opened, entries, phrases).embedded(trained.head)
+    found = queries.embedded(trained.head)
     localized = replace(
         found,
-        known=_known(found, Path(encoder or encoder_folder(sources.phrases)), monitor),
+        known=_known(found, Path(encoder or sources.encoder), monitor),
         provenance={
             **trained.provenance,
             "dataset": opened.manifest.name,
@@ -83,7 +81,7 @@ def localize(
     )
     write_localized(out, localized)
     monitor.log(
-        f"{out}: {len(found.query_ids)} queries of {len(entries)} images, "
+        f"{out}: {len(found.query_ids)} queries of {len(found.image_ids)} images, "
         f"{len(found.boxes)} proposals, {time.monotonic() - started:.1f} s"
     )
     return localized

@@ -24,7 +24,6 @@ from pipeline.regions.ground_truth import true_boxes, true_regions
 from pipeline.regions.proposals import region_id
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.shards.feature_set import FeatureSet
-from pipeline.text.unique_phrases import phrase_key
 
 MINED_A_PHRASE = 50
 
@@ -70,7 +69,7 @@ def mine(
     MissingRows, FailedRows
         A region or phrase has no features.
     """
-    keys = list({phrase_key(phrase.phrase): None for phrase in phrases})
+    keys = list({phrase.key: None for phrase in phrases})
     proposals, most = opened.proposals, opened.most
     row = {key: number for number, key in enumerate(keys)}
     embedded = head.embed_captions(FeatureRows(opened.texts, keys))
@@ -88,7 +87,7 @@ def mine(
             continue
         said: dict[int, set[int]] = {}
         for phrase in of_image[image]:
-            said.setdefault(row[phrase_key(phrase.phrase)], set()).update(numbers[phrase.id])
+            said.setdefault(row[phrase.key], set()).update(numbers[phrase.id])
         rows = np.array(list(said))
         asked = similarity.prepare(embedded[rows])
         scores = similarity.between(similarity.prepare(own), asked)

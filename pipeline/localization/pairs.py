@@ -12,7 +12,6 @@ from pipeline.localization import LocalizationError
 from pipeline.regions.ground_truth import true_regions
 from pipeline.regions.proposals import region_id
 from pipeline.shards.feature_set import FeatureSet
-from pipeline.text.unique_phrases import phrase_key
 
 REGIONS_A_PHRASE = 10
 """Of how many regions a phrase makes training pairs at most (Wang et al. 2016, section 3.3)."""
@@ -45,7 +44,7 @@ def training_pairs(
             "the training split has no phrase with a box; `pipeline prepare entities`, `regions` "
             "and `scenes` make datasets with phrases"
         )
-    keys = {phrase_key(phrase.phrase): None for phrase in phrases}
+    keys = {phrase.key: None for phrase in phrases}
     phrase_row = {key: row for row, key in enumerate(keys)}
     numbers = true_regions(phrases)
     region_row: dict[str, int] = {}
@@ -53,7 +52,7 @@ def training_pairs(
     for phrase in phrases:
         for k in numbers[phrase.id]:
             region = region_row.setdefault(region_id(phrase.image, k), len(region_row))
-            annotated.setdefault((region, phrase_row[phrase_key(phrase.phrase)]))
+            annotated.setdefault((region, phrase_row[phrase.key]))
     region, phrase_of = np.array(list(annotated), np.int64).T
     drawn = _at_most(phrase_of, REGIONS_A_PHRASE, np.random.default_rng(seed))
     kept = np.unique(region[drawn])

@@ -1,7 +1,7 @@
 """The queries of a split: which phrases are asked of which image, among which proposals."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,12 +14,12 @@ from pipeline.datasets.phrases import RegionPhrase
 from pipeline.heads.base import Head
 from pipeline.heads.inputs.feature_rows import FeatureRows, Features, Rows, loaded
 from pipeline.heads.inputs.pairs import IN_MEMORY_BYTES
+from pipeline.localization import LocalizationError
 from pipeline.localization.evaluate_localization import CUTOFFS
 from pipeline.localization.localized import Localized
 from pipeline.localization.measures import by_head, rank
 from pipeline.localization.sources import OpenSources
 from pipeline.regions.proposals import region_id
-from pipeline.text.unique_phrases import phrase_key, plain_phrase
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,29 +38,38 @@ class Queries:
 
     @classmethod
     def of(
-        cls, opened: OpenSources, entries: Sequence[ImageEntry], phrases: Sequence[RegionPhrase]
+        cls,
+        opened: OpenSources,
+        split: str,
+        *,
+        images: int | None = None,
+        left_out: Container[str] = (),
     ) -> "Queries":
-        """Return the queries of some images.
+        """Return the queries of a split.
 
         Parameters
         ----------
         opened : OpenSources.
-        entries : sequence of ImageEntry. The images that are asked about.
-        phrases : sequence of RegionPhrase. Those of other images are left out.
+        split : str.
+        images : int or None. Only the first so many images are asked about; None: all.
+        left_out : container of str. Images that are not asked about.
 
         Raises
         ------
+        DatasetError
+            The dataset has no such split.
         ProposalError
             The proposals are of another dataset, or lack an image.
         MissingRows, FailedRows
             A proposal or a phrase has no features.
         """
+        entries = [e for e in opened.manifest.select(split)[:images] if e.id not in left_out]
         ids = [entry.id for entry in entries]
         opened.proposals.require_images(opened.manifest, ids)
         row = {image_id: number for number, image_id in enumerate(ids)}
-        own = [phrase for phrase in phrases if phrase.image in row]
-        keys = [phrase_key(phrase.phrase) for phrase in own]
-        texts = {key: plain_phrase(p.phrase) for key, p in zip(keys, own, strict=True)}
+        own = [phrase for phrase in opened.phrases(split) if phrase.image in row]
+        keys = [phrase.key for phrase in own]
+        texts = {key: phrase.plain for key, phrase in zip(keys, own, strict=True)}
         phrase_row = {key: number for number, key in enumerate(texts)}
         boxes = [opened.proposals.boxes(image_id)[: opened.most] for image_id in ids]
         truth = [np.array(phrase.boxes, np.float32).reshape(-1, 4) for phrase in own]
@@ -91,7 +100,19 @@ class Queries:
         return cls(FeatureRows(opened.regions, regions), FeatureRows(opened.texts, [*texts]), frame)
 
     def in_memory(self) -> "Queries":
-        """Return the queries with features in memory, where they fit."""
+        """Return the queries for model selection, with features in memory where they fit.
+
+        Raises
+        ------
+        LocalizationError
+            There is no query, or not one proposal.
+        """
+        asked, boxes = len(self.frame.query_ids), len(self.frame.boxes)
+        if not (asked and boxes):
+            raise LocalizationError(
+                f"the validation split has {asked} queries and {boxes} proposals; at least one of "
+                "each is needed to choose by"
+            )
         sides = (self.images, self.captions)
         images, captions = (
             loaded(rows, IN_MEMORY_BYTES) if isinstance(rows, FeatureRows) else rows

@@ -36,6 +36,11 @@ class Sources:
     regions: Path
     most: int = 100
 
+    @property
+    def encoder(self) -> Path:
+        """Folder of the phrases' fitted encoder, next to their features."""
+        return self.phrases.with_name(f"{self.phrases.name}.encoder")
+
     @cached_property
     def opened(self) -> "OpenSources":
         """The data of these folders; see `OpenSources` for errors."""
@@ -89,6 +94,10 @@ class OpenSources:
             "regions_sha256": self.regions.index.content_sha256,
             "proposals_an_image": str(self.most),
         }
+
+    def made_from_with(self, validation_images: int | None) -> dict[str, str]:
+        """Return what a head records of its data, but for the head that it goes on from."""
+        return {**self.made_from, "validation_images": str(validation_images or "all")}
 
     def phrases(self, split: str) -> tuple[RegionPhrase, ...]:
         """Return the phrases of a split.

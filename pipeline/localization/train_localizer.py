@@ -11,7 +11,6 @@ from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.training.training_job import TrainingJob
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
-from pipeline.localization import LocalizationError
 from pipeline.localization.mining import mine
 from pipeline.localization.pairs import training_pairs
 from pipeline.localization.queries import Queries
@@ -54,7 +53,7 @@ def fit_to_phrases(
     """
     opened = sources.opened
     job = TrainingJob.open(opened.manifest, out, training)
-    source = made_from_of(opened, validation_images)
+    source = opened.made_from_with(validation_images)
     unfitted = job.unfitted_head(experiment, opened.inputs, source)
     left_out = opened.left_out(training.leave_out_failed, training.monitor)
     phrases = [p for p in opened.phrases(job.train_split) if p.image not in left_out]
@@ -63,35 +62,19 @@ def fit_to_phrases(
         f"{job.train_split}: {len(pairs.image_ids)} regions, {len(links_of(pairs).phrases)} "
         f"distinct phrases, {len(pairs.caption_ids)} pairs"
     )
-    held_out = _held_out(job, opened, validation_images, left_out)
+    held_out = Queries.of(
+        opened, job.validation_split, images=validation_images, left_out=left_out
+    ).in_memory()
+    job.log(
+        f"{job.validation_split}: {len(held_out.frame.query_ids)} queries, "
+        f"{len(held_out.frame.boxes)} proposals"
+    )
     if start is None:
         return job.fit(unfitted, pairs, held_out)
     begun = load_head(start)
     unfitted = replace(unfitted, made_from={**source, "start_sha256": str(begun.tensors_sha256)})
     pairs = _with_mined(pairs, begun, phrases, opened, training)
     return job.fit(unfitted, pairs, held_out, start=begun.head.tensors())
-
-
-def made_from_of(opened: OpenSources, validation_images: int | None) -> dict[str, str]:
-    """Return what a head records of its data, but for the head that it goes on from."""
-    return {**opened.made_from, "validation_images": str(validation_images or "all")}
-
-
-def _held_out(
-    job: TrainingJob, opened: OpenSources, most: int | None, left_out: frozenset[str]
-) -> Queries:
-    """Return the queries of the validation split's first images."""
-    _, entries = job.entries()
-    kept = [entry for entry in entries[:most] if entry.id not in left_out]
-    found = Queries.of(opened, kept, opened.phrases(job.validation_split))
-    asked, boxes = len(found.frame.query_ids), len(found.frame.boxes)
-    if not (asked and boxes):
-        raise LocalizationError(
-            f"the validation split has {asked} queries and {boxes} proposals; at least one of each "
-            "is needed to choose by"
-        )
-    job.log(f"{job.validation_split}: {asked} queries, {boxes} proposals")
-    return found.in_memory()
 
 
 def _with_mined(

@@ -44,7 +44,7 @@ from pipeline.search.serve.regions import RegionService
 from pipeline.search.serve.service import Query
 from pipeline.shards.feature_set import FailedRows
 from pipeline.text.encode import encode
-from pipeline.text.unique_phrases import phrase_key, unique_phrases
+from pipeline.text.unique_phrases import unique_phrases
 from tests.project import Recorder
 
 SMALL: dict[str, Any] = {
@@ -104,11 +104,12 @@ def localized(
 def test_phrases_are_encoded_once(sources: Sources) -> None:
     phrases = read_phrases(sources.dataset)
     texts = pipeline.read_features(sources.phrases)
-    assert set(texts.ids) == {phrase_key(phrase.phrase) for phrase in phrases}
+    assert set(texts.ids) == {phrase.key for phrase in phrases}
     assert len(texts.ids) < len(phrases)
     keys = unique_phrases(sources.dataset)
     assert len(set(keys.texts)) == len(keys.ids)
-    assert phrase_key("A  Red\tball") == phrase_key("a red ball")
+    said = [replace(phrases[0], phrase=text).key for text in ("A  Red\tball", "a red ball")]
+    assert said[0] == said[1]
 
 
 def test_pairs_are_the_annotated_ones_so_many_regions_a_phrase(
@@ -118,9 +119,7 @@ def test_pairs_are_the_annotated_ones_so_many_regions_a_phrase(
     phrases, opened = read_phrases(sources.dataset, "train"), OpenSources(sources)
     pairs = training_pairs(phrases, opened.truth, opened.texts, seed=0)
     links, numbers = links_of(pairs), true_regions(phrases)
-    annotated = {
-        (region_id(p.image, k), phrase_key(p.phrase)) for p in phrases for k in numbers[p.id]
-    }
+    annotated = {(region_id(p.image, k), p.key) for p in phrases for k in numbers[p.id]}
     made = {tuple(caption_id.rsplit("~", 1)) for caption_id in pairs.caption_ids}
     assert made <= annotated
     counts = {key: sum(k == key for _, k in annotated) for _, key in annotated}
@@ -128,7 +127,7 @@ def test_pairs_are_the_annotated_ones_so_many_regions_a_phrase(
         assert sum(k == key for _, k in made) == min(number, 2)
     assert max(counts.values()) > 2
     values, place = links.phrases_of_image.of_rows(np.arange(len(pairs.image_ids)))
-    keys = list({phrase_key(p.phrase): None for p in phrases})
+    keys = list({p.key: None for p in phrases})
     linked = {(pairs.image_ids[r], keys[p]) for r, p in zip(place, values, strict=True)}
     kept = set(pairs.image_ids)
     assert linked == {(region, key) for region, key in annotated if region in kept}
@@ -208,7 +207,7 @@ def test_images_of_failed_regions_are_left_out(sources: Sources, tmp_path: Path)
 def test_mined_boxes_are_nearer_and_wrong(sources: Sources, tmp_path: Path) -> None:
     trained = fit_to_phrases(sources, tmp_path / "a", experiment=experiment("a", epochs=1))
     phrases, opened = read_phrases(sources.dataset, "train"), OpenSources(sources)
-    keys = list({phrase_key(p.phrase): None for p in phrases})
+    keys = list({p.key: None for p in phrases})
     mined = mine(trained.head, phrases, opened, seed=0)
     assert 0 < np.diff(mined.of_phrase.starts).max() <= 50
     assert mined.region_ids == mine(trained.head, phrases, opened, seed=0).region_ids
@@ -220,7 +219,7 @@ def test_mined_boxes_are_nearer_and_wrong(sources: Sources, tmp_path: Path) -> N
         for region in (mined.region_ids[v] for v in values[:5]):
             image, _, k = region.rpartition("@")
             own = sorted(
-                {n for p in phrases if p.image == image and phrase_key(p.phrase) == keys[row]
+                {n for p in phrases if p.image == image and p.key == keys[row]
                  for n in numbers[p.id]}
             )  # fmt: skip
             true = embed(opened.truth.read([region_id(image, n) for n in own])) @ said
