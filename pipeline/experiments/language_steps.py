@@ -11,10 +11,10 @@ from pipeline.experiments.records import Record, json_record
 from pipeline.experiments.steps import Plan, Step
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.trained_head import TENSORS_FILE
+from pipeline.language.data import LanguageInputs
 from pipeline.language.model_types import LanguageExperiment
 from pipeline.language.train_language_model import fit_language_model
 from pipeline.language.trained_model import LANGUAGE_FILE
-from pipeline.language.training_inputs import LanguageInputs
 from pipeline.progress import Monitor
 from pipeline.shards.feature_set import read_set_index
 

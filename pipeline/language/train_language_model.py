@@ -14,12 +14,11 @@ from pipeline.heads.trained_head import TrainedHead
 from pipeline.heads.training.trainer import train_network
 from pipeline.heads.training.training_job import TrainingJob
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
-from pipeline.language.data import embed_captions
+from pipeline.language.data import LanguageInputs, OpenLanguageInputs, embed_captions
 from pipeline.language.language_task import SENTENCE, language_task
 from pipeline.language.model_types import LanguageExperiment, LanguageSettings
 from pipeline.language.ngram import fit_ngrams
 from pipeline.language.trained_model import Concepts, TrainedLanguageModel
-from pipeline.language.training_inputs import LanguageInputs
 from pipeline.text.encode import encoder_folder
 from pipeline.text.encoders.token_ids import FIRST_WORD
 from pipeline.text.fitted import load_encoder, load_plan, vocabulary_of
@@ -60,15 +59,14 @@ def fit_language_model(
     """
     experiment = experiment.at_most(training.max_epochs)
     settings = settings_from(LanguageSettings, experiment.settings, experiment.model)
-    inputs.require(experiment)
     job = TrainingJob.open(read_manifest(Path(dataset)), out, training)
-    opened = inputs.open(experiment)
+    opened = OpenLanguageInputs(inputs, experiment)
     vocabulary = _vocabulary(Path(inputs.sentences))
     train, validation = map(opened.pairs, job.entries(opened.features.get("images")))
-    sizes = opened.sets.sizes(opened.condition_dim)
+    sizes = opened.sizes
     job.log(
         f"{job.train_split}: {len(train.captions)} sentences, {sizes.vocab_size} token ids, "
-        f"conditions of {opened.condition_dim} numbers; {job.validation_split}: "
+        f"conditions of {sizes.condition_dim} numbers; {job.validation_split}: "
         f"{len(validation.captions)} sentences"
     )
     task = language_task(experiment.model, settings, sizes)

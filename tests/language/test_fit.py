@@ -20,12 +20,12 @@ from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.language import LanguageError
 from pipeline.language.captioner import LanguageCaptioner, Writing, load_captioner
 from pipeline.language.captions_file import read_provenance
+from pipeline.language.data import LanguageInputs
 from pipeline.language.describe import describe_split
 from pipeline.language.model_types import LanguageExperiment
 from pipeline.language.score_captions import evaluate_captions
 from pipeline.language.train_language_model import fit_language_model
 from pipeline.language.trained_model import LANGUAGE_FILE, load_language_model
-from pipeline.language.training_inputs import LanguageInputs
 from pipeline.progress import QUIET, Monitor
 from pipeline.shards.feature_set import FailedRows
 from pipeline.text.encode import encode, encoder_folder
