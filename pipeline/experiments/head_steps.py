@@ -23,57 +23,49 @@ from pipeline.shards.index import INDEX_FILE, read_index
 from pipeline.text.vectors import load_vectors
 
 
-def add_head(plan: Plan, experiment: Experiment, seed: int, images: Path, captions: Path) -> Path:
-    """Add the step that trains a head on features of both sides."""
+def add_head(
+    plan: Plan,
+    experiment: Experiment,
+    seed: int,
+    images: Path,
+    captions: Path,
+    start: Path | None = None,
+) -> Path:
+    """Add the step that trains a head on features of both sides.
+
+    A fine-tuned one starts from the trained head in `start`, and its image network learns as well.
+    """
     out = plan.layout.head(experiment.name)
 
-    def expected() -> Record:
-        return _expected(plan, experiment, seed, images, captions)
-
-    def make(monitor: Monitor) -> object:
-        return fit(
-            plan.layout.dataset,
-            out,
-            experiment=experiment,
-            images=images,
-            captions=captions,
-            training=replace(plan.training, seed=seed, monitor=monitor),
-        )
-
-    needs, size = (images, captions, *_own_vectors(plan, experiment)), f"head {experiment.head}"
-    return plan.add(Step("train", experiment.name, out, needs, size, make, head_record, expected))
-
-
-def add_finetuned(
-    plan: Plan, experiment: Experiment, seed: int, images: Path, captions: Path, start: Path
-) -> Path:
-    """Add the step that trains a head and its image network on, from the trained head `start`."""
-    how, out = experiment.finetuning, plan.layout.head(experiment.name)
-    assert how is not None
-
     def read(folder: Path) -> Record | None:
-        return head_record(folder) if (folder / WEIGHTS_FILE).is_file() else None
+        tuned = start is None or (folder / WEIGHTS_FILE).is_file()
+        return head_record(folder) if tuned else None
 
     def expected() -> Record:
-        tensors = sha256_of_file(start / TENSORS_FILE)
-        return {
-            **_expected(plan, experiment, seed, images, captions),
-            "finetuning": {**asdict(how), "start_sha256": tensors, **weights_of(images)},
-        }
+        record = expected_training(plan, experiment, seed)
+        record["made_from"] = hashes_of(plan, images, captions)
+        for file in _own_vectors(plan, experiment):
+            record["word_vectors"] = origin_of(load_vectors(str(file), ()))
+        if experiment.finetuning is not None and start is not None:
+            tensors = sha256_of_file(start / TENSORS_FILE)
+            how = {**asdict(experiment.finetuning), "start_sha256": tensors}
+            record["finetuning"] = {**how, **weights_of(images)}
+        return record
 
     def make(monitor: Monitor) -> object:
-        return finetune(
-            plan.layout.dataset,
-            out,
-            experiment=experiment,
-            start=start,
-            images=images,
-            captions=captions,
-            weights=plan.extract.get("weights"),
-            training=replace(plan.training, seed=seed, monitor=monitor),
-        )
+        given: dict[str, Any] = {
+            "experiment": experiment,
+            "images": images,
+            "captions": captions,
+            "training": replace(plan.training, seed=seed, monitor=monitor),
+        }
+        if start is None:
+            return fit(plan.layout.dataset, out, **given)
+        weights = plan.extract.get("weights")
+        return finetune(plan.layout.dataset, out, start=start, weights=weights, **given)
 
-    needs, size = (images, captions, start), f"head {experiment.head} and its image network"
+    needs = (images, captions, *_own_vectors(plan, experiment), *([start] if start else []))
+    size = f"head {experiment.head}{' and its image network' if start else ''}"
     return plan.add(Step("train", experiment.name, out, needs, size, make, read, expected))
 
 
@@ -112,19 +104,6 @@ def expected_training(plan: Plan, experiment: Experiment, seed: int) -> dict[str
         "average_captions": experiment.average_captions,
         **plan.trained(seed),
     }
-
-
-def _expected(
-    plan: Plan, experiment: Experiment, seed: int, images: Path, captions: Path
-) -> dict[str, Any]:
-    """Return what a head that is fitted on images and captions must record."""
-    expected = {
-        **expected_training(plan, experiment, seed),
-        "made_from": hashes_of(plan, images, captions),
-    }
-    for file in _own_vectors(plan, experiment):
-        expected["word_vectors"] = origin_of(load_vectors(str(file), ()))
-    return expected
 
 
 def _own_vectors(plan: Plan, experiment: Experiment) -> tuple[Path, ...]:

@@ -6,7 +6,7 @@ from pipeline.clips.extract import extract_clips
 from pipeline.clips.recipe_lookup import recipe_of_clips
 from pipeline.clips.recipes import ClipRecipe
 from pipeline.clips.sound_recipes import AnySoundRecipe
-from pipeline.experiments.records import Record, features_record
+from pipeline.experiments.records import features_record
 from pipeline.experiments.steps import Plan, Step
 from pipeline.heads.head_types import CaptionFeatures
 from pipeline.images.extract import extract
@@ -34,13 +34,11 @@ def add_features(plan: Plan, name: str) -> Path:
     def make(monitor: Monitor) -> object:
         return job(plan.layout.dataset, out, recipe=name, monitor=monitor, **given)
 
-    def expected() -> Record:
-        return {"rows": rows, "recipe": recipe.to_json()}
-
-    size = rows_of(recipe, rows)
-    return plan.add(
-        Step("extract", name, out, (), size, make, features_record, expected, always=True)
-    )
+    step = Step(
+        "extract", name, out, (), rows_of(recipe, rows), make, features_record,
+        lambda: {"rows": rows, "recipe": recipe.to_json()}, always=True,
+    )  # fmt: skip
+    return plan.add(step)
 
 
 def _add_side_by_side(plan: Plan, name: str, names: SideBySide, out: Path) -> Path:
@@ -49,13 +47,11 @@ def _add_side_by_side(plan: Plan, name: str, names: SideBySide, out: Path) -> Pa
     def make(monitor: Monitor) -> object:
         return write_view(out, [FeatureSet(part) for part in parts], names.scaling)
 
-    def expected() -> Record:
-        return {"rows": len(plan.manifest.entries)}
-
-    needs, size = tuple(parts), f"{len(parts)} sets side by side"
-    return plan.add(
-        Step("extract", name, out, needs, size, make, features_record, expected, always=True)
-    )
+    step = Step(
+        "extract", name, out, tuple(parts), f"{len(parts)} sets side by side", make,
+        features_record, lambda: {"rows": len(plan.manifest.entries)}, always=True,
+    )  # fmt: skip
+    return plan.add(step)
 
 
 def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
@@ -78,13 +74,11 @@ def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
             **options,
         )
 
-    def expected() -> Record:
-        return {"rows": rows}
-
-    name, size = captions.name, f"{rows} rows of {captions.encoder}"
-    return plan.add(
-        Step("text", name, out, needs, size, make, features_record, expected, always=True)
-    )
+    step = Step(
+        "text", captions.name, out, needs, f"{rows} rows of {captions.encoder}", make,
+        features_record, lambda: {"rows": rows}, always=True,
+    )  # fmt: skip
+    return plan.add(step)
 
 
 def add_own_vectors(plan: Plan, name: str | None) -> str | None:
