@@ -233,10 +233,15 @@ def test_interrupted_and_continued_gives_the_same_bytes(sources: Sources, tmp_pa
     fit_to_phrases(sources, start, experiment=experiment("d", epochs=1))
     asked: dict[str, Any] = {"experiment": experiment("d-mined", epochs=3), "start": start}
     fit_to_phrases(sources, tmp_path / "whole", **asked)
-    interrupted = TrainingOptions(monitor=Recorder(interrupt_at=2))
+    record = Recorder(interrupt_at=2, unit="epoch")
     with pytest.raises(KeyboardInterrupt):
-        fit_to_phrases(sources, tmp_path / "cut", training=interrupted, **asked)
-    fit_to_phrases(sources, tmp_path / "cut", **asked)
+        fit_to_phrases(sources, tmp_path / "cut", training=TrainingOptions(monitor=record), **asked)
+    work = tmp_path / ".work" / "train-cut"
+    assert record.lines[-1].startswith(f"interrupted: 2 epochs are kept in {work};")
+    record = Recorder()
+    training = TrainingOptions(monitor=record, workers=1)
+    fit_to_phrases(sources, tmp_path / "cut", training=training, **asked)
+    assert record.lines[-1] == f"{work} has the state after epoch 2 of 3; it goes on"
     for file in ("head.safetensors", "head.json"):
         assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
     assert load_head(tmp_path / "cut").made_from["start_sha256"] == load_head(start).tensors_sha256
