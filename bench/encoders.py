@@ -86,7 +86,7 @@ def main() -> None:
         layout.dataset,
         experiments={experiment.name: experiment for experiment in experiments.values()},
         root=layout.root,
-        splits={"test": split},
+        test_split=split,
         extract={"precision": options.precision},
         monitor=CONSOLE,
     ).tables

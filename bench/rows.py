@@ -26,6 +26,7 @@ from pipeline.heads.experiments import resolve_experiment
 from pipeline.heads.fit import fit
 from pipeline.heads.head_types import head_kind
 from pipeline.heads.trained_head import HEAD_FILE, TrainedHead, load_head, read_history
+from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.progress import Progress
 
 
@@ -106,8 +107,7 @@ def epoch_seconds(layout: Layout, name: str, timed: int) -> float:
             experiment=experiment,
             images=layout.features(experiment.images),
             captions=layout.text(experiment.captions.name),
-            max_epochs=timed,
-            monitor=clock,
+            training=TrainingOptions(max_epochs=timed, monitor=clock),
         )
     first, *_, end = clock.seconds[-timed:]
     return (end - first) / (timed - 1)

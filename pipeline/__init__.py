@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pipeline.heads.embed import embed as embed
     from pipeline.heads.fit import fit as fit
     from pipeline.heads.trained_head import load_head as load_head
+    from pipeline.heads.training.training_options import TrainingOptions as TrainingOptions
     from pipeline.images.extract import extract as extract
     from pipeline.images.feature_extractor import FeatureExtractor as FeatureExtractor
     from pipeline.jobs.make_features import make_features as make_features
@@ -63,6 +64,7 @@ _HOMES = {
     "Regions": "pipeline.regions.features",
     "Selection": "pipeline.jobs.options",
     "Storage": "pipeline.jobs.options",
+    "TrainingOptions": "pipeline.heads.training.training_options",
     "embed": "pipeline.heads.embed",
     "encode": "pipeline.text.encode",
     "evaluate": "pipeline.retrieval.evaluate",

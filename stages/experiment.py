@@ -11,11 +11,15 @@ from pipeline.experiments.layout import DATA, Layout
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+LEAVE_OUT_FAILED = click.option(
+    "--leave-out-failed", is_flag=True, help="Go on without images that failed."
+)
+
 
 def experiment_options(command: Command) -> Command:
     """Add --dataset, --images, --captions and --leave-out-failed."""
     for option in (
-        click.option("--leave-out-failed", is_flag=True, help="Go on without images that failed."),
+        LEAVE_OUT_FAILED,
         click.option(
             "--captions",
             type=click.Path(path_type=Path),

@@ -6,8 +6,10 @@ from typing import Literal
 
 import click
 
+from pipeline.heads.training.training_options import TrainingOptions
 from stages.console import CONSOLE, log_done, log_settings
-from stages.experiment import layout_of
+from stages.experiment import LEAVE_OUT_FAILED, layout_of
+from stages.training import training_options
 
 _PATH = click.Path(path_type=Path)
 
@@ -47,8 +49,8 @@ _PATH = click.Path(path_type=Path)
     help="Proposals of an image that count, the first ones.",
 )
 @click.option("--split", help="That is localized.  [default: test]")
-@click.option("--train-split", help="[default: train]")
-@click.option("--validation-split", help="[default: val, dev]")
+@training_options
+@LEAVE_OUT_FAILED
 @click.option(
     "--validation-images",
     type=click.IntRange(1),
@@ -61,9 +63,6 @@ _PATH = click.Path(path_type=Path)
     show_default=True,
     help="Of the experiments' networks and trainings.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--max-epochs", type=click.IntRange(1), help="Train no longer than this.")
-@click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
 def localize(
     names: tuple[str, ...],
     dataset: Path | None,
@@ -75,20 +74,15 @@ def localize(
     phrases: Path | None,
     most: int,
     split: str | None,
-    train_split: str | None,
-    validation_split: str | None,
     validation_images: int | None,
     size: Literal["tiny", "small", "paper"],
-    seed: int,
-    max_epochs: int | None,
-    device: str,
+    training: TrainingOptions,
 ) -> None:
     """Rank the proposals of every image by how near they come to its phrases.
 
-    Names are the experiments wang2016-phrases-*. Heads that are missing or out of date are
-    trained, with the heads that they go on from; then data/localizations/DATASET/NAME.h5 is
-    written, which `pipeline evaluate --protocol entities` measures. docs/regions.md has the
-    commands before it.
+    Names are the experiments wang2016-phrases-*. What is missing or out of date is made: the
+    heads, those that they go on from, and data/localizations/DATASET/NAME.h5, which `pipeline
+    evaluate --protocol entities` measures. docs/regions.md has the commands before it.
 
     \b
     Example:
@@ -96,16 +90,17 @@ def localize(
           --dataset data/entities --method edge-boxes --split dev
     """
     # Here, so that --help needs no torch.
+    from pipeline.experiments.phrase_steps import localize_experiments
+    from pipeline.experiments.steps import Plan
     from pipeline.heads.experiments import resolve_experiment
-    from pipeline.localization.localize import localize_experiment
-    from pipeline.localization.train_localizer import Sources
+    from pipeline.localization.sources import Sources
     from stages.params import load_params
 
     layout = layout_of(dataset, load_params().dataset)
     started = time.monotonic()
+    asked = []
     for name in names:
         experiment = resolve_experiment(name, size=size)
-        base = experiment.goes_on_from and resolve_experiment(experiment.goes_on_from, size=size)
         of_recipe = recipe or experiment.images
         sources = Sources(
             dataset=layout.dataset,
@@ -116,19 +111,16 @@ def localize(
             most=most,
         )
         log_settings("localize", experiment=name, settings=experiment.settings, **vars(sources))
-        localize_experiment(
-            experiment,
-            sources,
-            heads=layout.head,
-            out=layout.localization(name),
-            base=base or None,
-            split=split,
-            train_split=train_split,
-            validation_split=validation_split,
-            validation_images=validation_images,
-            seed=seed,
-            max_epochs=max_epochs,
-            device=device,
-            monitor=CONSOLE,
-        )
-    log_done(f"localized: {', '.join(names)}; {time.monotonic() - started:.1f} s")
+        asked.append((experiment, sources))
+    made = localize_experiments(
+        Plan(
+            layout,
+            training,
+            test_split=split,
+            experiment_named=lambda name: resolve_experiment(name, size=size),
+        ),
+        asked,
+        validation_images=validation_images,
+        monitor=CONSOLE,
+    )
+    log_done(f"made: {', '.join(made) or 'nothing'}; {time.monotonic() - started:.1f} s")

@@ -85,7 +85,7 @@ def run_options(params: Params, size: Size) -> dict[str, Any]:
         "ensembles": {
             name: params.ensemble(name) or ENSEMBLES.get(name, {}) for name in params.ensembles
         },
-        "splits": params.splits.model_dump(),
+        "test_split": params.splits.test,
         "extract": params.extract.model_dump(exclude_none=True),
         "word_vectors": {**TRAINED_VECTORS, **params.word_vectors},
         "evaluate": params.evaluate,

@@ -7,8 +7,10 @@ from typing import Literal
 import click
 
 from pipeline.experiments.layout import Layout
+from pipeline.heads.training.training_options import TrainingOptions
 from stages.console import CONSOLE, log_done, log_settings
-from stages.experiment import layout_of
+from stages.experiment import LEAVE_OUT_FAILED, layout_of
+from stages.training import training_options
 
 
 @click.command()
@@ -24,7 +26,7 @@ from stages.experiment import layout_of
     help="Of the experiments' networks and trainings.  [default: that of params.yaml for its own "
     "dataset, or small]",
 )
-@click.option("--seed", type=click.IntRange(0), help="[default: that of params.yaml, or 0]")
+@training_options
 @click.option(
     "--seeds",
     type=click.IntRange(1),
@@ -32,22 +34,15 @@ from stages.experiment import layout_of
     show_default=True,
     help="Number of trainings, with the seeds from --seed on: NAME, NAME-seed1, ...",
 )
-@click.option(
-    "--max-epochs",
-    type=click.IntRange(1),
-    help="Train no longer than this.  [default: that of params.yaml, or as long as each says]",
-)
-@click.option("--leave-out-failed", is_flag=True, help="Go on without images that failed.")
+@LEAVE_OUT_FAILED
 @click.option("--dry-run", is_flag=True, help="Say what would be done, with sizes, and do nothing.")
 def run(
     names: tuple[str, ...],
     dataset: Path | None,
     size: Literal["tiny", "small", "paper"] | None,
-    seed: int | None,
     seeds: int,
-    max_epochs: int | None,
-    leave_out_failed: bool,
     dry_run: bool,
+    training: TrainingOptions,
 ) -> None:
     """Make what is missing or out of date for some experiments, from features to recall tables.
 
@@ -68,12 +63,10 @@ def run(
     layout = layout_of(dataset, params.dataset)
     of_file = params.dataset != "" and layout.name == Layout.of(params.dataset).name
     size = size or (params.size if of_file else "small")
-    seed = params.seed if seed is None else seed
-    max_epochs = max_epochs or params.max_epochs
     log_settings(
-        "run", experiments=",".join(names), dataset=layout.dataset, size=size, seed=seed,
-        seeds=seeds if seeds > 1 else None,
-        max_epochs=max_epochs, leave_out_failed=leave_out_failed or None,
+        "run", experiments=",".join(names), dataset=layout.dataset, size=size,
+        seed=training.seed, seeds=seeds if seeds > 1 else None, max_epochs=training.max_epochs,
+        leave_out_failed=training.leave_out_failed or None,
     )  # fmt: skip
     from pipeline.experiments.run import run as run_experiments
     from pipeline.retrieval.tables import markdown_table
@@ -83,10 +76,8 @@ def run(
     result = run_experiments(
         every_name(params) if names == ("all",) else names,
         layout.dataset,
-        seed=seed,
         seeds=seeds,
-        max_epochs=max_epochs,
-        leave_out_failed=leave_out_failed,
+        training=training,
         dry_run=dry_run,
         monitor=CONSOLE,
         **run_options(params, size),

@@ -8,51 +8,32 @@ from typing import Any
 import click
 
 from pipeline.errors import WrongUsage
-from stages.console import CONSOLE, OUTPUT, log_done, log_settings
+from pipeline.heads.training.training_options import TrainingOptions
+from stages.console import OUTPUT, log_done, log_settings
 from stages.experiment import experiment_options, layout_of
+from stages.training import training_options
 
 
 @click.command()
 @click.option("--experiment", required=True, help="Name of an experiment in params.yaml.")
 @experiment_options
-@click.option("--train-split", help="[default: that of params.yaml, or train]")
-@click.option("--validation-split", help="[default: that of params.yaml, or val, dev]")
-@click.option("--seed", type=click.IntRange(0), help="[default: that of params.yaml]")
-@click.option(
-    "--max-epochs",
-    type=click.IntRange(1),
-    help="Train no longer than this, whatever the experiment says.  [default: that of params.yaml]",
-)
+@training_options
 @click.option(
     "--out", type=OUTPUT, help="Folder of the head.  [default: data/heads/DATASET/EXPERIMENT]"
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Processes that read batches ahead; the head does not depend on their number.",
 )
 @click.option(
     "--weights",
     help="Of the image network that is fine-tuned, as `pipeline extract` takes them.  [default: "
     "those that its features name]",
 )
-@click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
 def train(
     experiment: str,
     dataset: Path | None,
     images: Path | None,
     captions: Path | None,
-    train_split: str | None,
-    validation_split: str | None,
-    seed: int | None,
-    max_epochs: int | None,
     out: Path | None,
-    workers: int,
     weights: str | None,
-    device: str,
-    leave_out_failed: bool,
+    training: TrainingOptions,
 ) -> None:
     """Fit an experiment's head on the training split; the validation split chooses the epoch.
 
@@ -74,10 +55,6 @@ def train(
     plan = experiment_of(params, experiment)
     layout = layout_of(dataset, params.dataset)
     plan = replace(plan, word_vectors=layout.named_vectors(plan.word_vectors))
-    train_split = train_split or params.splits.train
-    validation_split = validation_split or params.splits.validation
-    seed = params.seed if seed is None else seed
-    max_epochs = max_epochs or params.max_epochs
     out = out or layout.head(experiment)
     log_settings(
         "train",
@@ -85,15 +62,15 @@ def train(
         head=plan.head,
         settings=plan.settings,
         dataset=layout.dataset,
-        train=train_split,
-        validation=validation_split,
+        train=training.train_split,
+        validation=training.validation_split,
         word_vectors=plan.word_vectors,
         average_captions=plan.average_captions,
         finetuning=plan.finetuning,
-        seed=seed,
-        max_epochs=max_epochs,
-        workers=workers,
-        device=device,
+        seed=training.seed,
+        max_epochs=training.max_epochs,
+        workers=training.workers,
+        device=training.device,
         out=out,
     )
     started = time.monotonic()
@@ -101,14 +78,7 @@ def train(
         "experiment": plan,
         "images": images or layout.features(plan.images),
         "captions": captions or layout.text(plan.captions.name),
-        "train_split": train_split,
-        "validation_split": validation_split,
-        "seed": seed,
-        "max_epochs": max_epochs,
-        "workers": workers,
-        "device": device,
-        "leave_out_failed": leave_out_failed,
-        "monitor": CONSOLE,
+        "training": training,
     }
     if plan.finetuning is None:
         from pipeline.heads.fit import fit

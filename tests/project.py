@@ -32,11 +32,11 @@ class Recorder:
     steps : (what, unit, done, total, failed) of every call of a progress.
     """
 
-    def __init__(self, interrupt_at: int | None = None) -> None:
-        """Take how much may be done before the job is interrupted; None: it never is."""
+    def __init__(self, interrupt_at: int | None = None, unit: str | None = None) -> None:
+        """Take how much, of a unit or of any, may be done before the job is interrupted."""
         self.lines: list[str] = []
         self.steps: list[tuple[str, str, int, int, int]] = []
-        self._interrupt_at = interrupt_at
+        self._interrupt_at, self._unit = interrupt_at, unit
 
     def log(self, line: str) -> None:
         """Keep a line."""
@@ -48,7 +48,7 @@ class Recorder:
 
         def show(done: int, total: int, failed: int) -> None:
             self.steps.append((what, unit, done, total, failed))
-            if done == self._interrupt_at:
+            if done == self._interrupt_at and self._unit in (None, unit):
                 raise KeyboardInterrupt
 
         yield show

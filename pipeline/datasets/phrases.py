@@ -1,5 +1,6 @@
 """A phrase and the boxes of what it names: one line of a dataset's `regions.jsonl`."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,16 @@ class RegionPhrase:
     caption: str | None
     boxes: tuple[Box, ...]
     size: tuple[int, int] | None = None
+
+    @property
+    def plain(self) -> str:
+        """The words in lower case with single blanks; phrases that agree in it are the same."""
+        return " ".join(self.phrase.lower().split())
+
+    @property
+    def key(self) -> str:
+        """The row id of the phrase's features: 16 hex digits of the SHA-256 of `plain`."""
+        return hashlib.sha256(self.plain.encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
         """Return the line's JSON values."""

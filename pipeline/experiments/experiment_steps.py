@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pipeline.experiments.head_steps import add_finetuned, add_head, add_tuned_features
+from pipeline.experiments.head_steps import add_head, add_tuned_features
 from pipeline.experiments.input_steps import add_features, add_own_vectors, add_text
 from pipeline.experiments.layout import seeded
 from pipeline.experiments.result_steps import add_embeddings, add_evaluation
@@ -28,18 +28,18 @@ def add_experiment(plan: Plan, experiment: Experiment, seed: int) -> None:
         )
     experiment = replace(
         experiment,
-        name=seeded(experiment.name, seed, plan.first_seed),
+        name=seeded(experiment.name, seed, plan.training.seed),
         word_vectors=add_own_vectors(plan, experiment.word_vectors),
     )
     features = add_features(plan, experiment.images)
     captions = add_text(plan, experiment.captions)
-    if experiment.finetuning is None:
-        head = add_head(plan, experiment, seed, features, captions)
-    else:
-        start = plan.layout.head(seeded(experiment.finetuning.start, seed, plan.first_seed))
+    start = None
+    if experiment.finetuning is not None:
+        start = plan.layout.head(seeded(experiment.finetuning.start, seed, plan.training.seed))
         if start not in plan.steps:
             add_experiment(plan, plan.experiment_named(experiment.finetuning.start), seed)
-        head = add_finetuned(plan, experiment, seed, features, captions, start)
+    head = add_head(plan, experiment, seed, features, captions, start)
+    if experiment.finetuning is not None:
         features = add_tuned_features(plan, experiment, head)
     embeddings = add_embeddings(plan, experiment, features, captions, head)
     add_evaluation(plan, experiment.name, embeddings)

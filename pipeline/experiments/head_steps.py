@@ -1,12 +1,12 @@
 """The steps that train heads, with an image network or without, and extract with what it learnt."""
 
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.experiments.checks import MISSING, index_fault, json_fault, weights_of
 from pipeline.experiments.input_steps import recipe_for, rows_of
+from pipeline.experiments.records import Record, features_record, json_record, weights_of
 from pipeline.experiments.steps import Plan, Step
 from pipeline.finetuning import WEIGHTS_FILE
 from pipeline.finetuning.finetune import finetune
@@ -24,75 +24,50 @@ from pipeline.shards.index import INDEX_FILE, read_index
 from pipeline.text.vectors import load_vectors
 
 
-def add_head(plan: Plan, experiment: Experiment, seed: int, images: Path, captions: Path) -> Path:
-    """Add the step that trains a head on features of both sides."""
+def add_head(
+    plan: Plan,
+    experiment: Experiment,
+    seed: int,
+    images: Path,
+    captions: Path,
+    start: Path | None = None,
+) -> Path:
+    """Add the step that trains a head on features of both sides.
+
+    A fine-tuned one starts from the trained head in `start`, and its image network learns as well.
+    """
     out = plan.layout.head(experiment.name)
 
-    def wanted() -> dict[str, Any]:
-        return _head_as_wanted(plan, experiment, seed, images, captions)
+    def read(folder: Path) -> Record | None:
+        tuned = start is None or (folder / WEIGHTS_FILE).is_file()
+        return head_record(folder) if tuned else None
+
+    def expected() -> Record:
+        record = expected_training(plan, experiment, seed)
+        record["made_from"] = hashes_of(plan, images, captions)
+        for file in _own_vectors(plan, experiment):
+            record["word_vectors"] = origin_of(load_vectors(str(file), ()))
+        if experiment.finetuning is not None and start is not None:
+            tensors = sha256_of_file(start / TENSORS_FILE)
+            how = {**asdict(experiment.finetuning), "start_sha256": tensors}
+            record["finetuning"] = {**how, **weights_of(images)}
+        return record
 
     def make(monitor: Monitor) -> object:
-        return fit(
-            plan.layout.dataset,
-            out,
-            experiment=experiment,
-            images=images,
-            captions=captions,
-            train_split=plan.split("train"),
-            validation_split=plan.split("validation"),
-            seed=seed,
-            max_epochs=plan.max_epochs,
-            leave_out_failed=plan.leave_out_failed,
-            monitor=monitor,
-        )
-
-    fault = json_fault(out / HEAD_FILE, wanted)
-    needs, size = (images, captions, *_own_vectors(plan, experiment)), f"head {experiment.head}"
-    return plan.add(Step("train", experiment.name, out, needs, size, fault, make))
-
-
-def add_finetuned(
-    plan: Plan, experiment: Experiment, seed: int, images: Path, captions: Path, start: Path
-) -> Path:
-    """Add the step that trains a head and its image network on, from the trained head `start`."""
-    how, out = experiment.finetuning, plan.layout.head(experiment.name)
-    assert how is not None
-
-    def wanted() -> dict[str, Any]:
-        return {
-            **_head_as_wanted(plan, experiment, seed, images, captions),
-            "finetuning": {
-                **asdict(how),
-                "start_sha256": sha256_of_file(start / TENSORS_FILE),
-                **weights_of(images),
-            },
+        given: dict[str, Any] = {
+            "experiment": experiment,
+            "images": images,
+            "captions": captions,
+            "training": replace(plan.training, seed=seed, monitor=monitor),
         }
+        if start is None:
+            return fit(plan.layout.dataset, out, **given)
+        weights = plan.extract.get("weights")
+        return finetune(plan.layout.dataset, out, start=start, weights=weights, **given)
 
-    def make(monitor: Monitor) -> object:
-        return finetune(
-            plan.layout.dataset,
-            out,
-            experiment=experiment,
-            start=start,
-            images=images,
-            captions=captions,
-            weights=plan.extract.get("weights"),
-            train_split=plan.split("train"),
-            validation_split=plan.split("validation"),
-            seed=seed,
-            max_epochs=plan.max_epochs,
-            leave_out_failed=plan.leave_out_failed,
-            monitor=monitor,
-        )
-
-    described = json_fault(out / HEAD_FILE, wanted)
-
-    def fault() -> str:
-        found = described()
-        return found or ("" if (out / WEIGHTS_FILE).is_file() else MISSING)
-
-    needs, size = (images, captions, start), f"head {experiment.head} and its image network"
-    return plan.add(Step("train", experiment.name, out, needs, size, fault, make))
+    needs = (images, captions, *_own_vectors(plan, experiment), *([start] if start else []))
+    size = f"head {experiment.head}{' and its image network' if start else ''}"
+    return plan.add(Step("train", experiment.name, out, needs, size, make, read, expected))
 
 
 def add_tuned_features(plan: Plan, experiment: Experiment, head: Path) -> Path:
@@ -101,14 +76,12 @@ def add_tuned_features(plan: Plan, experiment: Experiment, head: Path) -> Path:
     out, rows = plan.layout.features(experiment.embedded_images), len(plan.manifest.entries)
     recipe = recipe_for(plan, experiment.images)
 
-    def fault() -> str:
-        other = index_fault(out, rows, recipe.to_json())()
-        if other or weights_of(out)["weights_sha256"] == sha256_of_file(head / WEIGHTS_FILE):
-            return other
-        return "made with other weights"
+    def expected() -> Record:
+        weights = sha256_of_file(head / WEIGHTS_FILE)
+        return {"rows": rows, "recipe": recipe.to_json(), "weights_sha256": weights}
 
     def make(monitor: Monitor) -> object:
-        if (out / INDEX_FILE).is_file() and fault():
+        if (out / INDEX_FILE).is_file() and step.why_stale():
             monitor.log(f"{out} holds features of an earlier training and is removed")
             shutil.rmtree(out)
         options = extract_options(given)
@@ -116,27 +89,25 @@ def add_tuned_features(plan: Plan, experiment: Experiment, head: Path) -> Path:
             plan.layout.dataset, out, recipe=experiment.images, monitor=monitor, **options
         )
 
-    size = rows_of(recipe, rows)
-    name = experiment.embedded_images
-    return plan.add(Step("extract", name, out, (head,), size, fault, make, always=True))
+    name, size = experiment.embedded_images, rows_of(recipe, rows)
+    step = Step("extract", name, out, (head,), size, make, features_record, expected, always=True)
+    return plan.add(step)
 
 
-def _head_as_wanted(
-    plan: Plan, experiment: Experiment, seed: int, images: Path, captions: Path
-) -> dict[str, Any]:
-    """Return what the description of an experiment's head must say."""
-    wanted: dict[str, Any] = {
+def head_record(folder: Path) -> Record | None:
+    """Return what a trained head records of itself; see `json_record`."""
+    return json_record(folder / HEAD_FILE)
+
+
+def expected_training(plan: Plan, experiment: Experiment, seed: int) -> dict[str, Any]:
+    """Return what any head of an experiment must record, apart from its data."""
+    most = plan.training.max_epochs
+    return {
         "kind": experiment.head,
-        "settings": with_epochs_at_most(experiment.head, experiment.settings, plan.max_epochs),
-        "seed": seed,
-        "train_split": plan.split("train"),
-        "validation_split": plan.split("validation"),
+        "settings": with_epochs_at_most(experiment.head, experiment.settings, most),
         "average_captions": experiment.average_captions,
-        "made_from": hashes_of(plan, images, captions),
+        **plan.trained(seed),
     }
-    for file in _own_vectors(plan, experiment):
-        wanted["word_vectors"] = origin_of(load_vectors(str(file), ()))
-    return wanted
 
 
 def _own_vectors(plan: Plan, experiment: Experiment) -> tuple[Path, ...]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from pipeline.clips.extract_clips import extract_clips
 from pipeline.clips.recipe_lookup import recipe_of_clips
 from pipeline.clips.recipes import ClipRecipe
-from pipeline.experiments.checks import MISSING, index_fault
+from pipeline.experiments.records import features_record
 from pipeline.experiments.steps import Plan, Step
 from pipeline.heads.head_types import CaptionFeatures
 from pipeline.images.extract import extract
@@ -35,9 +35,11 @@ def add_features(plan: Plan, name: str) -> Path:
     def make(monitor: Monitor) -> object:
         return job(plan.layout.dataset, out, recipe=name, monitor=monitor, **extract_options(given))
 
-    size = rows_of(recipe, rows)
-    fault = index_fault(out, rows, recipe.to_json())
-    return plan.add(Step("extract", name, out, (), size, fault, make, always=True))
+    step = Step(
+        "extract", name, out, (), rows_of(recipe, rows), make, features_record,
+        lambda: {"rows": rows, "recipe": recipe.to_json()}, always=True,
+    )  # fmt: skip
+    return plan.add(step)
 
 
 def _add_side_by_side(plan: Plan, name: str, names: SideBySide, out: Path) -> Path:
@@ -46,9 +48,11 @@ def _add_side_by_side(plan: Plan, name: str, names: SideBySide, out: Path) -> Pa
     def make(monitor: Monitor) -> object:
         return write_view(out, [FeatureSet(part) for part in parts], names.scaling)
 
-    fault = index_fault(out, len(plan.manifest.entries))
-    size = f"{len(parts)} sets side by side"
-    return plan.add(Step("extract", name, out, tuple(parts), size, fault, make, always=True))
+    step = Step(
+        "extract", name, out, tuple(parts), f"{len(parts)} sets side by side", make,
+        features_record, lambda: {"rows": len(plan.manifest.entries)}, always=True,
+    )  # fmt: skip
+    return plan.add(step)
 
 
 def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
@@ -71,9 +75,11 @@ def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
             **options,
         )
 
-    size = f"{rows} rows of {captions.encoder}"
-    fault = index_fault(out, rows)
-    return plan.add(Step("text", captions.name, out, needs, size, fault, make, always=True))
+    step = Step(
+        "text", captions.name, out, needs, f"{rows} rows of {captions.encoder}", make,
+        features_record, lambda: {"rows": rows}, always=True,
+    )  # fmt: skip
+    return plan.add(step)
 
 
 def add_own_vectors(plan: Plan, name: str | None) -> str | None:
@@ -93,9 +99,7 @@ def _add_vectors(plan: Plan, name: str) -> Path:
         return store_vectors(plan.layout.dataset, out, training=training, monitor=monitor, **others)
 
     size = ", ".join(f"{key} {value}" for key, value in options.items())
-    return plan.add(
-        Step("vectors", name, out, (), size, lambda: "" if out.is_file() else MISSING, make)
-    )
+    return plan.add(Step("vectors", name, out, (), size, make))
 
 
 def recipe_for(plan: Plan, name: str) -> Recipe | ClipRecipe | AnySoundRecipe:

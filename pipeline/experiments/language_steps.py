@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pipeline.datasets.manifest import MANIFEST_FILE
-from pipeline.experiments.checks import json_fault
 from pipeline.experiments.experiment_steps import add_experiment
 from pipeline.experiments.input_steps import add_features, add_text
 from pipeline.experiments.layout import seeded
+from pipeline.experiments.records import Record, json_record
 from pipeline.experiments.steps import Plan, Step
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.trained_head import TENSORS_FILE
+from pipeline.language.data import LanguageInputs
 from pipeline.language.model_types import LanguageExperiment
 from pipeline.language.train_language_model import fit_language_model
 from pipeline.language.trained_model import LANGUAGE_FILE
@@ -29,27 +29,29 @@ def add_language_model(plan: Plan, experiment: LanguageExperiment, seed: int) ->
     HeadError, LanguageError
         A setting or a name is unknown.
     """
-    name = seeded(experiment.name, seed, plan.first_seed)
-    experiment = replace(experiment, name=name).at_most(plan.max_epochs)
-    inputs = {"sentences": add_text(plan, experiment.sentences)}
+    name = seeded(experiment.name, seed, plan.training.seed)
+    experiment = replace(experiment, name=name).at_most(plan.training.max_epochs)
+    features = {"sentences": add_text(plan, experiment.sentences)}
     if experiment.takes_tags:
-        inputs["tags"] = add_text(plan, experiment.tags)
+        features["tags"] = add_text(plan, experiment.tags)
     if experiment.condition == "image":
-        inputs["images"] = add_features(plan, experiment.images)
+        features["images"] = add_features(plan, experiment.images)
     head: Path | None = None
     if experiment.condition == "sentence":
         space = plan.experiment_named(experiment.space)
-        head = plan.layout.head(seeded(space.name, seed, plan.first_seed))
+        head = plan.layout.head(seeded(space.name, seed, plan.training.seed))
         if head not in plan.steps:
             add_experiment(plan, space, seed)
-        inputs["captions"] = plan.layout.text(space.captions.name)
+        features["captions"] = plan.layout.text(space.captions.name)
+    inputs = LanguageInputs(**features, head=head)
     out = plan.layout.language(experiment.name)
 
-    def wanted() -> dict[str, Any]:
-        hashes = {
-            f"{kind}_sha256": read_set_index(folder).content_sha256
-            for kind, folder in inputs.items()
-        }
+    def read(folder: Path) -> Record | None:
+        return json_record(folder / LANGUAGE_FILE)
+
+    def expected() -> Record:
+        indexes = {f"{kind}_sha256": read_set_index(path) for kind, path in features.items()}
+        hashes = {name: index.content_sha256 for name, index in indexes.items()}
         manifest = sha256_of_file(plan.layout.dataset / MANIFEST_FILE)
         origin = None
         if head is not None:
@@ -58,9 +60,7 @@ def add_language_model(plan: Plan, experiment: LanguageExperiment, seed: int) ->
         return {
             "model": experiment.model,
             "settings": experiment.settings,
-            "seed": seed,
-            "train_split": plan.split("train"),
-            "validation_split": plan.split("validation"),
+            **plan.trained(seed),
             "made_from": {"manifest_sha256": manifest, **hashes},
             "head": origin,
         }
@@ -70,18 +70,10 @@ def add_language_model(plan: Plan, experiment: LanguageExperiment, seed: int) ->
             plan.layout.dataset,
             out,
             experiment=experiment,
-            head=head,
-            train_split=plan.split("train"),
-            validation_split=plan.split("validation"),
-            seed=seed,
-            monitor=monitor,
-            sentences=inputs["sentences"],
-            tags=inputs.get("tags"),
-            images=inputs.get("images"),
-            captions=inputs.get("captions"),
+            inputs=inputs,
+            training=replace(plan.training, seed=seed, monitor=monitor),
         )
 
-    fault = json_fault(out / LANGUAGE_FILE, wanted)
-    needs = (*inputs.values(), *([head] if head is not None else []))
+    needs = (*features.values(), *([head] if head is not None else []))
     size = f"language model {experiment.model}"
-    return plan.add(Step("train", name, out, needs, size, fault, make))
+    return plan.add(Step("train", name, out, needs, size, make, read, expected))

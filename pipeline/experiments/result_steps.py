@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from pipeline.experiments.checks import MISSING, difference, json_fault
 from pipeline.experiments.head_steps import hashes_of
+from pipeline.experiments.records import Record, json_record
 from pipeline.experiments.steps import Plan, Step
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.embed import embed, require_head_of
@@ -25,16 +24,12 @@ def add_embeddings(
     """Add the step that embeds the test split with a head."""
     out, test = plan.layout.embeddings(experiment.name), plan.split("test")
 
-    def fault() -> str:
-        if not out.is_file():
-            return MISSING
-        found = read_provenance(out)
-        wanted = {
+    def expected() -> Record:
+        return {
             "tensors_sha256": sha256_of_file(head / TENSORS_FILE),
             "split": test,
             **hashes_of(plan, images, captions),
         }
-        return difference(found, wanted)
 
     def make(monitor: Monitor) -> object:
         require_head_of(head, experiment.name)
@@ -44,13 +39,15 @@ def add_embeddings(
             head=head,
             images=images,
             captions=captions,
-            select=Selection(test, leave_out_failed=plan.leave_out_failed),
+            select=Selection(test, leave_out_failed=plan.training.leave_out_failed),
             monitor=monitor,
         )
 
     needs = (images, captions, head)
     size = f"{len(plan.manifest.select(test))} images of split {test}"
-    return plan.add(Step("embed", experiment.name, out, needs, size, fault, make))
+    return plan.add(
+        Step("embed", experiment.name, out, needs, size, make, embeddings_record, expected)
+    )
 
 
 def add_ensemble(plan: Plan, name: str, members: Mapping[str, float]) -> None:
@@ -58,18 +55,15 @@ def add_ensemble(plan: Plan, name: str, members: Mapping[str, float]) -> None:
     out = plan.layout.ensemble(name)
     files = {member: plan.layout.embeddings(member) for member in members}
 
-    def fault() -> str:
-        if not out.is_file():
-            return MISSING
+    def expected() -> Record:
         found = {m: {"embeddings_sha256": sha256_of_file(f)} for m, f in files.items()}
-        wanted = {"members": found, "weights": [*members.values()]}
-        return difference(read_provenance(out), wanted)
+        return {"members": found, "weights": [*members.values()]}
 
     def make(monitor: Monitor) -> object:
         return ensemble(files, out, name=name, weights=members)
 
-    size = f"{len(files)} members"
-    plan.add(Step("ensemble", name, out, tuple(files.values()), size, fault, make))
+    needs, size = tuple(files.values()), f"{len(files)} members"
+    plan.add(Step("ensemble", name, out, needs, size, make, embeddings_record, expected))
     add_evaluation(plan, name, out)
 
 
@@ -77,11 +71,24 @@ def add_evaluation(plan: Plan, name: str, embeddings: Path) -> None:
     """Add the step that measures embeddings."""
     out = plan.layout.evaluation(name)
 
-    def wanted() -> dict[str, Any]:
+    def read(folder: Path) -> Record | None:
+        return json_record(folder / PROVENANCE_FILE)
+
+    def expected() -> Record:
         return {"embeddings_sha256": sha256_of_file(embeddings)}
 
     def make(monitor: Monitor) -> object:
         return evaluate(embeddings, out, monitor=monitor, **plan.evaluate)
 
-    fault = json_fault(out / PROVENANCE_FILE, wanted)
-    plan.add(Step("evaluate", name, out, (embeddings,), "a table", fault, make))
+    plan.add(Step("evaluate", name, out, (embeddings,), "a table", make, read, expected))
+
+
+def embeddings_record(file: Path) -> Record | None:
+    """Return the provenance of an embedding file, None if it is missing.
+
+    Raises
+    ------
+    EmbeddingsError
+        The file is damaged.
+    """
+    return read_provenance(file) if file.is_file() else None

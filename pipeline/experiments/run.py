@@ -9,9 +9,10 @@ from pipeline.experiments.experiment_steps import add_experiment
 from pipeline.experiments.language_steps import add_language_model
 from pipeline.experiments.layout import DATA, Layout, seeded
 from pipeline.experiments.result_steps import add_ensemble
-from pipeline.experiments.steps import Plan, Step
+from pipeline.experiments.steps import Plan
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, resolve_experiment
 from pipeline.heads.head_types import Experiment
+from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
 from pipeline.language.presets import LANGUAGE_PRESETS, resolve_language_experiment
 from pipeline.language.trained_model import load_language_model
 from pipeline.progress import QUIET, Monitor
@@ -52,15 +53,13 @@ def run(
     experiments: Mapping[str, Experiment] | None = None,
     ensembles: Mapping[str, Mapping[str, float]] | None = None,
     root: str | Path = DATA,
-    splits: Mapping[str, str | None] | None = None,
     size: Size = "small",
-    seed: int = 0,
     seeds: int = 1,
-    max_epochs: int | None = None,
+    training: TrainingOptions = DEFAULT_TRAINING,
+    test_split: str | None = None,
     extract: Mapping[str, Any] | None = None,
     word_vectors: Mapping[str, Mapping[str, Any]] | None = None,
     evaluate: Mapping[str, Any] | None = None,
-    leave_out_failed: bool = False,
     dry_run: bool = False,
     monitor: Monitor = QUIET,
 ) -> RunResult:
@@ -76,16 +75,15 @@ def run(
     experiments : experiments by name, before the published systems of `PRESETS`.
     ensembles : members with their weights by name, before those of `ENSEMBLES`.
     root : everything is made below it; see `Layout`.
-    splits : by role ("train", "validation", "test"), where a dataset has other than usual names.
     size : of the published systems: "tiny", "small" or "paper"; see `resolve_experiment`.
-    seed, max_epochs : of training; see `pipeline.heads.fit.fit`.
-    seeds : how often each is trained, with the seeds from `seed` on: `vsepp`, then `vsepp-seed1`
-        and so on, each with all its files.
+    seeds : how often each is trained, with the seeds from that of `training` on: `vsepp`, then
+        `vsepp-seed1` and so on, each with all its files.
+    training : of all heads and language models; its monitor is `monitor`. `leave_out_failed` is
+        about embeddings as well.
+    test_split : the split that is embedded and measured; None: by its usual names.
     extract : options of `pipeline.images.extract.extract`.
     word_vectors : by name, options of `store_vectors`; None: those that the presets name.
     evaluate : options of `pipeline.retrieval.evaluate.evaluate`.
-    leave_out_failed : whether heads do without images that are missing, damaged or refused; else
-        such an image is an error.
     dry_run : log what would be done, with sizes, and do nothing.
     monitor : gets a line before each step, its log lines and its progress.
 
@@ -105,63 +103,38 @@ def run(
 
     plan = Plan(
         Layout(Path(dataset), Path(root)),
-        splits=splits or {},
-        first_seed=seed,
-        max_epochs=max_epochs,
+        training=training,
+        test_split=test_split,
         extract=extract or {},
         word_vectors=TRAINED_VECTORS if word_vectors is None else word_vectors,
         evaluate=evaluate or {},
-        leave_out_failed=leave_out_failed,
         experiment_named=experiment_named,
     )
+    every_seed = range(training.seed, training.seed + seeds)
     ensembles = {**ENSEMBLES, **(ensembles or {})}
     for name in names:
         members = {} if name in own else ensembles.get(name, {})
-        for each in range(seed, seed + seeds):
+        for each in every_seed:
             if name not in own and name in LANGUAGE_PRESETS:
                 add_language_model(plan, resolve_language_experiment(name, size=size), each)
                 continue
             for member in members or (name,):
                 add_experiment(plan, experiment_named(member), each)
             if members:
-                weights = {seeded(m, each, seed): weight for m, weight in members.items()}
-                add_ensemble(plan, seeded(name, each, seed), weights)
-    steps = list(plan.steps.values())
+                weights = {seeded(m, each, training.seed): weight for m, weight in members.items()}
+                add_ensemble(plan, seeded(name, each, training.seed), weights)
     if dry_run:
-        return RunResult({}, _announce(steps, monitor))
-    made = []
-    for number, step in enumerate(steps, 1):
-        fault = step.fault()
-        if fault or step.always:
-            monitor.log(f"[{number}/{len(steps)}] {step}: {fault or 'checked'} -> {step.out}")
-            step.make(monitor)
-        else:
-            monitor.log(f"[{number}/{len(steps)}] {step}: up to date")
-        if fault:
-            made.append(str(step))
-    trained = [seeded(name, each, seed) for name in names for each in range(seed, seed + seeds)]
+        return RunResult({}, plan.announce(monitor))
+    made = plan.make(monitor)
+    trained = [seeded(name, each, training.seed) for name in names for each in every_seed]
     written = {name for name in trained if plan.layout.language(name) in plan.steps}
     tables = {name: _row(plan.layout.evaluation(name)) for name in trained if name not in written}
     models = {name: load_language_model(plan.layout.language(name)) for name in sorted(written)}
     perplexities = {name: found.chosen["perplexity"] for name, found in models.items()}
-    return RunResult(tables, tuple(made), perplexities)
+    return RunResult(tables, made, perplexities)
 
 
 def _row(evaluation: Path) -> Row:
     columns = columns_of(read_provenance(evaluation / PROVENANCE_FILE))
     seen = {SEEN: columns[SEEN]} if SEEN in columns else {}
     return {**seen, **read_recall(evaluation / RECALL_FILE)}
-
-
-def _announce(steps: Sequence[Step], monitor: Monitor) -> tuple[str, ...]:
-    """Log what each step would do; what depends on a step that is to be done, is to be done."""
-    undone: set[Path] = set()
-    made = []
-    for step in steps:
-        stale = undone & {*step.needs}
-        fault = "its inputs are to be made" if stale else step.fault()
-        if fault:
-            undone.add(step.out)
-            made.append(str(step))
-        monitor.log(f"{step}: {fault or 'up to date'} ({step.size}) -> {step.out}")
-    return tuple(made)

@@ -1,8 +1,8 @@
-"""The steps from a dataset to recall tables: what each makes, from what, and whether it is there.
+"""The steps from a dataset to recall tables: what each makes, from what, and whether it must run.
 
-Files say what they were made from: shards their recipe and ids, a head its settings and the SHA-256
-of its dataset and features, embeddings that of their head, a table that of its embeddings. So what
-has to be made is read from the files, made by `pipeline run`, a single command or DVC alike.
+Files record what they were made from: shards their recipe and ids, a head its settings and the
+SHA-256 of its dataset and features, embeddings that of their head, a table that of its embeddings.
+So what has to be made is read from the files, whichever command or DVC stage made them.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,8 +14,10 @@ from typing import Any
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import Role, split_for
 from pipeline.experiments.layout import Layout
+from pipeline.experiments.records import Reader, Record, file_record, why_stale
 from pipeline.heads.experiments import resolve_experiment
 from pipeline.heads.head_types import Experiment
+from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
 from pipeline.progress import Monitor
 
 
@@ -25,15 +27,16 @@ class Step:
 
     Attributes
     ----------
-    job : the command that makes it, such as "extract".
-    name : of what is made, such as a recipe or an experiment.
-    out : its folder or file.
-    needs : what it is made from: `out` of other steps.
-    size : of what it holds, for a person.
-    fault : returns why it has to be made, such as `MISSING`; "" if it is there as it should be.
-    make : makes it, or what is missing of it.
-    always : whether `make` finds out by itself what is missing, and is called without a fault too,
-        since only it sees that a picture or a caption has changed.
+    job : str. The command that makes it, such as "extract".
+    name : str. What is made, such as a recipe or an experiment.
+    out : Path. Its folder or file.
+    needs : tuple of Path. What it is made from: `out` of other steps.
+    size : str. What it holds, for a person.
+    make : callable. Makes it, or what is missing of it.
+    read : Reader. Returns the record of `out`.
+    expected : callable. Returns what the record must state; see `why_stale`.
+    always : bool. `make` finds out by itself what is missing, and is called for an output that is
+        up to date too, since only it sees that an image or a caption has changed.
     """
 
     job: str
@@ -41,12 +44,17 @@ class Step:
     out: Path
     needs: tuple[Path, ...]
     size: str
-    fault: Callable[[], str]
     make: Callable[[Monitor], object]
+    read: Reader = file_record
+    expected: Callable[[], Record] = dict
     always: bool = False
 
     def __str__(self) -> str:
         return f"{self.job} {self.name}"
+
+    def why_stale(self) -> str:
+        """Return why it has to be made; "" if it is up to date."""
+        return why_stale(self.out, self.read, self.expected)
 
 
 @dataclass(frozen=True)
@@ -55,26 +63,23 @@ class Plan:
 
     Attributes
     ----------
-    layout : where the files lie.
-    splits : of the roles of `pipeline.datasets.splits`, where they are not the usual ones.
-    first_seed : of training; what is trained with another has it in its name, see `seeded`.
-    max_epochs : of training, at most; None: as the experiments say.
-    extract : options of `pipeline.images.extract.extract`, such as weights and precision.
-    word_vectors : by name, the options of `pipeline.text.vectors.store.store_vectors`.
-    evaluate : options of `pipeline.retrieval.evaluate.evaluate`.
-    leave_out_failed : whether heads do without images that failed.
-    experiment_named : returns an experiment by name, from which another one starts.
-    steps : by what they make, filled by `add`.
+    layout : Layout. Paths of the files.
+    training : TrainingOptions. Of all trainings; its seed is the first one, what is trained with
+        another has it in its name, see `seeded`. Its monitor is that of `make`.
+    test_split : str or None. The split that is embedded and measured; None: by its usual names.
+    extract : mapping. Options of `pipeline.images.extract.extract`, such as weights and precision.
+    word_vectors : mapping. By name, options of `pipeline.text.vectors.store.store_vectors`.
+    evaluate : mapping. Options of `pipeline.retrieval.evaluate.evaluate`.
+    experiment_named : callable. Returns an experiment by name, from which another one starts.
+    steps : dict of Path to Step. By what they make, filled by `add`.
     """
 
     layout: Layout
-    splits: Mapping[str, str | None] = field(default_factory=dict)
-    first_seed: int = 0
-    max_epochs: int | None = None
+    training: TrainingOptions = DEFAULT_TRAINING
+    test_split: str | None = None
     extract: Mapping[str, Any] = field(default_factory=dict)
     word_vectors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     evaluate: Mapping[str, Any] = field(default_factory=dict)
-    leave_out_failed: bool = False
     experiment_named: Callable[[str], Experiment] = resolve_experiment
     steps: dict[Path, Step] = field(default_factory=dict)
 
@@ -85,8 +90,55 @@ class Plan:
 
     def split(self, role: Role) -> str:
         """Return the split that has a role."""
-        return split_for(role, self.manifest, self.splits.get(role))
+        named: dict[Role, str | None] = {
+            "train": self.training.train_split,
+            "validation": self.training.validation_split,
+            "test": self.test_split,
+        }
+        return split_for(role, self.manifest, named[role])
+
+    def trained(self, seed: int) -> dict[str, Any]:
+        """Return what every trained output records of a training with a seed."""
+        splits = {"train_split": self.split("train"), "validation_split": self.split("validation")}
+        return {"seed": seed, **splits}
 
     def add(self, step: Step) -> Path:
-        """Add a step, unless there is one that makes the same; return what it makes."""
+        """Add a step, unless another one makes the same; return what it makes."""
         return self.steps.setdefault(step.out, step).out
+
+    def make(self, monitor: Monitor) -> tuple[str, ...]:
+        """Make what is missing or out of date, and return the steps that were.
+
+        Raises
+        ------
+        PipelineError
+            A step failed; those before it are done and stay.
+        """
+        made = []
+        for number, step in enumerate(self.steps.values(), 1):
+            reason = step.why_stale()
+            line = f"[{number}/{len(self.steps)}] {step}:"
+            if reason or step.always:
+                monitor.log(f"{line} {reason or 'checked'} -> {step.out}")
+                step.make(monitor)
+            else:
+                monitor.log(f"{line} up to date")
+            if reason:
+                made.append(str(step))
+        return tuple(made)
+
+    def announce(self, monitor: Monitor) -> tuple[str, ...]:
+        """Log what each step would do, and return the steps that would be made.
+
+        What depends on a step that would be made, would be made too.
+        """
+        undone: set[Path] = set()
+        made = []
+        for step in self.steps.values():
+            stale = undone & {*step.needs}
+            reason = "its inputs are to be made" if stale else step.why_stale()
+            if reason:
+                undone.add(step.out)
+                made.append(str(step))
+            monitor.log(f"{step}: {reason or 'up to date'} ({step.size}) -> {step.out}")
+        return tuple(made)

@@ -8,28 +8,29 @@ from typing import Any
 import numpy as np
 from safetensors.torch import save
 
-from pipeline.datasets.manifest import NO_PICTURES
-from pipeline.devices import usable_device
-from pipeline.files import appearing_whole, created_by, require_folder
+from pipeline.datasets.manifest import NO_PICTURES, Manifest, read_manifest
+from pipeline.files import appearing_whole, created_by
 from pipeline.finetuning import WEIGHTS_FILE, FinetuningError
 from pipeline.finetuning.augmentation import Augmentation
 from pipeline.finetuning.finetuning_task import divided, with_network
 from pipeline.finetuning.network import LearningNetwork
 from pipeline.finetuning.pictures import Picture, PictureRows, require_unchanged
 from pipeline.hashing import canonical_json, sha256_of_file
-from pipeline.heads.base import FitOptions
-from pipeline.heads.fit import TrainingData, fit_with_progress, log_sizes, work_folder
-from pipeline.heads.head_types import Experiment, make_head, with_epochs_at_most
+from pipeline.heads.fit import PairedFeatures, log_sizes
+from pipeline.heads.head_types import Experiment
 from pipeline.heads.inputs.feature_spec import FeatureSpec
-from pipeline.heads.inputs.pairs import Pairs, made_from
+from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.training.task import TrainingTask
 from pipeline.heads.training.trainer import NetworkHead
+from pipeline.heads.training.training_job import TrainingJob
+from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
 from pipeline.images.backbones import backbone_named
 from pipeline.images.batches import feature_header
 from pipeline.images.weights import Weights, WeightsError, load_weights
-from pipeline.progress import QUIET, Monitor, Progress
+from pipeline.progress import Progress
 from pipeline.recipes import RECIPES, Recipe, provider_of, resolve_recipe
+from pipeline.shards.feature_set import FeatureSet
 
 
 def finetune(
@@ -41,62 +42,52 @@ def finetune(
     images: str | Path,
     captions: str | Path,
     weights: str | Path | None = None,
-    train_split: str | None = None,
-    validation_split: str | None = None,
-    seed: int = 0,
-    max_epochs: int | None = None,
-    workers: int = 0,
-    device: str = "cpu",
-    leave_out_failed: bool = False,
-    monitor: Monitor = QUIET,
+    training: TrainingOptions = DEFAULT_TRAINING,
 ) -> TrainedHead:
     """Train a fitted head further, together with the network that made its image features.
 
-    Pictures are read from the dataset's files, cropped and mirrored at random, anew in each epoch.
-    What is written is the head, fitted on features of the tuned network, and beside it the
-    network's weights, `WEIGHTS_FILE`, from which `pipeline.images.extract.extract` makes them. As
-    in `pipeline.heads.fit.fit` the validation split chooses the epoch, and an interrupted training
-    goes on from its last epoch and gives the same bytes.
+    Images are read from the dataset's files, cropped and mirrored at random, anew in each epoch.
+    The output is the head, fitted on features of the tuned network, and next to it the network's
+    weights, `WEIGHTS_FILE`, with which `pipeline.images.extract.extract` computes them. As in
+    `pipeline.heads.fit.fit` the validation split selects the epoch, and an interrupted training
+    resumes from its last epoch and ends in the same bytes.
 
     Parameters
     ----------
-    dataset, out, captions, train_split, validation_split, seed, max_epochs, device : see
-        `pipeline.heads.fit.fit`.
-    experiment : with `finetuning`; its settings are those of this training.
-    start : folder of the head to begin with, which was fitted on `images` and `captions`.
-    images : features of the network as it is before; they say of which files they were made.
-    weights : of the network, as `load_weights` takes them; None: those that `images` name.
-    workers : processes that read batches ahead. Each reads on up to 16 threads.
-    leave_out_failed : leave out images whose features failed.
-    monitor : gets log lines, and progress in epochs and in images.
+    dataset, out, captions : see `pipeline.heads.fit.fit`.
+    experiment : Experiment. With `finetuning`; its settings are those of this training.
+    start : str or Path. Folder of the head to start from, fitted on `images` and `captions`.
+    images : str or Path. Features of the network as it is before; they record their files.
+    weights : str or Path or None. Weights of the network, as `load_weights` accepts them; None:
+        those that `images` name.
+    training : TrainingOptions. Each of its workers reads on up to 16 threads.
 
     Raises
     ------
     FinetuningError
         The experiment, its recipe or the head cannot be fine-tuned, the weights are not those of
-        the features, or pictures have changed or gone since these were made.
+        the features, or images have changed or gone since these were made.
     HeadError, ShardError, DatasetError, RecipeError, WeightsError, DeviceError
         See `fit` and `load_weights`.
     """
-    out, how = Path(out), experiment.finetuning
+    how = experiment.finetuning
     if how is None:
         raise FinetuningError(
             f"experiment {experiment.name!r} says nothing of fine-tuning; give it `finetuning` "
             "with the experiment that it starts from"
         )
-    require_folder(out)
-    usable_device(device)
-    settings = with_epochs_at_most(experiment.head, experiment.settings, max_epochs)
-    data = TrainingData.of(dataset, images, captions, train_split, validation_split)
+    job = TrainingJob.open(read_manifest(Path(dataset)), out, training)
+    features = PairedFeatures(FeatureSet(Path(images)), FeatureSet(Path(captions)))
     begun = load_head(start)
-    begun.inputs.images.require(data.images, "image")
-    begun.inputs.captions.require(data.captions, "caption")
+    begun.inputs.images.require(features.images, "image")
+    begun.inputs.captions.require(features.captions, "caption")
     if begun.kind != experiment.head:
         raise FinetuningError(
             f"{start} holds a head {begun.kind!r}, and {experiment.name!r} trains "
             f"{experiment.head!r}; start from a head of the same kind"
         )
-    head = make_head(experiment.head, settings, data.inputs)
+    unfitted = job.unfitted_head(experiment, features.inputs, features.made_from(dataset))
+    head = unfitted.head
     if not isinstance(head, NetworkHead):
         raise FinetuningError(
             f"head {begun.kind!r} is solved in closed form, and no gradient leads through it to "
@@ -104,15 +95,16 @@ def finetune(
             "one to features of the tuned weights"
         )
     _require_same_sizes(head, begun, experiment.name)
-    recipe = learnable_recipe(data.inputs.images)
-    loaded = _weights_of(recipe, data.inputs.images, weights)
-    monitor.log(f"{recipe.backbone} learns with {loaded.name}, {how}")
-    pairs, validation = data.pairs(experiment.average_captions, leave_out_failed, monitor)
-    drawn = Augmentation(seed, how.smallest_crop)
-    rows = _pictures(data, pairs, recipe, drawn), _pictures(data, validation, recipe, None)
-    require_unchanged([*rows[0].pictures, *rows[1].pictures])
-    seen, checked = replace(pairs, images=rows[0]), replace(validation, images=rows[1])
-    log_sizes(data, seen, checked, monitor)
+    recipe = learnable_recipe(features.inputs.images)
+    loaded = _weights_of(recipe, features.inputs.images, weights)
+    job.log(f"{recipe.backbone} learns with {loaded.name}, {how}")
+    pairs, validation = features.pairs(job, experiment.average_captions)
+    drawn = Augmentation(training.seed, how.smallest_crop)
+    seen = _pictures(job.manifest, features.images, pairs, recipe, drawn)
+    checked = _pictures(job.manifest, features.images, validation, recipe, None)
+    require_unchanged([*seen.pictures, *checked.pictures])
+    seen_pairs, held_out = replace(pairs, images=seen), replace(validation, images=checked)
+    log_sizes(job, seen_pairs, held_out)
 
     backbone = backbone_named(recipe.backbone)
 
@@ -126,37 +118,28 @@ def finetune(
         "weights": loaded.name,
         "weights_sha256": loaded.sha256,
     }
-    named = {name: value for name, value in settings.items() if name != "epochs"}
-    with monitor.progress(recipe.backbone, "image") as show:
+    named = {name: value for name, value in unfitted.settings.items() if name != "epochs"}
+    with training.monitor.progress(recipe.backbone, "image") as show:
         counter = _ImageCounter(head.task, pairs, show)
         task = with_network(
             head.task, begun.head.tensors(), network, how.learning_rate, counter.add
         )
-        both = NetworkHead(task, [experiment.head, named, origin, data.inputs.captions.recipe_hash])
-        with work_folder(out) as work:
-            options = FitOptions(seed, counter.epochs_done, work, workers, device)
-            history = fit_with_progress(both, seen, checked, options, experiment.name, monitor)
+        identity = [experiment.head, named, origin, features.inputs.captions.recipe_hash]
+        both = NetworkHead(task, identity)
+        with job.fitting(experiment.name, counter.epochs_done) as options:
+            history = both.fit(seen_pairs, held_out, options)
             of_head, of_network = divided(both.tensors(), own_names)
             head.restore({name: tensor.cpu() for name, tensor in of_head.items()})
-            tuned = _save_weights(out / WEIGHTS_FILE, of_network)
-            header = feature_header(recipe, tuned, data.manifest.name)
-            return TrainedHead(
-                experiment=experiment.name,
-                kind=experiment.head,
-                settings=settings,
-                seed=seed,
-                dataset=data.manifest.name,
-                train_split=data.train_split,
-                validation_split=data.validation_split,
-                inputs=replace(data.inputs, images=FeatureSpec.of_header(header)),
-                made_from=made_from(dataset, data.images.index, data.captions.index),
+            tuned = _save_weights(job.out / WEIGHTS_FILE, of_network)
+            header = feature_header(recipe, tuned, job.manifest.name)
+            return replace(
+                unfitted,
+                inputs=replace(features.inputs, images=FeatureSpec.of_header(header)),
                 word_vectors=begun.word_vectors,
                 history=history,
                 created_by=created_by("torch", "torchvision", "pillow", "numpy", "safetensors"),
-                head=head,
-                average_captions=experiment.average_captions,
                 finetuning=origin,
-            ).save(out)
+            ).save(job.out)
 
 
 def _require_same_sizes(head: NetworkHead, begun: TrainedHead, name: str) -> None:
@@ -245,15 +228,19 @@ def _weights_of(recipe: Recipe, images: FeatureSpec, source: str | Path | None) 
 
 
 def _pictures(
-    data: TrainingData, pairs: Pairs, recipe: Recipe, augmentation: Augmentation | None
+    manifest: Manifest,
+    features: FeatureSet,
+    pairs: Pairs,
+    recipe: Recipe,
+    augmentation: Augmentation | None,
 ) -> PictureRows:
     """Return the image files of a split's pairs."""
-    data.manifest.require("images", "fine-tuning", NO_PICTURES)
-    files = data.manifest.path_by_id
-    made_of = data.images.source_crc32[data.images.rows_of(pairs.image_ids)].tolist()
+    manifest.require("images", "fine-tuning", NO_PICTURES)
+    files = manifest.path_by_id
+    made_of = features.source_crc32[features.rows_of(pairs.image_ids)].tolist()
     if not all(made_of):
         raise FinetuningError(
-            f"{data.images.folder} does not say which files its rows were made from; make these "
+            f"{features.folder} does not say which files its rows were made from; make these "
             "features with `pipeline extract`"
         )
     pictures = tuple(

@@ -1,132 +1,197 @@
-"""Sentences with their conditions, as the training loop takes them."""
+"""The features that a language model is trained on, and sentences joined with their conditions."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from pipeline.datasets.entries import ImageEntry, PackedEntries
+from pipeline.datasets.entries import PackedEntries
+from pipeline.datasets.manifest import MANIFEST_FILE
+from pipeline.hashing import sha256_of_file
 from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows, Features, Rows, loaded
-from pipeline.heads.inputs.feature_spec import FeatureSpec, caption_blocks, require_sequence
+from pipeline.heads.inputs.feature_spec import (
+    CaptionBlock,
+    FeatureSpec,
+    caption_blocks,
+    require_sequence,
+    require_vectors,
+)
 from pipeline.heads.inputs.pairs import IN_MEMORY_BYTES, Pairs, require_same_texts
-from pipeline.heads.trained_head import TrainedHead
+from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.language import LanguageError
 from pipeline.language.language_task import Sizes
+from pipeline.language.model_types import LanguageExperiment
 from pipeline.shards.feature_set import FeatureSet
 
 
 @dataclass(frozen=True)
-class SentenceSets:
-    """Features of the captions of a dataset.
+class LanguageInputs:
+    """The folders that a language model is trained on.
 
     Attributes
     ----------
-    sentences : token ids.
-    tags : of the same words, of a model that takes any.
+    sentences : str or Path. Features of the captions, token ids, next to their fitted encoder.
+    tags : str or Path or None. Their tags, for a model that reads tags.
+    images : str or Path or None. Image features, for a model conditioned on images.
+    captions, head : str or Path or None. Features of the captions, next to their fitted encoder,
+        and the head that embeds them, for a model conditioned on the sentence.
     """
 
-    sentences: FeatureSet
-    tags: FeatureSet | None = None
+    sentences: str | Path
+    tags: str | Path | None = None
+    images: str | Path | None = None
+    captions: str | Path | None = None
+    head: str | Path | None = None
 
-    def __post_init__(self) -> None:
-        block = require_sequence("language model", FeatureSpec.of(self.sentences))
-        layout = block.recipe["layout"]
-        if not (layout["start"] and layout["end"] and layout["padding"] == "back"):
+    def named(self, experiment: LanguageExperiment) -> dict[str, Path]:
+        """Return the folders that an experiment's model reads, by name.
+
+        Raises
+        ------
+        LanguageError
+            One is missing.
+        """
+        needed = {"nothing": [], "sentence": ["captions", "head"], "image": ["images"]}
+        names = [*needed[experiment.condition], *["tags"] * experiment.takes_tags]
+        if missing := [name for name in names if getattr(self, name) is None]:
             raise LanguageError(
-                f"{self.sentences.folder} has token ids of the layout {layout['name']!r}; a "
-                "language model needs a start mark, an end mark and padding behind: use the "
-                "encoder token-ids"
+                f"the language model {experiment.model!r} needs {' and '.join(missing)}; give the "
+                "folder of each"
             )
-        if self.tags is None:
-            return
-        (tags,) = caption_blocks(FeatureSpec.of(self.tags))
-        if tags.kind != "tags":
-            raise LanguageError(
-                f"{self.tags.folder} has {tags.kind or 'unknown features'}, no tags; use the "
-                "encoder tags"
-            )
-        if tags.recipe["tokens"] != block.recipe["tokens"]:
-            raise LanguageError(
-                f"{self.tags.folder} has tags of the words of the tokenizer "
-                f"{tags.recipe['tokens']['name']!r}, and {self.sentences.folder} words of "
-                f"{block.recipe['tokens']['name']!r}; make both with the same tokenizer"
-            )
-
-    def sizes(self, condition_dim: int) -> Sizes:
-        """Return what a model for these sentences is built for."""
-        block = require_sequence("language model", FeatureSpec.of(self.sentences))
-        num_tags = 0
-        if self.tags is not None:
-            num_tags = int(self.tags.index.header.recipe["num_ids"])
-        return Sizes(block.vocab_size, block.dim, num_tags, condition_dim)
+        return {name: Path(getattr(self, name)) for name in ("sentences", *names)}
 
 
-def sentence_pairs(
-    entries: Sequence[ImageEntry],
-    sets: SentenceSets,
-    *,
-    images: FeatureSet | None = None,
-    captions: FeatureSet | None = None,
-    head: TrainedHead | None = None,
-) -> Pairs:
-    """Join the captions of some images with a condition each.
+class OpenLanguageInputs:
+    """The features that a language model is trained on.
 
-    Parameters
+    Attributes
     ----------
-    entries : the images; those without a caption take no part.
-    sets : the captions' token ids and tags.
-    images : a condition is the features of the caption's image.
-    captions, head : it is the point where a head embeds these features of the caption itself.
-        Without any of both it is a zero.
-
-    Returns
-    -------
-    Pairs
-        `images` are the conditions, one of each image, or one of each caption where a head makes
-        them; `captions` token ids with tags behind them.
-
-    Raises
-    ------
-    MissingRows, FailedRows
-        An image or caption has no features.
-    HeadError
-        No image has a caption, or features were made from another text.
+    features : dict of str to FeatureSet. By name: "sentences", and "tags", "captions" or "images"
+        of a model that reads them.
+    head : TrainedHead or None. The head whose embeddings of the captions are the conditions.
+    sizes : Sizes. What a model is built for.
     """
-    packed = PackedEntries.of(entries)
-    captioned = packed.take(np.flatnonzero(packed.num_captions))
-    if not captioned:
-        raise LanguageError("none of the images has a caption, so there are no sentences")
-    said = captioned.captions
-    image_ids, caption_ids = captioned.ids, said.ids
-    image_of_caption = np.repeat(np.arange(len(captioned)), captioned.num_captions)
-    columns = []
-    for features in (sets.sentences, sets.tags):
-        if features is not None:
-            require_same_texts(said, features)
-            rows = FeatureRows(features, caption_ids)
-            columns.append(rows.take(np.arange(len(rows))))
-    conditions: Rows = ArrayRows(np.zeros((len(captioned), 1), np.float32))
-    if head is not None:
-        assert captions is not None
-        require_same_texts(said, captions)
-        rows = FeatureRows(captions, caption_ids)
-        conditions = ArrayRows(embed_captions(head, rows))
-        image_ids, image_of_caption = caption_ids, np.arange(len(caption_ids))
-    elif images is not None:
-        conditions = loaded(FeatureRows(images, image_ids), IN_MEMORY_BYTES)
-    both = ArrayRows(np.concatenate(columns, axis=1))
-    return Pairs(image_ids, caption_ids, image_of_caption, conditions, both)
+
+    def __init__(self, inputs: LanguageInputs, experiment: LanguageExperiment) -> None:
+        """Open the folders that an experiment's model reads.
+
+        Raises
+        ------
+        LanguageError
+            A folder is not given, sentences and tags do not belong together, or the head's
+            similarity is not cosine.
+        HeadError, ShardError
+            Features are missing, damaged, or not those of the head.
+        """
+        folders = inputs.named(experiment)
+        head = folders.pop("head", None)
+        self.features = {name: FeatureSet(folder) for name, folder in folders.items()}
+        sentences, tags = _require_token_ids(self.features["sentences"]), self.features.get("tags")
+        if tags is not None:
+            _require_tags_of(tags, sentences, self.features["sentences"].folder)
+        self.head: TrainedHead | None = None
+        condition_dim = 1
+        if head is not None:
+            self.head = load_head(head)
+            self.head.inputs.captions.require(self.features["captions"], "caption")
+            condition_dim = _require_cosine(self.head, head)
+        elif "images" in self.features:
+            spec = FeatureSpec.of(self.features["images"])
+            condition_dim = require_vectors(experiment.model, spec)
+        num_tags = 0 if tags is None else int(tags.index.header.recipe["num_ids"])
+        self.sizes = Sizes(sentences.vocab_size, sentences.dim, num_tags, condition_dim)
+
+    @property
+    def origin(self) -> dict[str, Any] | None:
+        """Name and SHA-256 of the head, as the trained model records them."""
+        if self.head is None:
+            return None
+        return {"experiment": self.head.experiment, "tensors_sha256": self.head.tensors_sha256}
+
+    def made_from(self, dataset: Path) -> dict[str, str]:
+        """Return the SHA-256 of a dataset's manifest and of the features, by name."""
+        hashes = {f"{n}_sha256": found.index.content_sha256 for n, found in self.features.items()}
+        return {"manifest_sha256": sha256_of_file(dataset / MANIFEST_FILE), **hashes}
+
+    def pairs(self, entries: PackedEntries) -> Pairs:
+        """Join the captions of some images with a condition each.
+
+        Parameters
+        ----------
+        entries : PackedEntries. The images; those without a caption take no part.
+
+        Returns
+        -------
+        Pairs
+            `images` are the conditions: one of each caption, its embedding, where there is a head;
+            otherwise one of each image, its features or, without any, a zero. `captions` are token
+            ids with tags behind them.
+
+        Raises
+        ------
+        MissingRows, FailedRows
+            An image or caption has no features.
+        LanguageError, HeadError
+            No image has a caption, or features were made from another text.
+        """
+        captioned = entries.take(np.flatnonzero(entries.num_captions))
+        if not captioned:
+            raise LanguageError("none of the images has a caption, so there are no sentences")
+        said = captioned.captions
+        image_ids, caption_ids = captioned.ids, said.ids
+        image_of_caption = np.repeat(np.arange(len(captioned)), captioned.num_captions)
+        by_caption = {}
+        for name in [name for name in self.features if name != "images"]:
+            require_same_texts(said, self.features[name])
+            by_caption[name] = FeatureRows(self.features[name], caption_ids)
+        conditions: Rows = ArrayRows(np.zeros((len(captioned), 1), np.float32))
+        if self.head is not None:
+            conditions = ArrayRows(embed_captions(self.head, by_caption.pop("captions")))
+            image_ids, image_of_caption = caption_ids, np.arange(len(caption_ids))
+        elif "images" in self.features:
+            conditions = loaded(FeatureRows(self.features["images"], image_ids), IN_MEMORY_BYTES)
+        columns = [rows.take(np.arange(len(rows))) for rows in by_caption.values()]
+        both = ArrayRows(np.concatenate(columns, axis=1))
+        return Pairs(image_ids, caption_ids, image_of_caption, conditions, both)
 
 
 def embed_captions(head: TrainedHead, rows: Rows) -> Features:
-    """Return the points (captions, dim) float32 of captions, of unit length."""
+    """Return the embeddings (captions, dim) float32 of captions, of unit length."""
     points = head.head.embed_captions(rows)
     norms = np.linalg.norm(points, axis=1, keepdims=True)
     return np.asarray(points / np.where(norms > 0, norms, 1), np.float32)
 
 
-def require_cosine(head: TrainedHead, where: object) -> int:
-    """Return the dimension of a head's space, whose points are vectors that cosines compare.
+def _require_token_ids(sentences: FeatureSet) -> CaptionBlock:
+    """Return the block of token ids that a language model can be trained on."""
+    block = require_sequence("language model", FeatureSpec.of(sentences))
+    layout = block.recipe["layout"]
+    if not (layout["start"] and layout["end"] and layout["padding"] == "back"):
+        raise LanguageError(
+            f"{sentences.folder} has token ids of the layout {layout['name']!r}; a language model "
+            "needs a start mark, an end mark and padding behind: use the encoder token-ids"
+        )
+    return block
+
+
+def _require_tags_of(tags: FeatureSet, sentences: CaptionBlock, folder: Path) -> None:
+    """Check that features are tags of the words of the sentences in a folder."""
+    (found,) = caption_blocks(FeatureSpec.of(tags))
+    if found.kind != "tags":
+        raise LanguageError(
+            f"{tags.folder} has {found.kind or 'unknown features'}, no tags; use the encoder tags"
+        )
+    own, other = found.recipe["tokens"], sentences.recipe["tokens"]
+    if own != other:
+        raise LanguageError(
+            f"{tags.folder} has tags of the words of the tokenizer {own['name']!r}, and {folder} "
+            f"words of {other['name']!r}; make both with the same tokenizer"
+        )
+
+
+def _require_cosine(head: TrainedHead, where: object) -> int:
+    """Return the dimension of a head's space, whose embeddings are vectors compared by cosine.
 
     Raises
     ------

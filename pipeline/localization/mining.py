@@ -17,13 +17,13 @@ from pipeline.heads.base import Head
 from pipeline.heads.inputs.feature_rows import ArrayRows, FeatureRows, Features, RowNumbers
 from pipeline.heads.inputs.pairs import Lists
 from pipeline.localization.measures import IOU
+from pipeline.localization.sources import OpenSources
 from pipeline.progress import Progress, no_progress
 from pipeline.regions.boxes import iou
 from pipeline.regions.ground_truth import true_boxes, true_regions
-from pipeline.regions.proposals import Proposals, region_id
+from pipeline.regions.proposals import region_id
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.shards.feature_set import FeatureSet
-from pipeline.text.unique_phrases import phrase_key
 
 MINED_A_PHRASE = 50
 
@@ -49,36 +49,30 @@ class MinedBoxes:
 def mine(
     head: Head,
     phrases: Sequence[RegionPhrase],
-    keys: Sequence[str],
-    texts: FeatureSet,
-    truth: FeatureSet,
-    proposals: Proposals,
-    regions: FeatureSet,
+    opened: OpenSources,
     *,
-    most: int,
     seed: int,
     progress: Progress = no_progress,
 ) -> MinedBoxes:
-    """Return the hard negatives of each phrase.
+    """Return the hard negatives of each distinct phrase.
 
     Parameters
     ----------
-    head : trained.
-    phrases : of the training split.
-    keys : of the distinct phrases; decides their rows.
-    texts, truth, regions : features of the phrases, of the true boxes and of the proposals.
-    proposals : of the same images.
-    most : proposals of an image that are looked at, the first ones.
-    seed : of the sampling.
-    progress : called with images done, images in all, and 0.
+    head : Head. Trained.
+    phrases : sequence of RegionPhrase. The training split's.
+    opened : OpenSources. Their data.
+    seed : int. Seed of the sampling.
+    progress : Progress. Called with images done, images in all, and 0.
 
     Raises
     ------
     MissingRows, FailedRows
         A region or phrase has no features.
     """
+    keys = list({phrase.key: None for phrase in phrases})
+    proposals, most = opened.proposals, opened.most
     row = {key: number for number, key in enumerate(keys)}
-    embedded = head.embed_captions(FeatureRows(texts, keys))
+    embedded = head.embed_captions(FeatureRows(opened.texts, keys))
     similarity = SIMILARITIES[head.similarity]
     of_image: dict[str, list[RegionPhrase]] = {}
     for phrase in phrases:
@@ -86,14 +80,14 @@ def mine(
     boxes, numbers = true_boxes(phrases), true_regions(phrases)
     nearer: list[list[str]] = [[] for _ in keys]
     progress(0, len(of_image), 0)
-    looked_at = _with_embeddings(head, list(of_image), boxes, proposals, truth, regions, most)
+    looked_at = _with_embeddings(head, list(of_image), boxes, opened)
     for done, (image, own, true) in enumerate(looked_at, 1):
         progress(done, len(of_image), 0)
         if not len(own):
             continue
         said: dict[int, set[int]] = {}
         for phrase in of_image[image]:
-            said.setdefault(row[phrase_key(phrase.phrase)], set()).update(numbers[phrase.id])
+            said.setdefault(row[phrase.key], set()).update(numbers[phrase.id])
         rows = np.array(list(said))
         asked = similarity.prepare(embedded[rows])
         scores = similarity.between(similarity.prepare(own), asked)
@@ -129,20 +123,15 @@ def _rows(values: Sequence[int]) -> RowNumbers:
 
 
 def _with_embeddings(
-    head: Head,
-    images: Sequence[str],
-    boxes: dict[str, np.ndarray],
-    proposals: Proposals,
-    truth: FeatureSet,
-    regions: FeatureSet,
-    most: int,
+    head: Head, images: Sequence[str], boxes: dict[str, np.ndarray], opened: OpenSources
 ) -> Iterator[tuple[str, Features, Features]]:
     """Yield each image with the embeddings of its proposals and of its true boxes."""
     for start in range(0, len(images), _IMAGES):
         part = images[start : start + _IMAGES]
-        ids = [proposals.region_ids(image)[:most] for image in part]
+        ids = [opened.proposals.region_ids(image)[: opened.most] for image in part]
         true_ids = [[region_id(image, k) for k in range(len(boxes[image]))] for image in part]
-        own, true = _embedded(head, regions, ids), _embedded(head, truth, true_ids)
+        own = _embedded(head, opened.regions, ids)
+        true = _embedded(head, opened.truth, true_ids)
         yield from zip(part, own, true, strict=True)
 
 

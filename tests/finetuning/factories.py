@@ -14,6 +14,7 @@ from pipeline.experiments.layout import Layout
 from pipeline.finetuning.finetune import finetune
 from pipeline.heads.head_types import CaptionFeatures, Experiment, Finetuning
 from pipeline.heads.trained_head import TrainedHead
+from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.images.backbone import Backbone
 from pipeline.images.backbones import BACKBONES
 from pipeline.progress import QUIET, Monitor, Progress
@@ -79,8 +80,7 @@ def tuned(folder: Path, out: str, monitor: Monitor = QUIET, workers: int = 0) ->
         start=layout.head("start"),
         images=layout.features(RECIPE),
         captions=layout.text("token-ids"),
-        workers=workers,
-        monitor=monitor,
+        training=TrainingOptions(workers=workers, monitor=monitor),
     )
 
 

@@ -21,6 +21,7 @@ from pipeline.heads import HeadError
 from pipeline.heads.embed import embed
 from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.heads.trained_head import load_head
+from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.images.weights import load_weights
 from pipeline.jobs.options import Selection
 from pipeline.recipes import resolve_recipe
@@ -56,8 +57,8 @@ def made(folder: Path, seed: int = 0, dry_run: bool = False) -> list[str]:
     experiments = {"start": START, "tuned": TUNED}
     dataset, root = folder / "data" / "scenes", folder / "data"
     found = run(
-        ["tuned"], dataset, experiments=experiments, root=root, seed=seed, dry_run=dry_run,
-        extract={"weights": "random:0"},
+        ["tuned"], dataset, experiments=experiments, root=root, dry_run=dry_run,
+        training=TrainingOptions(seed=seed), extract={"weights": "random:0"},
     )  # fmt: skip
     return list(found.made)
 

@@ -11,8 +11,10 @@ from pipeline.datasets.manifest import Manifest
 from pipeline.errors import WrongUsage
 from pipeline.heads import HeadError
 from pipeline.heads.embed import embed
-from pipeline.heads.fit import Experiment, fit
+from pipeline.heads.fit import fit
+from pipeline.heads.head_types import Experiment
 from pipeline.heads.trained_head import TrainedHead, load_head
+from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from tests.heads.factories import all_of, entries_of, pairs, write_features
@@ -40,9 +42,10 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         write_features(Path(side), ids, rows)
 
 
-def fitted(out: str, **options: Any) -> TrainedHead:
-    given = {"experiment": EXPERIMENT, "images": "images", "captions": "captions"}
-    return fit("dataset", out, **{**given, **options})
+def fitted(out: str, experiment: Experiment = EXPERIMENT, **options: Any) -> TrainedHead:
+    sides = {"images": "images", "captions": "captions"}
+    training = TrainingOptions(**options)
+    return fit("dataset", out, experiment=experiment, training=training, **sides)
 
 
 def embedded(out: str, **options: Any) -> Embeddings:

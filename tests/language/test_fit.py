@@ -1,7 +1,6 @@
 """Training a language model: killed and continued, read back, and captions of images."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,20 @@ from pipeline.experiments.layout import Layout
 from pipeline.heads.fit import fit
 from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.heads.trained_head import load_head
+from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.language import LanguageError
 from pipeline.language.captioning.captioner import LanguageCaptioner, Writing, load_captioner
 from pipeline.language.captioning.captions_file import read_provenance
 from pipeline.language.captioning.describe_split import describe_split
+from pipeline.language.data import LanguageInputs
 from pipeline.language.model_types import LanguageExperiment
 from pipeline.language.score_captions import evaluate_captions
 from pipeline.language.train_language_model import fit_language_model
 from pipeline.language.trained_model import LANGUAGE_FILE, load_language_model
-from pipeline.progress import QUIET, Monitor, Progress
+from pipeline.progress import QUIET, Monitor
+from pipeline.shards.feature_set import FailedRows
 from pipeline.text.encode import encode, encoder_folder
+from tests.project import Recorder
 
 pytest.importorskip("textblob")
 
@@ -75,27 +78,15 @@ def train(data: Path, out: Path, model: str, monitor: Monitor = QUIET, **setting
         data / "data",
         out,
         experiment=LanguageExperiment("mine", model, values, space="space"),
-        sentences=data / "token-ids",
-        tags=data / "tags",
-        images=data / "images",
-        captions=data / "bow",
-        head=data / "head",
-        monitor=monitor,
+        inputs=LanguageInputs(
+            sentences=data / "token-ids",
+            tags=data / "tags",
+            images=data / "images",
+            captions=data / "bow",
+            head=data / "head",
+        ),
+        training=TrainingOptions(monitor=monitor),
     )
-
-
-def stops_after(epochs: int) -> Monitor:
-    def show(done: int, total: int, failed: int) -> None:
-        if done == epochs:
-            raise KeyboardInterrupt
-
-    class Stopping:
-        log = staticmethod(QUIET.log)
-
-        def progress(self, what: str, unit: str) -> AbstractContextManager[Progress]:
-            return nullcontext(show)
-
-    return Stopping()
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -108,10 +99,15 @@ def test_a_killed_training_goes_on_to_the_same_bytes(
 ) -> None:
     settings: dict[str, Any] = {"dropout": 0.1, "content_noise": 0.2, "sampled_words": 5}
     train(data, tmp_path / "whole", model, **settings)
+    monitor = Recorder(interrupt_at=2)
     with pytest.raises(KeyboardInterrupt):
-        train(data, tmp_path / "killed", model, stops_after(2), **settings)
+        train(data, tmp_path / "killed", model, monitor, **settings)
+    work = tmp_path / ".work" / "train-killed"
+    assert monitor.lines[-1].startswith(f"interrupted: 2 epochs are kept in {work};")
     assert not (tmp_path / "killed" / LANGUAGE_FILE).exists()
-    train(data, tmp_path / "killed", model, **settings)
+    monitor = Recorder()
+    train(data, tmp_path / "killed", model, monitor, **settings)
+    assert monitor.lines[-1] == f"{work} has the state after epoch 2 of 4; it goes on"
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
     assert sorted(files(tmp_path / "whole")) == [
         "concepts.safetensors", "history.json", "language.json", "language.safetensors",
@@ -163,14 +159,14 @@ def test_captions_say_what_is_on_an_image(
 
 def test_what_cannot_be_trained_or_does_not_belong_together(data: Path, tmp_path: Path) -> None:
     experiment = LanguageExperiment("mine", "sc-nlm", {**SETTINGS, "epochs": 1}, space="space")
-    given: dict[str, Any] = {
-        "experiment": experiment, "sentences": data / "token-ids", "tags": data / "tags",
-        "captions": data / "bow", "head": data / "head",
-    }  # fmt: skip
+    inputs = LanguageInputs(
+        data / "token-ids", tags=data / "tags", captions=data / "bow", head=data / "head"
+    )
 
     def refused(message: str, **changes: Any) -> None:
+        other = replace(inputs, **changes)
         with pytest.raises(LanguageError, match=message):
-            fit_language_model(data / "data", tmp_path / "no", **{**given, **changes})
+            fit_language_model(data / "data", tmp_path / "no", experiment=experiment, inputs=other)
 
     refused("needs tags; give", tags=None)
     refused("has bow, no tags", tags=data / "bow")
@@ -187,7 +183,9 @@ def test_what_cannot_be_trained_or_does_not_belong_together(data: Path, tmp_path
         "similarity is 'order'.*take a head whose similarity is cosine", head=tmp_path / "order"
     )
 
-    trained = fit_language_model(data / "data", tmp_path / "model", **given)
+    trained = fit_language_model(
+        data / "data", tmp_path / "model", experiment=experiment, inputs=inputs
+    )
     other = load_head(tmp_path / "order")
     with pytest.raises(LanguageError, match="was trained with another head of 'space'"):
         LanguageCaptioner(trained, other, captioner_encoder(data))
@@ -203,6 +201,23 @@ def test_what_cannot_be_trained_or_does_not_belong_together(data: Path, tmp_path
     (tmp_path / "lbl" / "vocabulary.json").write_text("{}")
     with pytest.raises(LanguageError, match=r"vocabulary.json is not the file"):
         load_language_model(tmp_path / "lbl")
+
+
+def test_images_that_failed_are_refused_or_left_out(data: Path, tmp_path: Path) -> None:
+    failed = np.arange(24) == 3
+    rows = np.where(failed[:, None], np.nan, 1).astype(np.float32) * np.ones((24, 7), np.float32)
+    ids, status = [f"{k}" for k in range(24)], failed.astype(np.uint8)
+    write_features(tmp_path / "images", ids, rows, recipe={"name": "seen"}, status=status)
+    experiment = LanguageExperiment("mine", "lstm-decoder", {**SETTINGS, "epochs": 1})
+    inputs = LanguageInputs(data / "token-ids", images=tmp_path / "images")
+    given: dict[str, Any] = {"experiment": experiment, "inputs": inputs}
+    with pytest.raises(FailedRows):
+        fit_language_model(data / "data", tmp_path / "model", **given)
+    record = Recorder()
+    training = TrainingOptions(leave_out_failed=True, monitor=record)
+    fit_language_model(data / "data", tmp_path / "model", training=training, **given)
+    assert record.lines[0] == "1 images without features are left out"
+    assert record.lines[1].startswith("train: 45 sentences")
 
 
 def captioner_encoder(data: Path) -> Any:

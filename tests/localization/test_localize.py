@@ -1,5 +1,6 @@
 """From drawn scenes to localized phrases: trained, mined, killed and continued, asked."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -11,18 +12,24 @@ from PIL import Image
 import pipeline
 from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.regions import read_phrases
+from pipeline.experiments.layout import Layout
+from pipeline.experiments.phrase_steps import localize_experiments
+from pipeline.experiments.steps import Plan
 from pipeline.heads import HeadError
 from pipeline.heads.experiments import resolve_experiment
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.inputs.links import links_of
 from pipeline.heads.trained_head import load_head
+from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.localization import LocalizationError
 from pipeline.localization.evaluate_localization import tabulate
-from pipeline.localization.localize import localize, localize_experiment
+from pipeline.localization.localize import localize
 from pipeline.localization.localized import Localized, read_localized
 from pipeline.localization.mining import mine
 from pipeline.localization.pairs import training_pairs
-from pipeline.localization.train_localizer import OpenSources, Sources, fit_to_phrases
+from pipeline.localization.sources import OpenSources, Sources
+from pipeline.localization.train_localizer import fit_to_phrases
+from pipeline.progress import QUIET, Monitor
 from pipeline.regions.boxes import iou
 from pipeline.regions.ground_truth import true_boxes, true_regions
 from pipeline.regions.proposal_source import Proposer
@@ -36,8 +43,9 @@ from pipeline.search.region_searcher import RegionSearcher
 from pipeline.search.serve.region_service import RegionService
 from pipeline.search.serve.result_pages import Pages
 from pipeline.search.serve.service import Query
+from pipeline.shards.feature_set import FailedRows
 from pipeline.text.encode import encode
-from pipeline.text.unique_phrases import phrase_key, unique_phrases
+from pipeline.text.unique_phrases import unique_phrases
 from tests.project import Recorder
 
 SMALL: dict[str, Any] = {
@@ -80,14 +88,29 @@ def experiment(name: str, **settings: Any) -> Experiment:
     return resolve_experiment(preset, settings={**SMALL, **settings}, size="tiny")
 
 
+def localized(
+    sources: Sources, root: Path, name: str, monitor: Monitor = QUIET, **settings: Any
+) -> tuple[str, ...]:
+    """Train and localize as `pipeline localize --split val` does; return the steps made."""
+    named = {
+        found.name: found
+        for found in (experiment("d"), experiment("d-mined", epochs=2, learning_rate=0.01))
+    }
+    asked = replace(named[name], settings={**named[name].settings, **settings})
+    layout = Layout(sources.dataset, root)
+    plan = Plan(layout, test_split="val", experiment_named=named.__getitem__)
+    return localize_experiments(plan, [(asked, sources)], monitor=monitor)
+
+
 def test_phrases_are_encoded_once(sources: Sources) -> None:
     phrases = read_phrases(sources.dataset)
     texts = pipeline.read_features(sources.phrases)
-    assert set(texts.ids) == {phrase_key(phrase.phrase) for phrase in phrases}
+    assert set(texts.ids) == {phrase.key for phrase in phrases}
     assert len(texts.ids) < len(phrases)
     keys = unique_phrases(sources.dataset)
     assert len(set(keys.texts)) == len(keys.ids)
-    assert phrase_key("A  Red\tball") == phrase_key("a red ball")
+    said = [replace(phrases[0], phrase=text).key for text in ("A  Red\tball", "a red ball")]
+    assert said[0] == said[1]
 
 
 def test_pairs_are_the_annotated_ones_so_many_regions_a_phrase(
@@ -97,9 +120,7 @@ def test_pairs_are_the_annotated_ones_so_many_regions_a_phrase(
     phrases, opened = read_phrases(sources.dataset, "train"), OpenSources(sources)
     pairs = training_pairs(phrases, opened.truth, opened.texts, seed=0)
     links, numbers = links_of(pairs), true_regions(phrases)
-    annotated = {
-        (region_id(p.image, k), phrase_key(p.phrase)) for p in phrases for k in numbers[p.id]
-    }
+    annotated = {(region_id(p.image, k), p.key) for p in phrases for k in numbers[p.id]}
     made = {tuple(caption_id.rsplit("~", 1)) for caption_id in pairs.caption_ids}
     assert made <= annotated
     counts = {key: sum(k == key for _, k in annotated) for _, key in annotated}
@@ -107,7 +128,7 @@ def test_pairs_are_the_annotated_ones_so_many_regions_a_phrase(
         assert sum(k == key for _, k in made) == min(number, 2)
     assert max(counts.values()) > 2
     values, place = links.phrases_of_image.of_rows(np.arange(len(pairs.image_ids)))
-    keys = list({phrase_key(p.phrase): None for p in phrases})
+    keys = list({p.key: None for p in phrases})
     linked = {(pairs.image_ids[r], keys[p]) for r, p in zip(place, values, strict=True)}
     kept = set(pairs.image_ids)
     assert linked == {(region, key) for region, key in annotated if region in kept}
@@ -121,37 +142,76 @@ def score(found: Localized, name: str = "x") -> dict[str, float]:
 
 
 def test_trained_mined_and_localized(sources: Sources, tmp_path: Path) -> None:
-    base, mined = experiment("d"), experiment("d-mined", epochs=2, learning_rate=0.01)
-    asked: dict[str, Any] = {"heads": lambda name: tmp_path / name, "split": "val"}
+    base, mined = "wang2016-phrases-d", "wang2016-phrases-d-mined"
+    layout = Layout(sources.dataset, tmp_path)
     record = Recorder()
-    first = localize_experiment(base, sources, out=tmp_path / "d.h5", monitor=record, **asked)
-    found = localize_experiment(
-        mined, sources, base=base, out=tmp_path / "m.h5", monitor=record, **asked
-    )
-    assert any("up to date" in line for line in record.lines)
+    assert localized(sources, tmp_path, base, record) == (f"train {base}", f"localize {base}")
+    first_bytes = layout.localization(base).read_bytes()
+    head_bytes = (layout.head(base) / "head.safetensors").read_bytes()
+    made = localized(sources, tmp_path, mined, record)
+    assert made == (f"train {mined}", f"localize {mined}")
+    assert f"[1/3] train {base}: up to date" in record.lines
     assert any("come nearer to a phrase" in line for line in record.lines)
+    first = read_localized(layout.localization(base))
+    again = read_localized(layout.localization(mined))
     table = tabulate(first, "d")
     own, largest = table.rows["d"], table.rows["largest box"]
     assert own["pointing_game"] > largest["pointing_game"] + 10
-    assert own["bound"] == score(found)["bound"]
-    again = read_localized(tmp_path / "m.h5")
-    assert again.provenance["experiment"] == "wang2016-phrases-d-mined"
+    assert own["bound"] == score(again)["bound"]
+    assert again.provenance["experiment"] == mined
     assert again.provenance["split"] == "val"
-    # A head that is there is taken as it is; other settings make another.
-    bytes_before = (tmp_path / base.name / "head.safetensors").read_bytes()
-    localize_experiment(base, sources, out=tmp_path / "d2.h5", monitor=record, **asked)
-    assert (tmp_path / "d2.h5").read_bytes() == (tmp_path / "d.h5").read_bytes()
-    assert (tmp_path / base.name / "head.safetensors").read_bytes() == bytes_before
+    # What is up to date is left alone; what is missing or made otherwise is made, and no more.
+    assert localized(sources, tmp_path, base) == ()
+    layout.localization(base).unlink()
+    assert localized(sources, tmp_path, base) == (f"localize {base}",)
+    assert layout.localization(base).read_bytes() == first_bytes
+    layout.localization(base).write_bytes(b"damaged")
+    assert localized(sources, tmp_path, base) == (f"localize {base}",)
+    assert (layout.head(base) / "head.safetensors").read_bytes() == head_bytes
+    fewer = replace(sources, most=30)
+    record = Recorder()
+    localized(fewer, tmp_path, base, record, epochs=1)
+    assert record.lines[0].startswith(f"[1/2] train {base}: settings.epochs is 6, expected 1 ->")
+    assert localized(fewer, tmp_path, base, epochs=1) == ()
+    record = Recorder()
+    localized(sources, tmp_path, base, record, epochs=1)
+    assert "train wang2016-phrases-d: made_from." in record.lines[0]
+
+
+def test_images_of_failed_regions_are_left_out(sources: Sources, tmp_path: Path) -> None:
+    """As if the dataset had no phrase and no box of them."""
+    failed = next(p.image for p in read_phrases(sources.dataset, "train"))
+    truth = pipeline.read_features(sources.truth)
+    status = np.array([name.rpartition("@")[0] == failed for name in truth.ids], np.uint8)
+    rows = np.where(status[:, None], np.nan, truth.read(truth.ids)).astype(np.float32)
+    pipeline.write_features(
+        tmp_path / "truth", list(truth.ids), rows, recipe={"name": "crops"}, status=status,
+        dataset=truth.index.header.dataset,
+    )  # fmt: skip
+    damaged = replace(sources, truth=tmp_path / "truth")
+    asked = experiment("a", epochs=1)
+    with pytest.raises(FailedRows):
+        fit_to_phrases(damaged, tmp_path / "a", experiment=asked)
+    record = Recorder()
+    training = TrainingOptions(leave_out_failed=True, monitor=record)
+    fit_to_phrases(damaged, tmp_path / "a", experiment=asked, training=training)
+    assert record.lines[0] == "1 images without features of all regions are left out"
+    regions = {
+        region_id(p.image, k)
+        for p in read_phrases(sources.dataset, "train")
+        for k in true_regions(read_phrases(sources.dataset, "train"))[p.id]
+        if p.image != failed
+    }
+    assert record.lines[1].startswith(f"train: {len(regions)} regions, ")
 
 
 def test_mined_boxes_are_nearer_and_wrong(sources: Sources, tmp_path: Path) -> None:
     trained = fit_to_phrases(sources, tmp_path / "a", experiment=experiment("a", epochs=1))
     phrases, opened = read_phrases(sources.dataset, "train"), OpenSources(sources)
-    keys = list({phrase_key(p.phrase): None for p in phrases})
-    given = (trained.head, phrases, keys, opened.texts, opened.truth, opened.proposals)
-    mined = mine(*given, opened.regions, most=60, seed=0)
+    keys = list({p.key: None for p in phrases})
+    mined = mine(trained.head, phrases, opened, seed=0)
     assert 0 < np.diff(mined.of_phrase.starts).max() <= 50
-    assert mined.region_ids == mine(*given, opened.regions, most=60, seed=0).region_ids
+    assert mined.region_ids == mine(trained.head, phrases, opened, seed=0).region_ids
     boxes, numbers = true_boxes(phrases), true_regions(phrases)
     embed = trained.embed_images
     for row in range(0, len(keys), 7):
@@ -160,7 +220,7 @@ def test_mined_boxes_are_nearer_and_wrong(sources: Sources, tmp_path: Path) -> N
         for region in (mined.region_ids[v] for v in values[:5]):
             image, _, k = region.rpartition("@")
             own = sorted(
-                {n for p in phrases if p.image == image and phrase_key(p.phrase) == keys[row]
+                {n for p in phrases if p.image == image and p.key == keys[row]
                  for n in numbers[p.id]}
             )  # fmt: skip
             true = embed(opened.truth.read([region_id(image, n) for n in own])) @ said
@@ -174,9 +234,15 @@ def test_interrupted_and_continued_gives_the_same_bytes(sources: Sources, tmp_pa
     fit_to_phrases(sources, start, experiment=experiment("d", epochs=1))
     asked: dict[str, Any] = {"experiment": experiment("d-mined", epochs=3), "start": start}
     fit_to_phrases(sources, tmp_path / "whole", **asked)
+    record = Recorder(interrupt_at=2, unit="epoch")
     with pytest.raises(KeyboardInterrupt):
-        fit_to_phrases(sources, tmp_path / "cut", monitor=Recorder(interrupt_at=2), **asked)
-    fit_to_phrases(sources, tmp_path / "cut", **asked)
+        fit_to_phrases(sources, tmp_path / "cut", training=TrainingOptions(monitor=record), **asked)
+    work = tmp_path / ".work" / "train-cut"
+    assert record.lines[-1].startswith(f"interrupted: 2 epochs are kept in {work};")
+    record = Recorder()
+    training = TrainingOptions(monitor=record, workers=1)
+    fit_to_phrases(sources, tmp_path / "cut", training=training, **asked)
+    assert record.lines[-1] == f"{work} has the state after epoch 2 of 3; it goes on"
     for file in ("head.safetensors", "head.json"):
         assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
     assert load_head(tmp_path / "cut").made_from["start_sha256"] == load_head(start).tensors_sha256
@@ -197,9 +263,8 @@ def test_canonical_correlation_takes_the_same_pairs(sources: Sources, tmp_path: 
 def test_found_boxes_are_marked(sources: Sources, tmp_path: Path) -> None:
     name = "wang2016-phrases-cca"
     cca = resolve_experiment(name, settings={"image_ridge": 0.1, "caption_ridge": 0.1})
-    localize_experiment(
-        cca, sources, heads=lambda n: tmp_path / n, out=tmp_path / "c.h5", split="val"
-    )
+    fit_to_phrases(sources, tmp_path / name, experiment=cca)
+    localize(sources, tmp_path / "c.h5", head=tmp_path / name, split="val")
     searcher = RegionSearcher(
         tmp_path / "c.h5", dataset=sources.dataset, head=tmp_path / name,
         encoder=sources.phrases.with_name("phrases.encoder"),
@@ -240,8 +305,9 @@ def test_found_boxes_are_marked(sources: Sources, tmp_path: Path) -> None:
 
 def test_what_does_not_fit_is_refused(sources: Sources, tmp_path: Path) -> None:
     captions = resolve_experiment("wang2016-cca")
+    plan = Plan(Layout(sources.dataset, tmp_path))
     with pytest.raises(LocalizationError, match="not on regions and phrases"):
-        localize_experiment(captions, sources, heads=lambda n: tmp_path / n, out=tmp_path / "x.h5")
+        localize_experiments(plan, [(captions, sources)], monitor=QUIET)
     other = experiment("a-mined", dim=8, epochs=1)
     fit_to_phrases(sources, tmp_path / "a", experiment=experiment("a", epochs=1))
     with pytest.raises(HeadError, match="another architecture"):

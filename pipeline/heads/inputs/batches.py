@@ -272,7 +272,9 @@ class _Epoch:
         self._epoch = epoch
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._epoch())
+        # A generator, so that nothing is drawn before the first key: a loader with workers calls
+        # `iter` twice for its first epoch, and uses the second.
+        yield from self._epoch()
 
 
 def _leave_interrupts_to_the_parent(worker: int) -> None:

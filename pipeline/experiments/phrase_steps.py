@@ -1,0 +1,125 @@
+"""The job of `pipeline localize`: heads of regions and phrases, and what they find in a split."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline.experiments.head_steps import expected_training, head_record
+from pipeline.experiments.records import Record
+from pipeline.experiments.steps import Plan, Step
+from pipeline.hashing import sha256_of_file
+from pipeline.heads.head_types import Experiment
+from pipeline.heads.trained_head import TENSORS_FILE
+from pipeline.localization import LocalizationError
+from pipeline.localization.localize import localize
+from pipeline.localization.localized import read_localized
+from pipeline.localization.sources import Sources
+from pipeline.localization.train_localizer import fit_to_phrases
+from pipeline.progress import Monitor
+
+
+def localize_experiments(
+    plan: Plan,
+    experiments: Iterable[tuple[Experiment, Sources]],
+    *,
+    validation_images: int | None = None,
+    monitor: Monitor,
+) -> tuple[str, ...]:
+    """Train the heads of some experiments that are missing or out of date; then localize.
+
+    Parameters
+    ----------
+    plan : Plan. Paths, training options and split; the steps are added to it.
+    experiments : iterable of (Experiment, Sources). Experiments of regions and phrases, and the
+        data of each. The heads that they go on from are trained on the same data.
+    validation_images : int or None. See `fit_to_phrases`.
+    monitor : Monitor. Receives a line before each step, its log lines and its progress.
+
+    Returns
+    -------
+    tuple of str
+        The steps that were made.
+
+    Raises
+    ------
+    LocalizationError
+        An experiment is not one of regions and phrases.
+    As `fit_to_phrases` and `localize`.
+    """
+    known: dict[Sources, Sources] = {}
+    for experiment, own in experiments:
+        sources = known.setdefault(own, own)  # equal ones are opened once
+        if not experiment.of_phrases:
+            raise LocalizationError(
+                f"{experiment.name!r} is fitted on images and captions, not on regions and "
+                "phrases; the presets wang2016-phrases-* are, and `pipeline run` makes the others"
+            )
+        start = None
+        if experiment.goes_on_from is not None:
+            base = plan.experiment_named(experiment.goes_on_from)
+            start = _add_head(plan, base, sources, validation_images, None)
+        head = _add_head(plan, experiment, sources, validation_images, start)
+        _add_localization(plan, experiment.name, sources, head)
+    return plan.make(monitor)
+
+
+def _add_head(
+    plan: Plan,
+    experiment: Experiment,
+    sources: Sources,
+    validation_images: int | None,
+    start: Path | None,
+) -> Path:
+    """Add the step that trains a head on regions and phrases."""
+    out = plan.layout.head(experiment.name)
+
+    def expected() -> Record:
+        made_from = sources.opened.made_from_with(validation_images)
+        if start is not None:
+            made_from["start_sha256"] = sha256_of_file(start / TENSORS_FILE)
+        seed = plan.training.seed
+        return {**expected_training(plan, experiment, seed), "made_from": made_from}
+
+    def make(monitor: Monitor) -> object:
+        trained = fit_to_phrases(
+            sources,
+            out,
+            experiment=experiment,
+            start=start,
+            validation_images=validation_images,
+            training=replace(plan.training, monitor=monitor),
+        )
+        monitor.log(", ".join(f"{k} {v:g}" for k, v in trained.chosen.items() if k != "best"))
+        return trained
+
+    needs = (sources.truth, sources.phrases, *([] if start is None else [start]))
+    size = f"head {experiment.head}"
+    return plan.add(Step("train", experiment.name, out, needs, size, make, head_record, expected))
+
+
+def _add_localization(plan: Plan, name: str, sources: Sources, head: Path) -> Path:
+    """Add the step that localizes a split with a trained head."""
+    out = plan.layout.localization(name)
+
+    def read(file: Path) -> Record | None:
+        return read_localized(file).provenance if file.is_file() else None
+
+    def expected() -> Record:
+        return {
+            "tensors_sha256": sha256_of_file(head / TENSORS_FILE),
+            "split": plan.split("test"),
+            **sources.opened.made_from,
+        }
+
+    def make(monitor: Monitor) -> object:
+        return localize(
+            sources,
+            out,
+            head=head,
+            split=plan.test_split,
+            leave_out_failed=plan.training.leave_out_failed,
+            monitor=monitor,
+        )
+
+    needs, size = (sources.regions, sources.phrases, head), "boxes of phrases"
+    return plan.add(Step("localize", name, out, needs, size, make, read, expected))

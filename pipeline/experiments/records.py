@@ -1,0 +1,120 @@
+"""Whether an output is up to date: its record, compared with what the record must state.
+
+Every output records what it was made from. A step states what it expects of that record, and
+`why_stale` is the one rule that compares the two.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import PipelineError
+from pipeline.files import parse_json_object
+from pipeline.shards.feature_set import read_set_index
+from pipeline.shards.format import FeatureHeader
+from pipeline.shards.index import INDEX_FILE
+from pipeline.shards.side_by_side import is_view
+
+MISSING = "missing"
+
+Record = Mapping[str, Any]
+Reader = Callable[[Path], Record | None]
+"""From an output to its record; None: there is no output. Raises PipelineError if it is damaged."""
+
+_LONGEST = 24
+
+
+class RecordError(PipelineError):
+    """A record that is not a JSON object."""
+
+
+def why_stale(out: Path, read: Reader, expected: Callable[[], Record]) -> str:
+    """Return why an output has to be made; "" if it is up to date.
+
+    Parameters
+    ----------
+    out : Path. The output.
+    read : Reader. Returns its record.
+    expected : callable. Returns the entries that the record must have, as JSON values; it may have
+        more. Called only if there is a record, since the output's inputs may be missing otherwise.
+
+    Returns
+    -------
+    str
+        `MISSING`, what is damaged, or the first difference: "seed is 0, expected 1".
+    """
+    try:
+        record = read(out)
+    except PipelineError as error:
+        return str(error)
+    if record is None:
+        return MISSING
+    # By way of JSON, which has lists for tuples.
+    wanted = json.loads(json.dumps(expected()))
+    return _first_difference({name: record[name] for name in wanted if name in record}, wanted)
+
+
+def file_record(file: Path) -> Record | None:
+    """Return the empty record of a file that states nothing, None if it is missing."""
+    return {} if file.is_file() else None
+
+
+def json_record(file: Path) -> Record | None:
+    """Return the object of a JSON file, None if it is missing.
+
+    Raises
+    ------
+    RecordError
+        The file is damaged.
+    """
+    try:
+        return parse_json_object(file.read_text(encoding="utf-8"))
+    except OSError:
+        return None
+    except ValueError as error:
+        raise RecordError(f"{file} is damaged ({error})") from error
+
+
+def features_record(folder: Path) -> Record | None:
+    """Return recipe, weights and row count of a feature folder by its index alone.
+
+    Raises
+    ------
+    ShardError
+        The index is damaged.
+    """
+    if not (folder / INDEX_FILE).is_file() and not is_view(folder):
+        return None
+    index = read_set_index(folder)
+    return {"rows": index.rows, "recipe": index.header.recipe, **_weights(index.header)}
+
+
+def weights_of(features: Path) -> dict[str, str]:
+    """Return name and SHA-256 of the weights that image features were made with."""
+    return _weights(read_set_index(features).header)
+
+
+def _weights(header: FeatureHeader) -> dict[str, str]:
+    return {"weights": header.weights, "weights_sha256": header.weights_sha256}
+
+
+def _first_difference(found: Record, expected: Record, path: str = "") -> str:
+    """Return the first difference of two records by its path; "" if they are equal."""
+    for name in [*expected, *(name for name in found if name not in expected)]:
+        one, other = found.get(name), expected.get(name)
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            if unlike := _first_difference(one, other, f"{path}{name}."):
+                return unlike
+        elif name not in found or name not in expected or one != other:
+            return f"{path}{name} is {_shown(found, name)}, expected {_shown(expected, name)}"
+    return ""
+
+
+def _shown(record: Record, name: str) -> str:
+    """Return a value for a person: hashes and long lists by how they begin."""
+    if name not in record:
+        return "missing"
+    value = record[name]
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,0 +1,214 @@
+"""One training, from the dataset's splits to the saved head; all kinds of training share it."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from pipeline.datasets.entries import PackedEntries
+from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.splits import split_for
+from pipeline.devices import usable_device
+from pipeline.files import created_by, require_folder
+from pipeline.heads.base import FitOptions
+from pipeline.heads.head_types import Experiment, make_head, with_epochs_at_most
+from pipeline.heads.inputs.feature_rows import Features
+from pipeline.heads.inputs.feature_spec import HeadInputs
+from pipeline.heads.inputs.pairs import HeldOut, Pairs, with_features
+from pipeline.heads.trained_head import TrainedHead
+from pipeline.heads.training.training_options import TrainingOptions
+from pipeline.progress import Progress, no_progress
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.resume.locking import WORK_FOLDER, only_writer
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """A training on the splits of a dataset, and the folder that its result is saved in.
+
+    Attributes
+    ----------
+    manifest : Manifest. The dataset.
+    out : Path. Folder of the result.
+    train_split, validation_split : str. Names of the splits.
+    options : TrainingOptions. As they were passed.
+    """
+
+    manifest: Manifest
+    out: Path
+    train_split: str
+    validation_split: str
+    options: TrainingOptions
+
+    @classmethod
+    def open(cls, manifest: Manifest, out: str | Path, options: TrainingOptions) -> "TrainingJob":
+        """Resolve the splits and check, before the work, that the result can be computed and saved.
+
+        Raises
+        ------
+        OutputError, DeviceError
+            The folder cannot be written to, or the device cannot be used.
+        DatasetError
+            The dataset has no such split.
+        """
+        require_folder(Path(out))
+        usable_device(options.device)
+        return cls(
+            manifest,
+            Path(out),
+            split_for("train", manifest, options.train_split),
+            split_for("validation", manifest, options.validation_split),
+            options,
+        )
+
+    def log(self, line: str) -> None:
+        """Log a line."""
+        self.options.monitor.log(line)
+
+    def entries(self, images: FeatureSet | None = None) -> tuple[PackedEntries, PackedEntries]:
+        """Return the images of the training and of the validation split.
+
+        Parameters
+        ----------
+        images : FeatureSet or None. Image features; with `leave_out_failed`, images whose row
+            failed are left out.
+
+        Raises
+        ------
+        MissingRows, HeadError
+            See `with_features`.
+        """
+        train, validation = (
+            self.manifest.select(split) for split in (self.train_split, self.validation_split)
+        )
+        if images is None or not self.options.leave_out_failed:
+            return train, validation
+        kept = with_features(train, images), with_features(validation, images)
+        left_out = len(train) + len(validation) - sum(map(len, kept))
+        self.log(f"{left_out} images without features are left out")
+        return kept
+
+    def unfitted_head(
+        self, experiment: Experiment, inputs: HeadInputs, made_from: Mapping[str, str]
+    ) -> TrainedHead:
+        """Return an experiment's head before it is fitted, with everything that is recorded of it.
+
+        Parameters
+        ----------
+        experiment : Experiment.
+        inputs : HeadInputs. Shapes and recipes of the features of both sides.
+        made_from : mapping of str to str. SHA-256 of the data.
+
+        Raises
+        ------
+        HeadError
+            See `make_head`.
+        """
+        settings = with_epochs_at_most(
+            experiment.head, experiment.settings, self.options.max_epochs
+        )
+        return TrainedHead(
+            experiment=experiment.name,
+            kind=experiment.head,
+            settings=settings,
+            seed=self.options.seed,
+            dataset=self.manifest.name,
+            train_split=self.train_split,
+            validation_split=self.validation_split,
+            inputs=inputs,
+            made_from=made_from,
+            word_vectors=None,
+            history=[],
+            created_by=created_by("torch", "numpy", "safetensors"),
+            head=make_head(experiment.head, settings, inputs),
+            average_captions=experiment.average_captions,
+        )
+
+    def fit(
+        self,
+        unfitted: TrainedHead,
+        train: Pairs,
+        validation: HeldOut,
+        *,
+        words: Features | None = None,
+        start: Mapping[str, torch.Tensor] | None = None,
+    ) -> TrainedHead:
+        """Fit a head and save it.
+
+        Parameters
+        ----------
+        unfitted : TrainedHead. What `unfitted_head` returned.
+        train, validation : the training pairs, and the data for model selection.
+        words, start : see `FitOptions`.
+
+        Raises
+        ------
+        HeadError
+            The head refuses the data, or the training diverged.
+        ShardError, KeyboardInterrupt
+            See `fitting`.
+        """
+        with self.fitting(unfitted.experiment) as options:
+            options = replace(options, words=words, start=start)
+            history = unfitted.head.fit(train, validation, options)
+            return replace(unfitted, history=history).save(self.out)
+
+    @contextmanager
+    def fitting(self, name: str, progress: Progress = no_progress) -> Iterator[FitOptions]:
+        """Yield the options of one fit; its checkpoints are deleted once the block has ended well.
+
+        Parameters
+        ----------
+        name : str. Experiment, for the progress.
+        progress : Progress. Called with the epochs done as well.
+
+        Raises
+        ------
+        ShardError
+            Another process is writing the same output.
+        KeyboardInterrupt
+            The run was interrupted; how many epochs are kept is logged.
+        """
+        done_epochs = 0
+        started = False
+        with _work_folder(self.out) as work, self.options.monitor.progress(name, "epoch") as show:
+
+            def report(done: int, total: int, failed: int) -> None:
+                nonlocal done_epochs, started
+                if done and not started:
+                    self.log(f"{work} has the state after epoch {done} of {total}; it goes on")
+                done_epochs, started = done, True
+                progress(done, total, failed)
+                show(done, total, failed)
+
+            try:
+                yield FitOptions(
+                    self.options.seed, report, work, self.options.workers, self.options.device
+                )
+            except KeyboardInterrupt:
+                self.log(
+                    f"interrupted: {done_epochs} epochs are kept in {work}; the same command goes "
+                    "on from there"
+                )
+                raise
+
+
+@contextmanager
+def _work_folder(out: Path) -> Iterator[Path]:
+    """Yield the locked folder next to an output that keeps its checkpoints; delete it on success.
+
+    Raises
+    ------
+    ShardError
+        Another process is writing the same output.
+    """
+    # As for shards: `..`, `.` and links are resolved once and for all.
+    resolved = out.resolve()
+    work = resolved.parent / WORK_FOLDER / f"train-{resolved.name}"
+    work.mkdir(parents=True, exist_ok=True)
+    with only_writer(work.with_name(f"{work.name}.lock"), out):
+        yield work
+        shutil.rmtree(work, ignore_errors=True)

@@ -1,0 +1,35 @@
+"""The options that every training shares, whatever it trains."""
+
+from dataclasses import dataclass
+
+from pipeline.progress import QUIET, Monitor
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How a head or a language model is trained, apart from its data and its settings.
+
+    Attributes
+    ----------
+    train_split, validation_split : str or None. Splits of the dataset, the second for model
+        selection; None: by their usual names, see `pipeline.datasets.splits.USUAL_NAMES`.
+    seed : int. Seed of everything random.
+    max_epochs : int or None. Upper bound on the number of epochs; None: as the experiment says.
+    workers : int. Processes that prefetch batches; no result depends on their number.
+    device : str. A torch device, such as "cuda".
+    leave_out_failed : bool. Leave out images whose features failed; otherwise they are an error.
+    monitor : Monitor. Receives log lines, and progress by epoch.
+    """
+
+    train_split: str | None = None
+    validation_split: str | None = None
+    seed: int = 0
+    max_epochs: int | None = None
+    workers: int = 0
+    device: str = "cpu"
+    leave_out_failed: bool = False
+    monitor: Monitor = QUIET
+
+
+DEFAULT_TRAINING = TrainingOptions()
+"""The usual splits, seed 0, on the CPU."""

@@ -1,0 +1,72 @@
+"""The options that every training shares, as the commands have them."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from pipeline.heads.training.training_options import TrainingOptions
+from stages.console import CONSOLE
+
+_OPTIONS = (
+    click.option("--train-split", help="[default: that of params.yaml, or train]"),
+    click.option("--validation-split", help="[default: that of params.yaml, or val, dev]"),
+    click.option("--seed", type=click.IntRange(0), help="[default: that of params.yaml, or 0]"),
+    click.option(
+        "--max-epochs",
+        type=click.IntRange(1),
+        help="Train no longer than this, whatever the experiment says.  [default: that of "
+        "params.yaml]",
+    ),
+    click.option(
+        "--workers",
+        type=click.IntRange(0),
+        default=0,
+        show_default=True,
+        help="Processes that read batches ahead; what is trained does not depend on their number.",
+    ),
+    click.option(
+        "--device", default="cpu", show_default=True, help="A torch device, such as cuda."
+    ),
+)
+
+
+def training_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of every training; the command receives them as `training`.
+
+    So it does --leave-out-failed, which `LEAVE_OUT_FAILED` or `experiment_options` adds.
+    """
+
+    @wraps(command)
+    def with_training(
+        *,
+        train_split: str | None,
+        validation_split: str | None,
+        seed: int | None,
+        max_epochs: int | None,
+        workers: int,
+        device: str,
+        leave_out_failed: bool,
+        **others: Any,
+    ) -> None:
+        # Here: pydantic and yaml take longer to import than --help should.
+        from stages.params import load_params
+
+        params = load_params()
+        training = TrainingOptions(
+            train_split=train_split or params.splits.train,
+            validation_split=validation_split or params.splits.validation,
+            seed=params.seed if seed is None else seed,
+            max_epochs=max_epochs or params.max_epochs,
+            workers=workers,
+            device=device,
+            leave_out_failed=leave_out_failed,
+            monitor=CONSOLE,
+        )
+        command(training=training, **others)
+
+    decorated: Callable[..., None] = with_training
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
