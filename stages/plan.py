@@ -1,6 +1,6 @@
 """What `train`, `embed` and `run` make of params.yaml: experiments of presets and differences."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, resolve_experiment
@@ -55,7 +55,7 @@ def _captions_of(params: Params, folder: str) -> CaptionFeatures | None:
     if folder not in params.caption_features:
         return None
     made = params.caption_features[folder]
-    return CaptionFeatures(folder, made.encoder, made.model_extra or {})
+    return CaptionFeatures(folder, made.encoder, made.options)
 
 
 def every_name(params: Params) -> list[str]:
@@ -85,8 +85,8 @@ def run_options(params: Params, size: Size) -> dict[str, Any]:
         "ensembles": {
             name: params.ensemble(name) or ENSEMBLES.get(name, {}) for name in params.ensembles
         },
-        "splits": params.splits.model_dump(),
-        "extract": params.extract.model_dump(exclude_none=True),
+        "splits": asdict(params.splits),
+        "extract": params.extract.options,
         "word_vectors": {**TRAINED_VECTORS, **params.word_vectors},
         "evaluate": params.evaluate,
     }

@@ -25,6 +25,7 @@ LEVELS = (
         "pipeline/errors.py",
         "pipeline/progress.py",
         "pipeline/hashing.py",
+        "pipeline/schema.py",
         "pipeline/packed.py",
         "pipeline/files.py",
     ),

@@ -9,7 +9,7 @@ from pathlib import Path
 from pipeline.datasets.checks import (
     DatasetError,
     check_counts,
-    check_entry,
+    check_entries,
     check_relative,
     check_split,
 )
@@ -107,7 +107,7 @@ def read_folder(
                 ImageEntry(i.id, path, i.split or by_hash[i.id], tuple(i.captions))
                 for path, i in images.items()
             ),
-            partial(check_entry, unit=media.removesuffix("s")),
+            partial(check_entries, unit=media.removesuffix("s")),
         ),
         licence="not stated by the source",
         source=f"{media.removesuffix('s')} folder and {captions.name}",

@@ -1,7 +1,6 @@
 """Reading source files so that every complaint names the file and the line or entry."""
 
 import csv
-import json
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -70,13 +69,10 @@ def parse_json(text: str, where: str) -> Any:
     """
     try:
         return files.parse_json(text)
-    except json.JSONDecodeError as error:
-        raise DatasetError(
-            f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}; check "
-            "that the file is whole"
-        ) from error
     except ValueError as error:
-        raise DatasetError(f"{where} is not usable JSON: {error}") from error
+        raise DatasetError(
+            f"{where} is not JSON ({error}); check that the file is whole"
+        ) from error
 
 
 def read_csv(

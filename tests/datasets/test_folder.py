@@ -116,7 +116,7 @@ def test_faults_of_csv(root: Path, text: str, message: str) -> None:
         ('{"path": "a.jpg", "caption": null}', r"line 2: 'caption' is null; a text"),
         (
             '{"path": "a.jpg", "caption": "\\ud800", "split": "val"}',
-            r"line 2 .*half of a surrogate",
+            r"line 2 is not JSON .*surrogate pair",
         ),
         ('{"path": "a.jpg", "caption": "x", "split": ""}', r"line 1 has a split and .*line 2"),
     ],
