@@ -1,8 +1,9 @@
 """Values of files, checked against types: a wrong value is named by its path in the file.
 
 The types are the annotations of dataclasses, as msgspec reads them: nothing is coerced, but whole
-numbers where a float is expected, and JSON's lists where a tuple is. A dataclass takes no unknown
-fields.
+numbers where a float is expected, and JSON's lists where a tuple is. A dataclass, of a file of this
+project, takes no unknown fields; those of other people's files are declared as `msgspec.Struct`,
+which ignores them.
 """
 
 import re
@@ -61,6 +62,30 @@ def decode(text: str | bytes, kind: type[T]) -> T:
             f"JSON is malformed: {what.removeprefix('JSON is malformed: ')}"
         ) from error
     return value if kind is Any else convert(value, kind)
+
+
+def decode_format(text: str | bytes, kind: type[T], name: str, version: int) -> T:
+    """Return the JSON object of a file that records its `format` and `format_version` as a `kind`.
+
+    Parameters
+    ----------
+    text : of the file.
+    kind : a dataclass of the other fields.
+    name, version : of the format that is expected.
+
+    Raises
+    ------
+    SchemaError
+        See `decode`; or the format or its version is another.
+    """
+    values = decode(text, dict[str, Any])
+    found = values.pop("format", None), values.pop("format_version", None)
+    if found != (name, version):
+        raise SchemaError(
+            f"format {reprlib.repr(found[0])} version {reprlib.repr(found[1])}; this software "
+            f"reads {name!r} version {version}"
+        )
+    return convert(values, kind)
 
 
 def decode_lines(lines: Iterable[bytes], kind: type[T]) -> Iterator[T]:
