@@ -242,8 +242,9 @@ def _require_known(value: Any, made: Any, path: Keys) -> None:
         for key, item in value.items():
             _require_known(item, getattr(made, key), (*path, key))
     elif isinstance(value, list):
-        for number, pair in enumerate(zip(value, made, strict=True)):
-            _require_known(*pair, (*path, number))
+        for number, item in enumerate(value):
+            if isinstance(item, dict | list):
+                _require_known(item, made[number], (*path, number))
     elif isinstance(value, dict) and isinstance(made, dict):
         for key, item in value.items():
             _require_known(item, made[key], (*path, key))

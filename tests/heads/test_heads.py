@@ -20,6 +20,7 @@ from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.retrieval.recall import recall_table
+from pipeline.schema import convert
 from pipeline.shards.feature_set import FeatureSet
 from tests.heads.factories import all_of, entries_of, inputs, pairs, rsum, write_features
 from tests.shards.factories import SHAPE, build
@@ -289,7 +290,7 @@ def test_features_of_another_recipe_are_refused(tmp_path: Path) -> None:
     side = FeatureSpec.of(features)
     assert side.shape == SHAPE
     side.require(features, "image")
-    assert FeatureSpec.from_json(json.loads(json.dumps(vars(side)))) == side
+    assert convert(json.loads(json.dumps(vars(side))), FeatureSpec) == side
     build(tmp_path / "other", 3, recipe={"name": "y"})
     with pytest.raises(HeadError, match=r"'y'.*fitted on 'x'"):
         side.require(FeatureSet(tmp_path / "other"), "image")
