@@ -178,11 +178,11 @@ _RENAMED = {
 def setting(default: Value, at_least: float = 0, below: float | None = None) -> Value:
     """Declare a number of a settings dataclass, or some ascending ones, with their range."""
     first = default[0] if isinstance(default, tuple) else default
-    kind: Any = bool
-    if not isinstance(first, bool):
-        kind = Annotated[type(first), Meta(ge=type(first)(at_least), lt=below)]
+    kind: Any = type(first)
+    if kind is not bool:
+        kind = Annotated[kind, Meta(ge=kind(at_least), lt=below)]
     if isinstance(default, tuple):
-        kind = tuple[(kind,) * len(default)]
+        kind = tuple.__class_getitem__((kind,) * len(default))
     value: Value = field(default=default, metadata={"type": kind})
     return value
 
