@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, which software made them, and what others may claim."""
+"""Files that are written atomically, which software made them, and what others may claim."""
 
 import fcntl
 import json
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline import __version__
 from pipeline.errors import PipelineError
+from pipeline.schema import decode
 
 if TYPE_CHECKING:
     import h5py
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 _UNPACKED = 2000
 # Parts of a dataset that were never written take no room in a file; so much of them may be read.
 _UNWRITTEN_BYTES = 1 << 24
-
-# Whole numbers of more digits may be beyond the largest float.
-_MOST_DIGITS = 308
-_LONG = re.compile(rf"[0-9]{{{_MOST_DIGITS}}}")
 
 _PART = re.compile(r"(.+)\.[0-9a-f]{12}\.part", re.DOTALL)
 
@@ -90,47 +87,13 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return the value of a JSON text.
+    """Return the value of a JSON text, whatever it is; see `pipeline.schema.decode`.
 
     Raises
     ------
-    ValueError
-        The text is not JSON, its values are nested deeper than Python can follow, one of its
-        texts has half of a surrogate pair, which no file could hold, or a number is beyond floats.
+    SchemaError
     """
-    try:
-        if isinstance(text, bytes):
-            text = text.decode(json.detect_encoding(text), "surrogatepass")
-        value = json.loads(text, parse_int=_whole if _LONG.search(text) else None)
-        if "\\u" in text or not text.isascii():
-            json.dumps(value, ensure_ascii=False).encode()
-    except RecursionError as error:
-        raise ValueError("the values of this JSON are nested too deeply") from error
-    except UnicodeEncodeError as error:
-        half = error.object[error.start].encode("ascii", "backslashreplace").decode()
-        raise ValueError(f"a text of this JSON has {half}, half of a surrogate pair") from error
-    return value
-
-
-def _whole(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:
-        raise ValueError(f"a whole number of this JSON has {len(digits)} digits")
-    return int(digits)
-
-
-def parse_json_object(text: str | bytes) -> dict[str, Any]:
-    """Return the object of a JSON text whose numbers are all finite.
-
-    Raises
-    ------
-    ValueError
-        See `parse_json`; or it is another value, or has NaN or an infinity.
-    """
-    value = parse_json(text)
-    json.dumps(value, allow_nan=False)
-    if not isinstance(value, dict):
-        raise ValueError("this JSON is no object")
-    return value
+    return decode(text, Any)
 
 
 def require_held(dataset: "h5py.Dataset") -> "h5py.Dataset":

@@ -1,4 +1,4 @@
-"""Millions of short texts in little memory: kept as one block of bytes, found by sorted hashes."""
+"""Millions of short texts in little memory: stored in one array, found by sorted hashes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
@@ -13,22 +13,29 @@ _AT_ONCE = 1 << 15
 
 
 class PackedTexts(Sequence[str]):
-    """Texts that cannot be changed, as one block of UTF-8: their own bytes and eight more each.
+    """Immutable texts in one numpy array of strings: their UTF-8 and 17 bytes more each.
 
     Slices are lists. A packed sequence equals any other sequence of the same texts.
     """
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        """Take the texts, which are gone through once."""
-        packer = TextPacker()
-        remaining = iter(texts)
-        while chunk := list(islice(remaining, _AT_ONCE)):
-            packer.add(chunk)
-        # All texts, one after the other; (texts + 1,) where each begins, and the last one ends.
-        self._block, self._ends = packer.block_and_ends()
+        """Take the texts, which are iterated over once.
+
+        Raises
+        ------
+        UnicodeEncodeError
+            A text has half of a surrogate pair.
+        """
+        self._array: npt.NDArray[Any] = np.fromiter(texts, np.dtypes.StringDType())
+
+    @classmethod
+    def _of(cls, array: npt.NDArray[Any]) -> "PackedTexts":
+        packed = cls.__new__(cls)
+        packed._array = array
+        return packed
 
     def __len__(self) -> int:
-        return len(self._ends) - 1
+        return len(self._array)
 
     @overload
     def __getitem__(self, index: int) -> str: ...
@@ -37,16 +44,14 @@ class PackedTexts(Sequence[str]):
     def __getitem__(self, index: int | slice) -> str | list[str]:
         """Return one text, or the list of those of a slice."""
         if isinstance(index, slice):
-            rows = range(*index.indices(len(self)))
-            if rows.step == 1:
-                return self._between(rows.start, max(rows.start, rows.stop))
-            return [self[row] for row in rows]
-        row = range(len(self))[index]
-        return _text(self._block[self._ends[row] : self._ends[row + 1]])
+            texts: list[str] = self._array[index].tolist()
+            return texts
+        text: str = self._array[index]
+        return text
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), _AT_ONCE):
-            yield from self._between(start, min(start + _AT_ONCE, len(self)))
+            yield from self[start : start + _AT_ONCE]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or isinstance(other, str):
@@ -59,40 +64,17 @@ class PackedTexts(Sequence[str]):
         return f"<{len(self)} texts, first {self[:3]}>"
 
     def part(self, start: int, stop: int) -> "PackedTexts":
-        """Return the texts from `start` to `stop` - 1, which stay where they are."""
-        part = PackedTexts()
-        part._block, part._ends = self._block, self._ends[start : stop + 1]
-        return part
+        """Return the texts from `start` to `stop` - 1 as a view."""
+        return self._of(self._array[start:stop])
 
-    def _between(self, start: int, stop: int) -> list[str]:
-        ends = self._ends[start : stop + 1].tolist()
-        block = self._block
-        return [_text(block[a:b]) for a, b in pairwise(ends)]
+    def take(self, rows: npt.NDArray[np.int64]) -> "PackedTexts":
+        """Return the texts at some places, (n,)."""
+        return self._of(self._array[rows])
 
-
-class TextPacker:
-    """Packs texts some thousands at a time; see `PackedTexts`."""
-
-    def __init__(self) -> None:
-        """Begin without any."""
-        self._block = bytearray()
-        self._lengths = [np.zeros(1, np.int64)]
-
-    def add(self, texts: Sequence[str]) -> None:
-        """Add texts; half surrogate pairs, which are no text, are kept as they are."""
-        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-        self._block += b"".join(encoded)
-        self._lengths.append(np.fromiter(map(len, encoded), np.int64, len(encoded)))
-
-    def block_and_ends(self) -> tuple[bytes, npt.NDArray[np.int64]]:
-        """Return all bytes, and where each text begins and the last one ends, (texts + 1,)."""
-        return bytes(self._block), np.cumsum(np.concatenate(self._lengths))
-
-    def packed(self) -> PackedTexts:
-        """Return the texts that were added."""
-        packed = PackedTexts()
-        packed._block, packed._ends = self.block_and_ends()
-        return packed
+    @classmethod
+    def joined(cls, parts: Iterable["PackedTexts"]) -> "PackedTexts":
+        """Return all texts of some packed ones."""
+        return cls._of(np.concatenate([cls()._array, *(part._array for part in parts)]))
 
 
 class TextIndex:
@@ -207,7 +189,3 @@ def sorted_order(texts: Sequence[str]) -> npt.NDArray[np.int64]:
 
 def _hashes(texts: Iterable[Any], number: int) -> npt.NDArray[np.int64]:
     return np.fromiter(map(hash, texts), np.int64, number)
-
-
-def _text(encoded: bytes) -> str:
-    return encoded.decode("utf-8", "surrogatepass")

@@ -1,12 +1,13 @@
 """params.yaml, checked: the one place that knows its keys."""
 
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from pipeline.errors import PipelineError
+from pipeline.schema import SchemaError, convert
 
 PARAMS_FILE = Path("params.yaml")
 
@@ -22,14 +23,12 @@ class ParamsError(PipelineError):
     """params.yaml is missing, is no YAML, or has unknown, missing or wrong entries."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+@dataclass(frozen=True)
+class Dataset:
+    """How a dataset is prepared: a kind, and the options of `pipeline prepare KIND`.
 
-
-class Dataset(BaseModel):
-    """How a dataset is prepared: a kind, and the options of `pipeline prepare KIND`."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    In the file the options appear next to the kind.
+    """
 
     kind: Literal[
         "scenes",
@@ -45,6 +44,7 @@ class Dataset(BaseModel):
         "msrvtt",
         "trecvid-vtt",
     ]
+    options: dict[str, Any]
 
     @property
     def arguments(self) -> list[str]:
@@ -53,7 +53,7 @@ class Dataset(BaseModel):
         Lists repeat one, mappings are NAME=VALUE, true is an option without a value.
         """
         found = []
-        for name, value in (self.model_extra or {}).items():
+        for name, value in self.options.items():
             values = value if isinstance(value, list) else [value]
             if isinstance(value, dict):
                 values = [f"{key}={item}" for key, item in value.items()]
@@ -65,7 +65,8 @@ class Dataset(BaseModel):
         return found
 
 
-class Splits(_Section):
+@dataclass(frozen=True)
+class Splits:
     """Which split does what; None: by its usual name, see `pipeline.datasets.splits`."""
 
     train: str | None = None
@@ -73,7 +74,8 @@ class Splits(_Section):
     test: str | None = None
 
 
-class Extract(_Section):
+@dataclass(frozen=True)
+class Extract:
     """Defaults of `pipeline extract`."""
 
     weights: str = "imagenet"
@@ -83,16 +85,25 @@ class Extract(_Section):
     rows_per_shard: int | None = None
     device: str = "cpu"
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of `pipeline.images.extract.extract`, without those left to the library."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
-class CaptionFeatures(BaseModel):
-    """A sentence encoder and further options of `pipeline text`, by their long names."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+@dataclass(frozen=True)
+class CaptionFeatures:
+    """A sentence encoder and further options of `pipeline text`, by their long names.
+
+    In the file the options appear next to the encoder.
+    """
 
     encoder: str
+    options: dict[str, Any]
 
 
-class ExperimentEntry(_Section):
+@dataclass(frozen=True)
+class ExperimentEntry:
     """Features of both sides, a preset and what differs from it.
 
     Without `preset` the experiment follows the preset of its own name; `head` takes a head with
@@ -103,37 +114,36 @@ class ExperimentEntry(_Section):
     captions: str
     preset: str | None = None
     head: str | None = None
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = field(default_factory=dict)
     word_vectors: str | None = None
     average_captions: bool | None = None
-    finetuning: dict[str, Any] = {}
+    finetuning: dict[str, Any] = field(default_factory=dict)
 
 
-class Params(_Section):
+@dataclass(frozen=True)
+class Params:
     """The whole file; the defaults are those of a folder without one."""
 
     dataset: str = ""
-    datasets: dict[str, Dataset] = {}
+    datasets: dict[str, Dataset] = field(default_factory=dict)
     splits: Splits = Splits()
-    image_features: list[str] = []
+    image_features: list[str] = field(default_factory=list)
     extract: Extract = Extract()
-    word_vectors: dict[str, dict[str, Any]] = {}
-    caption_features: dict[str, CaptionFeatures] = {}
+    word_vectors: dict[str, dict[str, Any]] = field(default_factory=dict)
+    caption_features: dict[str, CaptionFeatures] = field(default_factory=dict)
     seed: int = 0
     max_epochs: int | None = None
-    evaluate: dict[str, Any] = {}
+    evaluate: dict[str, Any] = field(default_factory=dict)
     size: Literal["paper", "small", "tiny"] = "small"
-    experiments: dict[str, ExperimentEntry] = {}
-    ensembles: dict[str, dict[str, float]] = {}
+    experiments: dict[str, ExperimentEntry] = field(default_factory=dict)
+    ensembles: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    @model_validator(mode="after")
-    def _dataset_is_known(self) -> "Params":
+    def __post_init__(self) -> None:
         if self.datasets and self.dataset not in self.datasets:
             raise ValueError(
                 f"dataset is {self.dataset!r}, which is not among datasets "
                 f"({', '.join(self.datasets)}); add how it is prepared"
             )
-        return self
 
     def dataset_named(self, name: str) -> Dataset:
         """Return how a dataset is prepared.
@@ -188,23 +198,37 @@ def load_params() -> Params:
     Raises
     ------
     ParamsError
-        Every wrong entry is named by its path in the file.
+        The wrong entry is named by its path in the file.
     """
     if not PARAMS_FILE.is_file():
         return Params()
     try:
         values = yaml.safe_load(PARAMS_FILE.read_text(encoding="utf-8"))
-        return Params.model_validate(values)
-    except ValidationError as error:
-        faults = "; ".join(
-            f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg']}"
-            for fault in error.errors()
-        )
-        older = _OLDER_KEYS & (values.keys() if isinstance(values, dict) else set())
-        remedy = f"; {', '.join(sorted(older))}: {_OF_OLDER_KEYS}" if older else ""
-        raise ParamsError(f"{PARAMS_FILE} is wrong at {faults}{remedy}") from error
     except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
         raise ParamsError(f"{PARAMS_FILE} is no YAML: {' '.join(str(error).split())}") from error
+    try:
+        return convert(_with_options(values), Params)
+    except SchemaError as error:
+        older = _OLDER_KEYS & (values.keys() if isinstance(values, dict) else set())
+        remedy = f"; {', '.join(sorted(older))}: {_OF_OLDER_KEYS}" if older else ""
+        raise ParamsError(f"{PARAMS_FILE} is wrong at {error}{remedy}") from error
+
+
+def _with_options(values: Any) -> Any:
+    """Return the values of the file with the options of datasets and encoders apart."""
+    if not isinstance(values, dict):
+        return values
+    return values | {
+        section: {name: _apart(entry, key) for name, entry in values[section].items()}
+        for section, key in (("datasets", "kind"), ("caption_features", "encoder"))
+        if isinstance(values.get(section), dict)
+    }
+
+
+def _apart(entry: Any, key: str) -> Any:
+    if not isinstance(entry, dict) or key not in entry:
+        return entry
+    return {key: entry[key], "options": {k: v for k, v in entry.items() if k != key}}
 
 
 def extract_defaults() -> dict[str, Any]:
@@ -220,6 +244,6 @@ def extract_defaults() -> dict[str, Any]:
         return {}
     if not isinstance(values, dict) or "image_features" not in values:
         return {}
-    found = load_params().extract.model_dump(exclude_none=True)
+    found = load_params().extract.options
     # The command's parameter is named after the field of `pipeline.jobs.options.Storage`.
     return {"dtype" if name == "storage" else name: value for name, value in found.items()}

@@ -55,7 +55,7 @@ def _captions_of(params: Params, folder: str) -> CaptionFeatures | None:
     if folder not in params.caption_features:
         return None
     made = params.caption_features[folder]
-    return CaptionFeatures(folder, made.encoder, made.model_extra or {})
+    return CaptionFeatures(folder, made.encoder, made.options)
 
 
 def every_name(params: Params) -> list[str]:
@@ -86,7 +86,7 @@ def run_options(params: Params, size: Size) -> dict[str, Any]:
             name: params.ensemble(name) or ENSEMBLES.get(name, {}) for name in params.ensembles
         },
         "test_split": params.splits.test,
-        "extract": params.extract.model_dump(exclude_none=True),
+        "extract": params.extract.options,
         "word_vectors": {**TRAINED_VECTORS, **params.word_vectors},
         "evaluate": params.evaluate,
     }

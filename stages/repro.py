@@ -59,9 +59,8 @@ def repro(targets: tuple[str, ...]) -> None:
 
     params = load_params()
     stages = yaml.safe_load(Path("dvc.yaml").read_text(encoding="utf-8"))["stages"]
-    listed = params.model_dump()
     counts = {
-        kind: len(listed[stage["foreach"][2:-1]]) if "foreach" in stage else 1
+        kind: len(getattr(params, stage["foreach"][2:-1])) if "foreach" in stage else 1
         for kind, stage in stages.items()
     }
     watch = Watch({} if targets else counts)

@@ -76,7 +76,7 @@ def sources_of(
     ------
     ParamsError, NoEmbeddings
     """
-    # Here: it imports pydantic.
+    # Here, so that --help does not import yaml.
     from stages.params import load_params
 
     params = load_params()
@@ -123,7 +123,7 @@ def region_sources_of(
     ------
     ParamsError, NoEmbeddings
     """
-    # Here: it imports pydantic.
+    # Here, so that --help does not import yaml.
     from stages.params import load_params
 
     params = load_params()

@@ -50,7 +50,7 @@ def training_options(command: Callable[..., None]) -> Callable[..., None]:
         leave_out_failed: bool,
         **others: Any,
     ) -> None:
-        # Here: pydantic and yaml take longer to import than --help should.
+        # Here: yaml takes longer to import than --help should.
         from stages.params import load_params
 
         params = load_params()

@@ -1,6 +1,5 @@
 """Files that appear whole or not at all, and what killed writers of them have left."""
 
-import math
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
-from pipeline.files import appearing_whole, parse_json, require_held, write_text
+from pipeline.files import appearing_whole, require_held, write_text
 from tests.project import PROJECT
 
 WRITER = """
@@ -87,26 +86,6 @@ def test_parts_of_others_stay(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     write_text(tmp_path / "a", "")
     assert {path.name for path in tmp_path.iterdir()} == {"a", *names}
-
-
-@pytest.mark.parametrize("text", ["", "[1", "\ufeff1", "[" * 10**5 + "]" * 10**5, b"\xff"])
-def test_what_is_no_json_is_a_value_error(text: str | bytes) -> None:
-    with pytest.raises(ValueError, match=r"JSON|decode|line 1"):
-        parse_json(text)
-
-
-@pytest.mark.parametrize("half", [r"\ud83d", r"\uDE00", "\udc80"])
-def test_what_no_file_or_float_holds_is_refused_in_json(half: str) -> None:
-    for text in (f'["{half}"]', f'{{"{half}": 1}}'):
-        for form in (text, text.encode(errors="surrogatepass")):
-            with pytest.raises(ValueError, match="half of a surrogate pair"):
-                parse_json(form)
-    assert parse_json(r'["\ud83d\ude00 \\ud83d"]') == ["\U0001f600 \\ud83d"]
-    for form in (f"[{'9' * 309}]", f"[-{'9' * 400}]".encode()):
-        with pytest.raises(ValueError, match=r"whole number of this JSON has [34]\d\d digits"):
-            parse_json(form)
-    assert parse_json(f'["{"9" * 400}", {"9" * 300}, 1e400]')[1:] == [int("9" * 300), math.inf]
-    assert parse_json('"\ud7ff\ue000퟿"'.encode()) == "\ud7ff\ue000퟿"
 
 
 def test_a_dataset_that_claims_more_than_its_file_can_hold_is_refused(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ LEVELS = (
         "pipeline/executor.py",
         "pipeline/progress.py",
         "pipeline/hashing.py",
+        "pipeline/schema.py",
         "pipeline/packed.py",
         "pipeline/files.py",
         "pipeline/guard.py",

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.packed import PackedTexts, TextIndex, TextMapping, repeated_texts, sorted_order
 
-ODD = ["", "a", "é", "a", "日本", "\ud800", "x\x00y", "a#0", "", "z" * 70_000]
+ODD = ["", "a", "é", "a", "日本", "x\x00y", "a#0", "", "z" * 70_000]
 
 
 @pytest.mark.parametrize("texts", [[], ["one"], ODD, [f"{n}#{n % 5}" for n in range(70_001)]])
@@ -27,6 +27,14 @@ def test_packed_texts_are_the_list_that_they_were_made_of(texts: list[str]) -> N
         assert packed[row] == texts[row]
     with pytest.raises(IndexError):
         packed[len(texts)]
+    rows = np.arange(len(texts))[::-2]
+    assert packed.take(rows) == [texts[row] for row in rows]
+    assert PackedTexts.joined([packed, PackedTexts(), packed]) == [*texts, *texts]
+
+
+def test_half_a_surrogate_pair_cannot_be_packed() -> None:
+    with pytest.raises(UnicodeEncodeError, match="surrogates not allowed"):
+        PackedTexts(["a", "\ud800"])
 
 
 def test_index_finds_what_a_dict_finds_and_no_more() -> None:
@@ -50,7 +58,7 @@ def test_texts_whose_hashes_fall_together_are_told_apart(monkeypatch: pytest.Mon
     assert index.rows_of(["bb", "dd", "d", "cc"], 4).tolist() == [1, -1, 3, 2]
 
 
-@pytest.mark.parametrize("texts", [[], ["a"], ["a", "b", "b"], ["é", "b", "a", "b", "\ud800"]])
+@pytest.mark.parametrize("texts", [[], ["a"], ["a", "b", "b"], ["é", "b", "a", "b", "\uffff"]])
 def test_sorted_order_is_that_of_code_points_and_stable(texts: list[str]) -> None:
     expected = sorted(range(len(texts)), key=texts.__getitem__)
     assert sorted_order(PackedTexts(texts)).tolist() == expected
@@ -68,7 +76,7 @@ def test_a_mapping_is_the_dict_of_its_texts_and_values(monkeypatch: pytest.Monke
             monkeypatch.setattr(
                 "pipeline.packed._hashes", lambda texts, number: np.zeros(number, np.int64)
             )
-        texts = ["b", "", "日本", "a", "\ud800"]
+        texts = ["b", "", "日本", "a", "é"]
         mapping = TextMapping(PackedTexts(texts), range(5))
         assert dict(mapping) == {text: row for row, text in enumerate(texts)}
         assert "a" in mapping

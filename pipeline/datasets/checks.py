@@ -1,6 +1,7 @@
 """What ids, files, splits and captions must be, and the error of a dataset that is not so."""
 
 import re
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from pipeline.datasets.entries import ImageEntry
@@ -53,13 +54,26 @@ def check_split(name: str) -> str | None:
     return None if _SPLIT.fullmatch(name) else "is no plain name (letters, digits, _ . -)"
 
 
-def check_entry(entry: ImageEntry, unit: str) -> None:
+def check_entries(entries: Sequence[ImageEntry], unit: str) -> None:
     """Check what every entry must have; `unit` is what it is, for messages.
 
     Raises
     ------
     DatasetError
     """
+    captions = [text for entry in entries for text in entry.captions]
+    sound = (
+        all(map(_PLAIN_PATH.fullmatch, {name for e in entries for name in (e.id, e.file)}))
+        and all(map(_SPLIT.fullmatch, {entry.split for entry in entries}))
+        and "".join(captions).isprintable()
+        and all(map(str.strip, captions))
+    )
+    # All at once for speed; what may be wrong is looked at one by one.
+    for entry in () if sound else entries:
+        _check_entry(entry, unit)
+
+
+def _check_entry(entry: ImageEntry, unit: str) -> None:
     for what, text in (("id", entry.id), ("file", entry.file)):
         if fault := check_relative(text):
             raise DatasetError(

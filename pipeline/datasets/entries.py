@@ -9,7 +9,7 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.packed import PackedTexts, TextPacker
+from pipeline.packed import PackedTexts
 
 _AT_ONCE = 1 << 13
 
@@ -82,39 +82,45 @@ class PackedEntries(Sequence[ImageEntry]):
 
     @classmethod
     def of(
-        cls, entries: Iterable[ImageEntry], check: Callable[[ImageEntry], None] | None = None
+        cls, entries: Iterable[ImageEntry], check: Callable[[list[ImageEntry]], None] | None = None
     ) -> "PackedEntries":
-        """Pack entries, which are gone through once.
+        """Pack entries, which are iterated over once.
 
         Parameters
         ----------
         entries : in their order.
-        check : called with each, to refuse it; None: they have been checked.
+        check : called with some thousands at a time, to refuse them; None: they have been checked.
         """
         if isinstance(entries, PackedEntries):
             return entries
-        ids, files, captions = TextPacker(), TextPacker(), TextPacker()
+        ids: list[PackedTexts] = []
+        files: list[PackedTexts] = []
         number: dict[str, int] = {}
-        split: list[npt.NDArray[np.int32]] = []
-        counts: list[npt.NDArray[np.int64]] = []
-        remaining = iter(entries)
-        while chunk := list(islice(remaining, _AT_ONCE)):
-            if check is not None:
+        split: list[npt.NDArray[np.int32]] = [np.zeros(0, np.int32)]
+        counts: list[npt.NDArray[np.int64]] = [np.zeros(1, np.int64)]
+
+        def captions() -> Iterator[str]:
+            """Yield all captions, and fill the other columns on the way."""
+            remaining = iter(entries)
+            while chunk := list(islice(remaining, _AT_ONCE)):
+                if check is not None:
+                    check(chunk)
+                ids.append(PackedTexts(entry.id for entry in chunk))
+                files.append(PackedTexts(entry.file for entry in chunk))
+                numbers = [number.setdefault(entry.split, len(number)) for entry in chunk]
+                split.append(np.array(numbers, np.int32))
+                counts.append(np.array([len(entry.captions) for entry in chunk], np.int64))
                 for entry in chunk:
-                    check(entry)
-            ids.add([entry.id for entry in chunk])
-            files.add([entry.file for entry in chunk])
-            captions.add([text for entry in chunk for text in entry.captions])
-            numbers = [number.setdefault(entry.split, len(number)) for entry in chunk]
-            split.append(np.array(numbers, np.int32))
-            counts.append(np.array([len(entry.captions) for entry in chunk], np.int64))
+                    yield from entry.captions
+
+        texts = PackedTexts(captions())
         columns = _Columns(
-            ids.packed(),
-            files.packed(),
-            captions.packed(),
+            PackedTexts.joined(ids),
+            PackedTexts.joined(files),
+            texts,
             tuple(number),
-            np.concatenate([np.zeros(0, np.int32), *split]),
-            np.concatenate([np.zeros(1, np.int64), *counts]).cumsum(),
+            np.concatenate(split),
+            np.concatenate(counts).cumsum(),
         )
         return cls(columns, np.arange(len(columns.ids)))
 
@@ -173,15 +179,14 @@ class PackedEntries(Sequence[ImageEntry]):
     @property
     def captions(self) -> Captions:
         """All captions of these entries, with their ids."""
-        every = self._columns.captions
-        if self._is_whole:
-            texts = every
-        else:
-            first = self._columns.first
-            texts = PackedTexts(
-                text for row in self._rows for text in every[first[row] : first[row + 1]]
-            )
-        numbered = zip(self.ids, self.num_captions.tolist(), strict=True)
+        texts, counts = self._columns.captions, self.num_captions
+        if not self._is_whole:
+            # Of each entry the number of its first caption, less the captions before it.
+            shifts = self._columns.first[self._rows] - (counts.cumsum() - counts)
+            rows: npt.NDArray[np.int64] = np.repeat(shifts, counts)
+            rows += np.arange(len(rows))
+            texts = texts.take(rows)
+        numbered = zip(self.ids, counts.tolist(), strict=True)
         return Captions(PackedTexts(f"{name}#{k}" for name, n in numbered for k in range(n)), texts)
 
     @property
@@ -202,9 +207,7 @@ class PackedEntries(Sequence[ImageEntry]):
         return len(rows) == total and bool((rows == np.arange(total)).all())
 
     def _texts_of(self, column: PackedTexts) -> Sequence[str]:
-        if self._is_whole:
-            return column
-        return PackedTexts(column[row] for row in self._rows.tolist())
+        return column if self._is_whole else column.take(self._rows)
 
     def _between(self, start: int, stop: int) -> Iterator[ImageEntry]:
         columns = self._columns

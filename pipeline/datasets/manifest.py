@@ -8,18 +8,19 @@ A dataset with phrases and boxes has `regions.jsonl` beside, read by `pipeline.d
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from pipeline.datasets.checks import DatasetError, check_caption, check_entry
+from pipeline.datasets.checks import DatasetError, check_caption, check_entries
 from pipeline.datasets.entries import Captions, FilesBelow, ImageEntry, PackedEntries
 from pipeline.datasets.phrases import RegionPhrase, check_box, regions_text
-from pipeline.files import appearing_whole, parse_json, write_json, write_text
+from pipeline.files import appearing_whole, write_json, write_text
 from pipeline.hashing import canonical_json, sha256_of_file
 from pipeline.packed import TextMapping, repeated_texts
+from pipeline.schema import Natural, Sha256, decode, decode_lines
 
 MANIFEST_FILE = "manifest.jsonl"
 REGIONS_FILE = "regions.jsonl"
@@ -32,6 +33,34 @@ NO_PICTURES = "prepare one with `pipeline prepare folder`, or another of its com
 """What to do where pictures are needed and a dataset has clips."""
 
 _UNITS: dict[str, str] = {"images": "image", "clips": "clip"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What `dataset.json` records of a dataset.
+
+    Attributes
+    ----------
+    name, licence, source, notes, media : see `Manifest`.
+    image_root : path of the image root from the folder.
+    counts : number of images, or clips, in each split.
+    images, clips, captions, phrases : number in all, of what the dataset has.
+    manifest_sha256, regions_sha256 : of the files in the same folder.
+    """
+
+    name: str
+    image_root: str
+    counts: dict[str, Natural]
+    images: Natural = 0
+    clips: Natural = 0
+    captions: Natural
+    phrases: Natural = 0
+    manifest_sha256: Sha256
+    regions_sha256: Sha256 | None = None
+    licence: str
+    source: str
+    notes: dict[str, Any]
+    media: Media = "images"
 
 
 @dataclass(frozen=True)
@@ -84,7 +113,7 @@ class Manifest:
     @property
     def packed(self) -> PackedEntries:
         """The entries as columns."""
-        return PackedEntries.of(self.entries, partial(check_entry, unit=self.unit))
+        return PackedEntries.of(self.entries, partial(check_entries, unit=self.unit))
 
     @cached_property
     def by_id(self) -> TextMapping[ImageEntry]:
@@ -202,85 +231,63 @@ def read_manifest(folder: str | Path) -> Manifest:
     DatasetError
         A file is missing, damaged, or the manifest is not the one that `dataset.json` guards.
     """
-    folder = Path(folder)
-    described, manifest = folder / DATASET_FILE, folder / MANIFEST_FILE
-    for path in (described, manifest):
-        if not path.is_file():
-            raise DatasetError(
-                f"{path} not found: {folder} is no prepared dataset; `pipeline prepare` makes one"
-            )
-    try:
-        metadata = parse_json(described.read_text(encoding="utf-8"))
-        digest = metadata["manifest_sha256"]
-        if sha256_of_file(manifest) != digest:
-            raise DatasetError(
-                f"{manifest} is not the file that {described} describes (its SHA-256 is not "
-                f"{digest[:16]}...): it was changed, or its preparation was interrupted; "
-                "prepare it again"
-            )
-        media = _media_in(described, metadata)
-        return Manifest(
-            name=metadata["name"],
-            image_root=Path(os.path.normpath(folder.resolve() / metadata["image_root"])),
-            entries=PackedEntries.of(
-                _stored_entries(manifest), partial(check_entry, unit=_UNITS[media])
-            ),
-            licence=metadata["licence"],
-            source=metadata["source"],
-            notes=metadata["notes"],
-            media=media,
-        )
-    except (KeyError, TypeError, ValueError) as error:
+    metadata = read_description(folder)
+    manifest = _prepared(folder, MANIFEST_FILE)
+    if sha256_of_file(manifest) != metadata.manifest_sha256:
         raise DatasetError(
-            f"{described} or {manifest} is damaged ({error!r}); prepare it again"
-        ) from error
+            f"{manifest} is not the file that {DATASET_FILE} describes (its SHA-256 is not "
+            f"{metadata.manifest_sha256[:16]}...): it was changed, or its preparation was "
+            "interrupted; prepare it again"
+        )
+    try:
+        with manifest.open("rb") as stream:
+            entries = PackedEntries.of(
+                decode_lines(stream, ImageEntry),
+                partial(check_entries, unit=_UNITS[metadata.media]),
+            )
+    except ValueError as error:
+        raise DatasetError(f"{manifest}: {error}; prepare the dataset again") from error
+    return Manifest(
+        metadata.name,
+        Path(os.path.normpath(Path(folder).resolve() / metadata.image_root)),
+        entries,
+        metadata.licence,
+        metadata.source,
+        metadata.notes,
+        media=metadata.media,
+    )
 
 
-def read_media(folder: str | Path) -> Media:
-    """Return what the files of a dataset are; its manifest is not read.
+def read_description(folder: str | Path) -> Description:
+    """Read a dataset's `dataset.json` alone.
 
     Raises
     ------
     DatasetError
-        The folder is no dataset.
+        The folder is not a prepared dataset, or the file is damaged.
     """
-    described = Path(folder) / DATASET_FILE
-    if not described.is_file():
-        raise DatasetError(
-            f"{described} not found: {folder} is no prepared dataset; `pipeline prepare` makes one"
-        )
+    path = _prepared(folder, DATASET_FILE)
     try:
-        return _media_in(described, parse_json(described.read_text(encoding="utf-8")))
-    except (AttributeError, TypeError, ValueError) as error:
-        raise DatasetError(f"{described} is damaged ({error!r}); prepare it again") from error
-
-
-def _media_in(described: Path, metadata: dict[str, Any]) -> Media:
-    media: Media = metadata.get("media", "images")
-    if media not in _UNITS:
+        return decode(path.read_bytes(), Description)
+    except ValueError as error:
         raise DatasetError(
-            f"{described}: its media is {media!r}; {' or '.join(_UNITS)} was expected: a newer "
-            "version of this package may have prepared it"
+            f"{path} is damaged, or a newer version of this package wrote it ({error}); prepare "
+            "the dataset again"
+        ) from error
+
+
+def read_media(folder: str | Path) -> Media:
+    """Return what the files of a dataset are; see `read_description`."""
+    return read_description(folder).media
+
+
+def _prepared(folder: str | Path, name: str) -> Path:
+    path = Path(folder, name)
+    if not path.is_file():
+        raise DatasetError(
+            f"{path} not found: {folder} is not a prepared dataset; `pipeline prepare` makes one"
         )
-    return media
-
-
-def _stored_entries(manifest: Path) -> Iterator[ImageEntry]:
-    """Yield the entries of `manifest.jsonl`.
-
-    Raises
-    ------
-    ValueError, KeyError, TypeError
-        A line is no JSON, or lacks something.
-    """
-    with manifest.open(encoding="utf-8", newline="\n") as stream:
-        for number, line in enumerate(stream, start=1):
-            stored = parse_json(line)
-            captions = stored["captions"]
-            texts = [stored["id"], stored["file"], stored["split"], *captions]
-            if not isinstance(captions, list) or not all(isinstance(t, str) for t in texts):
-                raise TypeError(f"line {number}: id, file, split and captions must be texts")
-            yield ImageEntry(stored["id"], stored["file"], stored["split"], tuple(captions))
+    return path
 
 
 def _check_phrases(

@@ -59,31 +59,6 @@ class RegionPhrase:
             "size": list(self.size) if self.size else None,
         }
 
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "RegionPhrase":
-        """Return the phrase of a line's values.
-
-        Raises
-        ------
-        KeyError, IndexError, TypeError, ValueError, OverflowError
-            They are none.
-        """
-        size = values["size"]
-        texts = [values["id"], values["image"], values["phrase"], *values["types"]]
-        texts += [values[key] for key in ("chain", "caption") if values[key] is not None]
-        if not all(isinstance(text, str) for text in texts):
-            raise TypeError("a text was expected, and something else found")
-        return cls(
-            values["id"],
-            values["image"],
-            values["phrase"],
-            tuple(values["types"]),
-            values["chain"],
-            values["caption"],
-            tuple((float(a), float(b), float(c), float(d)) for a, b, c, d in values["boxes"]),
-            (int(size[0]), int(size[1])) if size else None,
-        )
-
 
 def regions_text(phrases: Sequence[RegionPhrase]) -> str:
     """Return the text of `regions.jsonl`, a line a phrase."""

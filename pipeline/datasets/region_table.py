@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from pipeline.datasets.checks import DatasetError, check_counts, check_split
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
@@ -13,7 +15,6 @@ from pipeline.datasets.readers.folder import SHARES
 from pipeline.datasets.source import (
     caption_line,
     media_file,
-    member,
     parse_json,
     read_csv,
     read_lines,
@@ -135,6 +136,20 @@ def _csv_rows(path: Path) -> Iterator[_Row]:
         yield _Row(row["image"].strip(), row["phrase"], (x0, y0, x1, y1), **said, where=where)
 
 
+class _Record(msgspec.Struct):
+    """A line of a JSONL file; see `read_regions`."""
+
+    image: str
+    phrase: str
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    type: str | int | None = None
+    chain: str | int | None = None
+    split: str | int | None = None
+
+
 def _jsonl_rows(path: Path) -> Iterator[_Row]:
     if path.suffix.lower() not in (".jsonl", ".ndjson"):
         raise DatasetError(f"{path}: the name ends in neither .csv nor .jsonl; rename the file")
@@ -142,11 +157,7 @@ def _jsonl_rows(path: Path) -> Iterator[_Row]:
         if not line.strip():
             continue
         where = f"{path}, line {number}"
-        record = parse_json(line, where)
-        image, phrase = (member(record, key, (str,), where) for key in ("image", "phrase"))
-        x0, y0, x1, y1 = (float(member(record, side, (int, float), where)) for side in _SIDES)
-        said = {
-            name: str(member(record, name, (str, int), where)) if record.get(name) else ""
-            for name in _OPTIONAL
-        }
-        yield _Row(image, phrase, (x0, y0, x1, y1), **said, where=where)
+        found = parse_json(line, where, _Record)
+        said = {name: str(getattr(found, name) or "") for name in _OPTIONAL}
+        box = found.x0, found.y0, found.x1, found.y1
+        yield _Row(found.image, found.phrase, box, **said, where=where)

@@ -3,11 +3,15 @@
 from pathlib import Path
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.manifest import DATASET_FILE, REGIONS_FILE, read_manifest
+from pipeline.datasets.manifest import (
+    DATASET_FILE,
+    REGIONS_FILE,
+    read_description,
+    read_manifest,
+)
 from pipeline.datasets.phrases import RegionPhrase
-from pipeline.datasets.source import read_lines
-from pipeline.files import parse_json
 from pipeline.hashing import sha256_of_file
+from pipeline.schema import decode_lines
 
 
 def read_phrases(dataset: str | Path, split: str | None = None) -> tuple[RegionPhrase, ...]:
@@ -26,25 +30,18 @@ def read_phrases(dataset: str | Path, split: str | None = None) -> tuple[RegionP
     """
     path = _checked_file(Path(dataset))
     images = {entry.id for entry in read_manifest(dataset).select(split)}
-    phrases = []
-    for number, line in read_lines(path):
-        try:
-            phrase = RegionPhrase.from_json(parse_json(line))
-        except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-            raise DatasetError(
-                f"{path}, line {number}: no phrase with boxes ({error!r}); prepare the dataset "
-                "again"
-            ) from error
-        if phrase.image in images:
-            phrases.append(phrase)
-    return tuple(phrases)
+    try:
+        with path.open("rb") as stream:
+            return tuple(p for p in decode_lines(stream, RegionPhrase) if p.image in images)
+    except ValueError as error:
+        raise DatasetError(f"{path}: {error}; prepare the dataset again") from error
 
 
 def has_phrases(dataset: str | Path) -> bool:
     """Return whether a prepared dataset has phrases with boxes."""
     try:
-        return "regions_sha256" in parse_json((Path(dataset) / DATASET_FILE).read_text("utf-8"))
-    except (OSError, TypeError, ValueError):
+        return read_description(dataset).regions_sha256 is not None
+    except DatasetError:
         return False
 
 
@@ -60,18 +57,16 @@ def regions_sha256(dataset: str | Path) -> str:
 
 
 def _checked_file(folder: Path) -> Path:
-    path, described = folder / REGIONS_FILE, folder / DATASET_FILE
-    name = read_manifest(folder).name
-    wanted = parse_json(described.read_text(encoding="utf-8")).get("regions_sha256")
-    if wanted is None:
+    path, description = folder / REGIONS_FILE, read_description(folder)
+    if description.regions_sha256 is None:
         raise DatasetError(
-            f"{folder}: the dataset {name!r} has no phrases with boxes; `pipeline prepare "
-            "entities`, `regions`, `coco --boxes` and `scenes` make datasets that have them"
+            f"{folder}: the dataset {description.name!r} has no phrases with boxes; `pipeline "
+            "prepare entities`, `regions`, `coco --boxes` and `scenes` make datasets that have them"
         )
-    if not path.is_file() or sha256_of_file(path) != wanted:
+    if not path.is_file() or sha256_of_file(path) != description.regions_sha256:
         raise DatasetError(
-            f"{path} is not the file that {described} describes (its SHA-256 is not "
-            f"{str(wanted)[:16]}...): it was changed, or its preparation was interrupted; "
-            "prepare it again"
+            f"{path} is not the file that {DATASET_FILE} describes (its SHA-256 is not "
+            f"{description.regions_sha256[:16]}...): it was changed, or its preparation was "
+            "interrupted; prepare it again"
         )
     return path

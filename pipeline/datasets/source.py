@@ -1,25 +1,16 @@
 """Reading source files so that every complaint names the file and the line or entry."""
 
 import csv
-import json
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
-from pipeline import files
 from pipeline.datasets.checks import DatasetError, check_caption, check_relative
 from pipeline.hashing import sha256_of_file
+from pipeline.schema import SchemaError, decode
 
 _BOM = b"\xef\xbb\xbf"
-_JSON_NAMES: dict[type, str] = {
-    dict: "an object",
-    list: "a list",
-    str: "a text",
-    int: "a whole number",
-    float: "a fraction",
-    bool: "true or false",
-    type(None): "null",
-}
+T = TypeVar("T")
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -42,13 +33,14 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise DatasetError(f"{path} cannot be read ({error.strerror}); check the path") from error
 
 
-def read_json(path: Path) -> Any:
-    """Return the value of a UTF-8 JSON file; a BOM is dropped.
+def read_json(path: Path, kind: type[T]) -> T:
+    """Return the value of a UTF-8 JSON file as a `kind`; a BOM is dropped.
 
     Raises
     ------
     DatasetError
-        The file is missing, a line is not UTF-8, or the text is not JSON.
+        The file is missing, a line is not UTF-8, the text is not JSON, or a value has another type:
+        it is named by its path, such as `images[12].id`.
     """
     data = _read_bytes(path)
     try:
@@ -57,26 +49,15 @@ def read_json(path: Path) -> Any:
         start = data.rfind(b"\n", 0, error.start) + 1
         number = data.count(b"\n", 0, error.start) + 1
         text = _decode(data[start:].split(b"\n", 1)[0], path, number)
-    return parse_json(text, str(path))
+    return parse_json(text, str(path), kind)
 
 
-def parse_json(text: str, where: str) -> Any:
-    """Return the value of a JSON text from the place `where`.
-
-    Raises
-    ------
-    DatasetError
-        The text is not JSON; line and column are those within the text.
-    """
+def parse_json(text: str, where: str, kind: type[T]) -> T:
+    """Return the value of a JSON text from the place `where` as a `kind`; see `read_json`."""
     try:
-        return files.parse_json(text)
-    except json.JSONDecodeError as error:
-        raise DatasetError(
-            f"{where} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}; check "
-            "that the file is whole"
-        ) from error
-    except ValueError as error:
-        raise DatasetError(f"{where} is not usable JSON: {error}") from error
+        return decode(text, kind)
+    except SchemaError as error:
+        raise DatasetError(f"{where}: {error}; correct the file, or get it again") from error
 
 
 def read_csv(
@@ -124,25 +105,6 @@ def read_csv(
                 f"({','.join(header)}); texts with a comma need quotes"
             )
         yield dict(zip(header, values, strict=True)), where
-
-
-def member(record: Any, key: str, kinds: tuple[type, ...], where: str) -> Any:
-    """Return `record[key]`, a value of one of `kinds` (a bool is no int here).
-
-    Raises
-    ------
-    DatasetError
-        `record` is no JSON object, lacks `key`, or its value has another type.
-    """
-    if not isinstance(record, dict):
-        raise DatasetError(f"{where} is {_name(record)}; an object with {key!r} was expected")
-    if key not in record:
-        raise DatasetError(f"{where} has no {key!r}; it has {sorted(record)[:10]}")
-    value = record[key]
-    if not isinstance(value, kinds) or isinstance(value, bool):
-        expected = " or ".join(_JSON_NAMES[kind] for kind in kinds)
-        raise DatasetError(f"{where}: {key!r} is {_name(value)}; {expected} was expected")
-    return value
 
 
 def media_file(root: Path, file: str, where: str, unit: str = "image") -> str:
@@ -223,7 +185,3 @@ def _decode(line: bytes, path: Path, number: int) -> str:
             f"{path}, line {number}: byte {error.start + 1} of the line is not UTF-8; convert "
             "the file to UTF-8 first"
         ) from error
-
-
-def _name(value: Any) -> str:
-    return _JSON_NAMES[type(value)]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import PipelineError
-from pipeline.files import parse_json_object
+from pipeline.schema import decode
 from pipeline.shards.feature_set import read_set_index
 from pipeline.shards.format import FeatureHeader
 from pipeline.shards.index import INDEX_FILE
@@ -69,7 +69,7 @@ def json_record(file: Path) -> Record | None:
         The file is damaged.
     """
     try:
-        return parse_json_object(file.read_text(encoding="utf-8"))
+        return decode(file.read_bytes(), dict[str, Any])
     except OSError:
         return None
     except ValueError as error:

@@ -8,10 +8,11 @@ import math
 from collections.abc import Callable, Container, Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeVar, get_args
 
 import numpy as np
 import torch
+from msgspec import Meta
 from torch import nn
 
 from pipeline.heads import HeadError
@@ -19,6 +20,7 @@ from pipeline.heads.inputs.feature_rows import Features, Rows, in_blocks
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.pairs import HeldOut, Pairs
 from pipeline.progress import Progress, no_progress
+from pipeline.schema import SchemaError, convert
 
 # Enough for full matrix products, few enough for a long caption's activations.
 _ROWS = 512
@@ -173,21 +175,28 @@ _RENAMED = {
 """Settings and values of settings that were called otherwise before: old name -> new names."""
 
 
-def setting(default: Value, at_least: float = 0.0, below: float = math.inf) -> Value:
+def setting(default: Value, at_least: float = 0, below: float | None = None) -> Value:
     """Declare a number of a settings dataclass, or some ascending ones, with their range."""
-    value: Value = field(default=default, metadata={"at_least": at_least, "below": below})
+    first = default[0] if isinstance(default, tuple) else default
+    kind: Any = type(first)
+    if kind is not bool:
+        kind = Annotated[kind, Meta(ge=kind(at_least), lt=below)]
+    if isinstance(default, tuple):
+        kind = tuple.__class_getitem__((kind,) * len(default))
+    value: Value = field(default=default, metadata={"type": kind})
     return value
 
 
 def choice(default: str, *others: str) -> str:
     """Declare a field of a settings dataclass that is one of some texts."""
-    value: str = field(default=default, metadata={"choices": (default, *others)})
+    one_of: Any = Literal
+    value: str = field(default=default, metadata={"type": one_of[(default, *others)]})
     return value
 
 
 def text(default: str) -> str:
     """Declare a field of a settings dataclass that is any text."""
-    value: str = field(default=default, metadata={"text": True})
+    value: str = field(default=default, metadata={"type": str})
     return value
 
 
@@ -218,44 +227,21 @@ def settings_from(kind: type[Settings], values: Mapping[str, Any], head: str) ->
 
 def _checked(declared: Field[Any], value: Any, head: str) -> Any:
     """Return the value of a setting in the setting's own type."""
-    default, about = declared.default, declared.metadata
-    wrong = f"head {head!r}: setting {declared.name} is {value!r}, expected"
-    if "text" in about:
-        if not isinstance(value, str):
-            raise HeadError(f"{wrong} a text")
-        return value
-    if "choices" in about:
-        if value not in about["choices"]:
-            raise HeadError(
-                f"{wrong} one of {', '.join(about['choices'])}{_renamed(value, about['choices'])}"
-            )
-        return value
-    if isinstance(default, tuple):
-        fits = isinstance(value, list | tuple) and len(value) == len(default)
-        numbers = value if fits else ()
-        if not (fits and all(map(_is_int, value)) and list(value) == sorted(value)):
-            raise HeadError(f"{wrong} {len(default)} ascending whole numbers: {list(default)!r}")
-    else:
-        numbers = (value,)
-        fits = isinstance(value, int | float) if isinstance(default, float) else _is_int(value)
-        if isinstance(value, bool) or isinstance(default, bool):
-            fits = isinstance(value, bool) and isinstance(default, bool)
-        if not fits:
-            raise HeadError(
-                f"{wrong} {type(default).__name__} such as {default!r} (YAML takes 1e-4 for "
-                "text; write 1.0e-4 or 0.0001)"
-            )
-    if not all(about["at_least"] <= number < about["below"] for number in numbers):
+    default, kind = declared.default, declared.metadata["type"]
+    try:
+        made = convert([*value] if isinstance(value, tuple) else value, kind)
+        if isinstance(made, float) and not math.isfinite(made):
+            raise SchemaError(f"Expected a finite number, found {made}")
+        if isinstance(made, tuple) and [*made] != sorted(made):
+            raise SchemaError(f"Expected ascending numbers, found {value}")
+    except SchemaError as error:
+        yaml = isinstance(value, str) and isinstance(default, float)
         raise HeadError(
-            f"{wrong} at least {about['at_least']:g}"
-            + (f" and below {about['below']:g}" if about["below"] < math.inf else "")
-        )
-    made: Any = type(default)
-    return made(value)
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+            f"head {head!r}: setting {declared.name}: {error}; its default is {default!r}"
+            + _renamed(value, get_args(kind))
+            + (" (YAML takes 1e-4 for text; write 1.0e-4 or 0.0001)" if yaml else "")
+        ) from error
+    return made
 
 
 def _renamed(name: object, known: Container[str]) -> str:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import NoneType
-from typing import Any
+from typing import Annotated, Any, cast
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
@@ -18,21 +18,18 @@ from pipeline.heads.base import Head, History
 from pipeline.heads.head_types import make_head
 from pipeline.heads.inputs.feature_rows import ArrayRows, Features
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
+from pipeline.schema import convert_fields, decode
 
 TENSORS_FILE, HEAD_FILE, HISTORY_FILE = "head.safetensors", "head.json", "history.json"
 
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "experiment": (str,),
-    "kind": (str,),
-    "settings": (dict,),
-    "dataset": (str,),
-    "train_split": (str,),
-    "validation_split": (str,),
-    "made_from": (dict,),
-    "word_vectors": (dict, NoneType),
-    "history": (list,),
-    "finetuning": (dict, NoneType),
-}
+_StoredHistory = Annotated[list[dict[str, int | float | bool]], msgspec.Meta(min_length=1)]
+
+
+class _Learnt(msgspec.Struct):
+    """What `head.json` records of the training."""
+
+    tensors_sha256: str
+    history: _StoredHistory
 
 
 @dataclass(frozen=True)
@@ -178,18 +175,17 @@ def read_history(folder: str | Path, tensors_sha256: str) -> History:
     """
     path = Path(folder) / HEAD_FILE
     try:
-        values = parse_json(path.read_text(encoding="utf-8"))
-        found, history = values["tensors_sha256"], _epochs(values["history"])
+        learnt = decode(path.read_bytes(), _Learnt)
     except FileNotFoundError as error:
-        raise HeadError(f"{path} is not there") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise HeadError(f"{path} is damaged ({error!r}); run `pipeline train` again") from error
-    if found != tensors_sha256:
+        raise HeadError(f"{path} not found") from error
+    except ValueError as error:
+        raise HeadError(f"{path} is damaged ({error}); run `pipeline train` again") from error
+    if learnt.tensors_sha256 != tensors_sha256:
         raise HeadError(
             f"{path} describes another head than the one that made the embeddings (SHA-256 of its "
-            f"tensors {str(found)[:16]}…, not {tensors_sha256[:16]}…)"
+            f"tensors {learnt.tensors_sha256[:16]}…, not {tensors_sha256[:16]}…)"
         )
-    return history
+    return cast(History, learnt.history)
 
 
 def load_head(folder: str | Path) -> TrainedHead:
@@ -217,14 +213,18 @@ def load_head(folder: str | Path) -> TrainedHead:
                 f"{needed} not found: {folder} holds no trained head; run `pipeline train`"
             )
     try:
-        values = parse_json(described.read_text(encoding="utf-8"))
+        values = convert_fields(
+            parse_json(described.read_bytes()),
+            TrainedHead,
+            ("head", "history"),
+            history=_StoredHistory,
+            similarity=str,
+        )
+        del values["similarity"]
         if sha256_of_file(path) != values["tensors_sha256"]:
             raise HeadError(
                 f"{path} is not the file that {described} describes; run `pipeline train` again"
             )
-        del values["similarity"]
-        values["inputs"] = HeadInputs.from_json(values["inputs"])
-        _require_types(values)
         head = _unfitted(described, values)
         head.restore(load_file(path))
         return TrainedHead(head=head, **values)
@@ -238,23 +238,6 @@ def load_head(folder: str | Path) -> TrainedHead:
             f"{described} or {path} is damaged or of an older version ({fault}); run `pipeline "
             "train` again"
         ) from error
-
-
-def _require_types(values: Mapping[str, Any]) -> None:
-    """Refuse the JSON of a head of which a value has another type than `TrainedHead` says."""
-    for name, kinds in _TYPES.items():
-        if name in values and not isinstance(values[name], kinds):
-            raise TypeError(f"{name} is {type(values[name]).__name__}")
-    _epochs(values["history"])
-
-
-def _epochs(history: Any) -> list[dict[str, float]]:
-    """Return a history if it is a list of at least one entry, each of names and numbers."""
-    if not history or not all(
-        isinstance(value, int | float) for entry in history for value in entry.values()
-    ):
-        raise TypeError("history is no list of epochs")
-    return list(history)
 
 
 def _unfitted(described: Path, values: Mapping[str, Any]) -> Head:

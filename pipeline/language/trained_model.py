@@ -27,6 +27,7 @@ from pipeline.language import LanguageError
 from pipeline.language.language_task import Sizes, build_model
 from pipeline.language.model_types import LanguageSettings
 from pipeline.language.ngram import NGramModel
+from pipeline.schema import convert_fields
 from pipeline.text.encoders.token_ids import END, FIRST_WORD
 from pipeline.text.vocabulary import Vocabulary, load_vocabulary, save_vocabulary
 
@@ -199,7 +200,13 @@ def load_language_model(folder: str | Path) -> TrainedLanguageModel:
             f"{described} not found: {folder} holds no language model; run `pipeline run`"
         )
     try:
-        values = parse_json(described.read_text(encoding="utf-8"))
+        values = convert_fields(
+            parse_json(described.read_bytes()),
+            TrainedLanguageModel,
+            ("vocabulary", "module", "ngrams", "concepts", "history"),
+            history=list[dict[str, int | float | bool]],
+            files=dict[str, str],
+        )
         files = {**values.pop("files"), TENSORS_FILE: values["tensors_sha256"]}
         for name, expected in files.items():
             if sha256_of_file(folder / name) != expected:
@@ -207,8 +214,6 @@ def load_language_model(folder: str | Path) -> TrainedLanguageModel:
                     f"{folder / name} is not the file that {described} describes; run `pipeline "
                     "run` again"
                 )
-        values["sizes"] = Sizes(**values["sizes"])
-        values["inputs"] = {n: FeatureSpec.from_json(v) for n, v in values["inputs"].items()}
         settings = settings_from(LanguageSettings, values["settings"], values["model"])
         with torch.random.fork_rng(devices=[]):
             module: nn.Module = build_model(values["model"], settings, values["sizes"])

@@ -13,11 +13,12 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files import parse_json_object, require_held
+from pipeline.files import require_held
 from pipeline.guard import crash_of, trust
 from pipeline.hashing import canonical_json
 from pipeline.localization import LocalizationError
 from pipeline.retrieval.similarity import SIMILARITIES
+from pipeline.schema import decode
 from pipeline.shards.writer import with_room
 
 FORMAT, FORMAT_VERSION = "pipeline-localization", 1
@@ -201,7 +202,7 @@ def _stored(path: Path) -> Localized:
         return Localized(
             **columns,
             similarity=str(file.attrs["similarity"]),
-            provenance=parse_json_object(file.attrs["provenance"]),
+            provenance=decode(file.attrs["provenance"], dict[str, Any]),
         )
 
 

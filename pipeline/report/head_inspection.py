@@ -15,6 +15,7 @@ from pipeline.heads.inputs.feature_spec import FeatureSpec, caption_blocks
 from pipeline.report.retrievals import SEED, Place, as_compared, chosen, words_of
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.geometry import Closeness, closeness, common_plane
+from pipeline.schema import SchemaError, convert
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import ShardError
 from pipeline.shards.index import INDEX_FILE, read_index
@@ -74,12 +75,12 @@ class HeadInspection:
             In a few words why there is none, such as of token ids, which lie nowhere.
         """
         try:
-            spec = FeatureSpec.from_json(metadata["provenance"]["inputs"]["captions"])
+            spec = convert(metadata["provenance"]["inputs"]["captions"], FeatureSpec)
             if any(block.kind == "sequence" for block in caption_blocks(spec)):
                 return "token ids"
             folder = self._folder_with(self._text, metadata["provenance"]["captions_sha256"])
             return self._closeness(folder, tuple(image_of.items())) or "no pairs of sentences"
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, SchemaError):
             gaps.append("Its caption features are not said: no closeness of sentences in them.")
             return "features not said"
         except PipelineError as error:

@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline import __version__
-from pipeline.files import parse_json_object, require_held
+from pipeline.files import require_held
 from pipeline.guard import crash_of, trust
 from pipeline.hashing import canonical_json
 from pipeline.packed import PackedTexts
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError, num_axes
 from pipeline.retrieval.similarity import SIMILARITIES
+from pipeline.schema import decode
 from pipeline.shards.writer import PatientFile, with_room
 
 FORMAT = "pipeline-embeddings"
@@ -272,7 +273,7 @@ def _similarity(file: h5py.File) -> str:
 
 def _provenance(file: h5py.File) -> dict[str, Any]:
     try:
-        return parse_json_object(_text(file, "provenance") or "{}")
+        return decode(_text(file, "provenance") or "{}", dict[str, Any])
     except ValueError as error:
         raise EmbeddingsError(
             f"the attribute 'provenance' is no JSON object ({error}); correct or remove it"

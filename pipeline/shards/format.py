@@ -5,15 +5,17 @@ docs/format.md describes the same for readers who do not have this package.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 
 from pipeline.datasets.checks import check_relative
 from pipeline.errors import PipelineError
 from pipeline.files import parse_json
 from pipeline.hashing import canonical_json, recipe_hash
 from pipeline.packed import repeated_texts
+from pipeline.schema import Natural, Positive, Sha256, decode
 
 FORMAT = "pipeline-features"
 FORMAT_VERSION = 1
@@ -127,10 +129,7 @@ def trained_on_of(attributes: Mapping[str, Any]) -> tuple[str, ...]:
     ValueError
         It is no JSON list of names.
     """
-    names = parse_json(attributes.get("trained_on", "[]"))
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"trained_on is {names!r}, not a list of names")
-    return tuple(names)
+    return decode(attributes.get("trained_on", "[]"), tuple[str, ...])
 
 
 def _fields(found: Any, wanted: dict[str, Any]) -> str:
@@ -172,12 +171,12 @@ class RowBlock:
 class ShardEntry:
     """A shard's line in `index.json`; `created_by` where it differs from the set's."""
 
-    file: str
-    first_row: int
-    rows: int
-    failed_rows: int
-    sha256: str
-    content_sha256: str
+    file: Annotated[str, Meta(pattern=r"\Ashard-[0-9]+-of-[0-9]+\.h5\Z")]
+    first_row: Natural
+    rows: Positive
+    failed_rows: Natural
+    sha256: Sha256
+    content_sha256: Sha256
     created_by: str | None = None
 
 

@@ -3,17 +3,18 @@
 It is read and checked here, written last of a feature set, and made again from the shards alone.
 """
 
-import re
-import reprlib
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pipeline.files import parse_json, write_json
+from msgspec import Meta
+
+from pipeline.files import write_json
 from pipeline.hashing import canonical_json, sha256_of_json
 from pipeline.packed import PackedTexts, repeated_texts
 from pipeline.progress import QUIET, Monitor
+from pipeline.schema import Natural, Positive, Sha256, decode, decode_format
 from pipeline.shards.format import (
     FORMAT,
     FORMAT_VERSION,
@@ -29,8 +30,6 @@ from pipeline.shards.sandbox import require_unbroken
 from pipeline.shards.writer import explained
 
 INDEX_FILE = "index.json"
-_FILE = re.compile(r"shard-[0-9]+-of-[0-9]+\.h5")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -174,99 +173,57 @@ def index_from(data: bytes, where: str) -> FeatureIndex:
         It is damaged or of another format, or its numbers contradict each other.
     """
     try:
-        values: dict[str, Any] = parse_json(data.decode("utf-8"))
-        if (values["format"], values["format_version"]) != (FORMAT, FORMAT_VERSION):
-            raise ValueError(
-                f"format {values['format']!r} version {values['format_version']!r}; this software "
-                f"reads {FORMAT!r} version {FORMAT_VERSION}"
-            )
-        _require_types(values)
-        names = ("recipe", "weights", "weights_sha256", "axes", "dataset", "dtype", "created_by")
-        header = FeatureHeader(
-            row_shape=tuple(values["row_shape"]),
-            trained_on=tuple(values.get("trained_on", ())),
-            **{name: values[name] for name in names},
-        )
-        if header.recipe_hash != values["recipe_hash"]:
-            raise ValueError("its recipe is not the one that its recipe_hash names")
-        shards = tuple(ShardEntry(**entry) for entry in values["shards"])
-        index = FeatureIndex(header, values["rows_per_shard"], shards)
-        _require_sums(index, values)
+        stored = decode_format(data, _Stored, FORMAT, FORMAT_VERSION)
+        index = FeatureIndex(stored.header, stored.rows_per_shard, stored.shards)
+        _require_sums(index, stored)
         return index
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ShardError(f"{where} is damaged or of another kind ({error})") from error
 
 
-def _require_types(values: dict[str, Any]) -> None:
-    """Raise ValueError, or what looking at other kinds of JSON raises, unless types are right."""
+@dataclass(frozen=True, kw_only=True)
+class _Stored:
+    """The values of an `index.json`; see `FeatureHeader` and `FeatureIndex`."""
 
-    def require(sound: Callable[[Any], bool], expected: str, about: Any, *names: str) -> None:
-        for name in names:
-            if not sound(about[name]):
-                raise ValueError(f"{name} is {reprlib.repr(about[name])}, not {expected}")
+    recipe: dict[str, Any]
+    recipe_hash: str
+    weights: str
+    weights_sha256: Sha256
+    axes: str
+    dataset: str
+    created_by: str
+    trained_on: tuple[str, ...] = ()
+    row_shape: Annotated[tuple[Positive, ...], Meta(min_length=1)]
+    dtype: Literal["float32", "float16"]
+    rows: Natural
+    failed_rows: Natural
+    rows_per_shard: Positive
+    shards: Annotated[tuple[ShardEntry, ...], Meta(min_length=1)]
 
-    texts = ("weights", "axes", "dataset", "created_by")
-    require(_is_text, "text", values, *texts)
-    require(lambda value: isinstance(value, dict), "an object", values, "recipe")
-    require(_is_sha256, "64 hex digits", values, "weights_sha256")
-    require(lambda value: value in ("float32", "float16"), "float32 or float16", values, "dtype")
-    require(_is_count, "a number from 1", values, "rows_per_shard")
-    require(_is_shape, "a list of numbers from 1", values, "row_shape")
-    require(_is_texts, "a list of names", {"trained_on": [], **values}, "trained_on")
-    require(_is_filled_list, "a list of shards", values, "shards")
-    for entry in values["shards"]:
-        require(_is_file, "the name of a shard", entry, "file")
-        require(_is_sha256, "64 hex digits", entry, "sha256", "content_sha256")
-        require(_is_count, "a number from 1", entry, "rows")
-        require(lambda value: type(value) is int and value >= 0, "a number", entry, "failed_rows")
-        require(_is_text, "text", {"created_by": "", **entry}, "created_by")
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+    @property
+    def header(self) -> FeatureHeader:
+        return FeatureHeader(**{f.name: getattr(self, f.name) for f in fields(FeatureHeader)})
 
 
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
-
-
-def _is_filled_list(value: Any) -> bool:
-    return isinstance(value, list) and value != []
-
-
-def _is_count(value: Any) -> bool:
-    # Not isinstance: JSON's true is an int to Python.
-    return type(value) is int and value >= 1
-
-
-def _is_shape(value: Any) -> bool:
-    return _is_filled_list(value) and all(map(_is_count, value))
-
-
-def _is_sha256(value: Any) -> bool:
-    return isinstance(value, str) and _SHA256.fullmatch(value) is not None
-
-
-def _is_file(value: Any) -> bool:
-    return isinstance(value, str) and _FILE.fullmatch(value) is not None
-
-
-def _require_sums(index: FeatureIndex, values: dict[str, Any]) -> None:
-    """Raise ValueError unless the shards follow each other and the totals are their sums."""
+def _require_sums(index: FeatureIndex, stored: _Stored) -> None:
+    """Raise ValueError unless shards follow each other, and hash and totals are those of them."""
+    if index.header.recipe_hash != stored.recipe_hash:
+        raise ValueError("its recipe is not the one that its recipe_hash names")
     row = 0
     for entry in index.shards:
-        if type(entry.first_row) is not int or entry.first_row != row:
-            raise ValueError(
-                f"{entry.file} is said to start at row {entry.first_row!r}; it is row {row}"
-            )
+        if entry.first_row != row:
+            raise ValueError(f"{entry.file} starts at row {entry.first_row}, expected {row}")
         if entry.failed_rows > entry.rows:
             raise ValueError(f"{entry.file} has {entry.rows} rows; {entry.failed_rows} failed")
         row += entry.rows
     if len({entry.file for entry in index.shards}) != len(index.shards):
         raise ValueError("two shards are one file")
-    for name, total in (("rows", index.rows), ("failed_rows", index.failed_rows)):
-        if type(values[name]) is not int or values[name] != total:
-            raise ValueError(f"{name} is {values[name]!r}, the sum over its shards {total}")
+    for name, found, total in (
+        ("rows", stored.rows, index.rows),
+        ("failed_rows", stored.failed_rows, index.failed_rows),
+    ):
+        if found != total:
+            raise ValueError(f"{name} is {found}, the sum over its shards {total}")
 
 
 def _line(entry: ShardEntry) -> dict[str, Any]:
@@ -328,14 +285,12 @@ def rebuild_index(
 def _header(first: ShardFile) -> FeatureHeader:
     about = first.attributes
     try:
-        recipe = parse_json(about["recipe"])
+        recipe = decode(about["recipe"], dict[str, Any])
         trained_on = trained_on_of(about)
         names = ("weights", "weights_sha256", "axes", "dataset", "created_by")
         values = {name: str(about[name]) for name in names}
     except (ValueError, KeyError) as error:
         raise ShardError(f"{first.path}: its attributes are damaged ({error})") from error
-    if not isinstance(recipe, dict):
-        raise ShardError(f"{first.path}: its recipe is no JSON object")
     return FeatureHeader(
         recipe,
         row_shape=first.row_shape,

@@ -8,12 +8,14 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
+from msgspec import Meta
 
 from pipeline.files import parse_json, write_json
 from pipeline.hashing import sha256_of_file, sha256_of_json
+from pipeline.schema import Natural, Sha256, decode_format
 from pipeline.shards.format import (
     OK,
     FeatureHeader,
@@ -84,31 +86,43 @@ def read_view(folder: str | Path) -> View:
     folder = Path(folder)
     path = folder / VIEW_FILE
     try:
-        values: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
-        if (values["format"], values["format_version"]) != (_FORMAT, _VERSION):
-            raise ValueError(
-                f"format {values['format']!r} version {values['format_version']!r}; this software "
-                f"reads {_FORMAT!r} version {_VERSION}"
-            )
-        names = [str(part["folder"]) for part in values["parts"]]
-        contents = [part["content_sha256"] for part in values["parts"]]
-        scaling, rows, failed = values["scaling"], int(values["rows"]), int(values["failed_rows"])
-        if scaling not in SCALINGS or len(names) < 2 or not 0 <= failed <= rows:
-            raise ValueError("its scaling, parts or numbers of rows cannot be")
+        stored = decode_format(path.read_bytes(), _Stored, _FORMAT, _VERSION)
+        names = [part.folder for part in stored.parts]
+        if stored.scaling not in SCALINGS or stored.failed_rows > stored.rows:
+            raise ValueError("its scaling or its number of failed rows is not possible")
         if outside := [name for name in names if Path(name).name != name or name == ".."]:
-            raise ValueError(f"its part {outside[0]!r} does not lie beside it")
-    except (OSError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"its part {outside[0]!r} is not stored next to it")
+    except (OSError, ValueError) as error:
         raise ShardError(f"{path} is damaged or of another kind ({error})") from error
     parts = tuple(folder.resolve().parent / name for name in names)
     indexes = [read_index(part) for part in parts]
-    for part, index, content in zip(parts, indexes, contents, strict=True):
-        if index.content_sha256 != content:
+    for part, index, recorded in zip(parts, indexes, stored.parts, strict=True):
+        if index.content_sha256 != recorded.content_sha256:
             raise OtherShard(
                 f"{part} is not the set any more that {path} puts beside others; run the `pipeline "
                 "extract` that made it again"
             )
-    entry = ShardEntry(VIEW_FILE, 0, rows, failed, sha256_of_file(path), _content(scaling, indexes))
+    scaling, rows = stored.scaling, stored.rows
+    content = _content(scaling, indexes)
+    entry = ShardEntry(VIEW_FILE, 0, rows, stored.failed_rows, sha256_of_file(path), content)
     return View(folder, parts, scaling, FeatureIndex(_header(scaling, indexes), rows, (entry,)))
+
+
+@dataclass(frozen=True)
+class _StoredPart:
+    folder: str
+    recipe_hash: str
+    content_sha256: Sha256
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The values of a `side-by-side.json`; `parts` names the folders next to it."""
+
+    scaling: str
+    rows: Natural
+    failed_rows: Natural
+    parts: Annotated[tuple[_StoredPart, ...], Meta(min_length=2)]
 
 
 def write_view(folder: str | Path, parts: Sequence[Part], scaling: str) -> FeatureIndex:

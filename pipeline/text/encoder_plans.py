@@ -8,9 +8,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from dataclasses import fields as dataclass_fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pipeline.errors import PipelineError
+from pipeline.schema import convert, convert_fields
 from pipeline.text.encoders.mean import AVERAGINGS
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
 from pipeline.text.fisher.mixture import MixtureKind
@@ -117,7 +118,7 @@ class EncoderSpec:
         return getattr(self, option) is not None
 
     def check(self) -> None:
-        """Check that its tokenizer, layout, averaging, mixtures and vocabulary rule are known.
+        """Check that its tokenizer, layout, averaging, tags and vocabulary rule are known.
 
         Raises
         ------
@@ -135,11 +136,6 @@ class EncoderSpec:
                 raise EncoderError(
                     f"no {field} is known as {value!r}; there are {', '.join(values)}"
                 )
-        if unknown := set(self.mixtures) - {*get_args(MixtureKind)}:
-            raise EncoderError(
-                f"no mixtures are known as {sorted(unknown)}; there are "
-                f"{', '.join(get_args(MixtureKind))}"
-            )
         if self.vocabulary is not None:
             vocabulary_rule(self.vocabulary)
         if self.max_length is not None and self.max_length < 1:
@@ -156,17 +152,15 @@ class EncoderSpec:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "EncoderSpec":
-        """Take back what `to_json` gave.
+        """Return the encoder of which `value` is the `to_json`.
 
         Raises
         ------
-        KeyError, TypeError, EncoderError
+        SchemaError, EncoderError
             It is something else, or nothing that its encoder could be.
         """
-        fields = {_FIELDS.get(key, key): item for key, item in value.items()}
-        for name in ("name", "kind"):
-            fields[name] = str(fields[name]).replace("sequence", "token-ids")
-        spec = cls(**{**fields, "mixtures": tuple(fields["mixtures"])})
+        spec = convert({_FIELDS.get(key, key): item for key, item in value.items()}, cls)
+        spec = replace(spec, name=_current(spec.name), kind=_current(spec.kind))
         spec.check()
         known = find_encoder(spec.name)
         differing = [
@@ -183,6 +177,10 @@ class EncoderSpec:
 
 def _recorded(name: str) -> str:
     return name.replace("token-ids", "sequence")
+
+
+def _current(name: str) -> str:
+    return name.replace("sequence", "token-ids")
 
 
 ENCODERS: dict[str, EncoderSpec] = {
@@ -302,12 +300,10 @@ class EncoderPlan:
         return {"parts": [spec.to_json() for spec in self.specs], **others}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "EncoderPlan":
-        """Take back what `to_json` gave; see `EncoderSpec.from_json`."""
-        others = {name: item for name, item in value.items() if name != "parts"}
-        specs = tuple(EncoderSpec.from_json(spec) for spec in value["parts"])
-        codebooks = value["codebooks"] and CodebookPlan(**value["codebooks"])
-        return cls(specs, **{**others, "codebooks": codebooks})
+    def from_json(cls, value: Any) -> "EncoderPlan":
+        """Return the plan of which `value` is the `to_json`; see `EncoderSpec.from_json`."""
+        values = convert_fields(value, cls, ("specs",), parts=list[dict[str, Any]])
+        return cls(tuple(map(EncoderSpec.from_json, values.pop("parts"))), **values)
 
 
 _SPEC_OPTIONS = ("tokenizer", "vocabulary", "layout", "max_length", "weights", "tagger")

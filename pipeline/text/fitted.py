@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.files import parse_json
+from pipeline.schema import SchemaError, decode_format
 from pipeline.text.encoder_plans import EncoderError, EncoderPlan, EncoderSpec
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
 from pipeline.text.encoders.concatenation import Concatenation
@@ -64,14 +64,11 @@ def load_plan(folder: Path) -> EncoderPlan:
     ------
     EncoderError
     """
+    description = read_description(folder)
     try:
-        return EncoderPlan.from_json(read_description(folder)["plan"])
-    except EncoderError as error:
-        raise EncoderError(f"{folder / ENCODER_FILE}: {error}; fit it again") from error
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise EncoderError(
-            f"{folder / ENCODER_FILE} has no plan of an encoder ({error!r}); fit it again"
-        ) from error
+        return EncoderPlan.from_json(description.get("plan"))
+    except (EncoderError, SchemaError) as error:
+        raise EncoderError(f"{folder / ENCODER_FILE}: its plan: {error}; fit it again") from error
 
 
 def read_description(folder: Path) -> dict[str, Any]:
@@ -84,21 +81,16 @@ def read_description(folder: Path) -> dict[str, Any]:
     """
     path = folder / ENCODER_FILE
     try:
-        found = parse_json(path.read_text(encoding="utf-8"))
+        return decode_format(path.read_bytes(), dict[str, Any], FORMAT, FORMAT_VERSION)
     except OSError as error:
         raise EncoderError(
             f"{path} cannot be read ({error.strerror}): {folder} holds no fitted encoder; make "
             "the caption features first"
         ) from error
-    except ValueError as error:
-        raise EncoderError(f"{path} is not JSON ({error}); fit the encoder again") from error
-    kind = (found.get("format"), found.get("format_version")) if isinstance(found, dict) else found
-    if kind != (FORMAT, FORMAT_VERSION):
+    except SchemaError as error:
         raise EncoderError(
-            f"{path}: its format and version are {kind}, expected {(FORMAT, FORMAT_VERSION)}; fit "
-            "the encoder again"
-        )
-    return dict(found)
+            f"{path} is damaged or of another kind ({error}); fit the encoder again"
+        ) from error
 
 
 def vocabulary_of(folder: Path, spec: EncoderSpec) -> Vocabulary:

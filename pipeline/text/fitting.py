@@ -204,15 +204,14 @@ def _claim(folder: Path, plan: EncoderPlan, fitting: Fitting) -> None:
     EncoderError
         It is for something else.
     """
-    about: dict[str, Any] = {
-        "format": FORMAT, "format_version": FORMAT_VERSION, "plan": plan.to_json()
-    }  # fmt: skip
+    about: dict[str, Any] = {"plan": plan.to_json()}
     if _is_fitted_to_captions(plan):
         about["captions"] = len(fitting.training)
         about["captions_sha256"] = sha256_of_texts(fitting.training)
         about |= {"dataset": fitting.dataset, "split": fitting.split}
     if not (folder / ENCODER_FILE).exists():
-        write_json(folder / ENCODER_FILE, about)
+        kind = {"format": FORMAT, "format_version": FORMAT_VERSION}
+        write_json(folder / ENCODER_FILE, kind | about)
         return
     found = read_description(folder)
     if different := sorted(k for k in {*found, *about} if found.get(k) != about.get(k)):

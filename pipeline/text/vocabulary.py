@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import PipelineError
-from pipeline.files import parse_json, write_text
+from pipeline.files import write_text
 from pipeline.hashing import canonical_json, sha256_of_json
+from pipeline.schema import SchemaError, convert_fields, decode_format
 from pipeline.text.tokenizers.tokenizer import Tokenizer
 
 _FORMAT = "pipeline-vocabulary"
@@ -198,33 +199,22 @@ def load_vocabulary(path: Path) -> Vocabulary:
         The file cannot be read, is no vocabulary of this format version, or it was changed.
     """
     try:
-        value = parse_json(path.read_text(encoding="utf-8"))
+        found = decode_format(path.read_bytes(), dict[str, Any], _FORMAT, _FORMAT_VERSION)
+        found["tokenizer"] = found.pop("policy", None)
+        values = convert_fields(found, Vocabulary, sha256=str)
     except OSError as error:
         raise VocabularyError(
             f"{path} cannot be read ({error.strerror}); build the vocabulary first"
         ) from error
-    except ValueError as error:
+    except SchemaError as error:
         raise VocabularyError(
-            f"{path} is not JSON ({error}); build the vocabulary again"
+            f"{path} is damaged or of another kind ({error}); build the vocabulary again"
         ) from error
-    found = value if isinstance(value, dict) else {}
-    kind = (found.get("format"), found.get("format_version"))
-    if kind != (_FORMAT, _FORMAT_VERSION):
-        raise VocabularyError(
-            f"{path}: its format and version are {kind}, expected "
-            f"{(_FORMAT, _FORMAT_VERSION)}; is it a vocabulary?"
-        )
-    stated = found.pop("sha256", None)
-    if sha256_of_json(found) != stated:
+    stated = values.pop("sha256")
+    vocabulary = Vocabulary(**values)
+    if vocabulary.sha256 != stated:
         raise VocabularyError(
             f"{path}: its content does not have the SHA-256 that it states, {stated}; it was "
             "changed or damaged: build the vocabulary again"
         )
-    return Vocabulary(
-        words=tuple(found["words"]),
-        counts=tuple(found["counts"]),
-        caption_counts=tuple(found["caption_counts"]),
-        captions=found["captions"],
-        rule=VocabularyRule(**found["rule"]),
-        tokenizer=found["policy"],
-    )
+    return vocabulary

@@ -64,7 +64,9 @@ def test_a_medium_of_a_later_version_is_refused(tmp_path: Path) -> None:
     described = json.loads((tmp_path / DATASET_FILE).read_text())
     assert "media" not in described
     (tmp_path / DATASET_FILE).write_text(json.dumps(described | {"media": "books"}))
-    with pytest.raises(DatasetError, match="'books'; images or clips was expected"):
+    with pytest.raises(
+        DatasetError, match="media: Expected one of 'images', 'clips', found 'books'"
+    ):
         read_manifest(tmp_path)
 
 
@@ -87,7 +89,7 @@ def test_tampering_and_damage_are_found(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"damaged.*name"):
         read_manifest(tmp_path)
     described.unlink()
-    with pytest.raises(DatasetError, match="no prepared dataset"):
+    with pytest.raises(DatasetError, match="not a prepared dataset"):
         read_manifest(tmp_path)
 
 

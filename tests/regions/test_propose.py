@@ -135,7 +135,9 @@ def test_bad_input(scenes: Path, tmp_path: Path) -> None:
     refused(
         PipelineError, "boxes of none of the 3 images, such as 'a.jpg'; .*'scene-00000'", **file
     )
-    refused(LayoutError, r"entry \[0\] is no result", **(file | {"boxes": tmp_path / "bad.json"}))
+    refused(
+        LayoutError, r"\[0\].*missing required field", **(file | {"boxes": tmp_path / "bad.json"})
+    )
     for bad in ("bad.npz", "bad.h5"):
         refused(LayoutError, "arrays of boxes", **(file | {"boxes": tmp_path / bad}))
     refused(LayoutError, "line 1: 2 columns", **(file | {"boxes": tmp_path / "bad.tsv"}))

@@ -252,7 +252,7 @@ def test_numbers_are_those_of_the_ranks(folders: Folders, tmp_path: Path) -> Non
 def test_what_is_missing_is_told_and_the_rest_is_there(folders: Folders, tmp_path: Path) -> None:
     gaps = _write(folders, tmp_path / "html")
     assert [gap for gap in gaps if "No curve" in gap] == [
-        f"{STRANGE}: No curve: {folders.heads / STRANGE / 'head.json'} is not there."
+        f"{STRANGE}: No curve: {folders.heads / STRANGE / 'head.json'} not found."
     ]
     assert any("no such file" in gap for gap in gaps)
     assert any("not an image" in gap for gap in gaps)

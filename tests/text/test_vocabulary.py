@@ -130,18 +130,25 @@ def test_files_that_are_none(vocabulary: Vocabulary, tmp_path: Path) -> None:
     with pytest.raises(VocabularyError, match="cannot be read"):
         load_vocabulary(path)
     for text, message in [
-        ("{", "is not JSON"),
-        ("[]", r"are \(None, None\), expected \('pipeline-vocabulary', 1\)"),
-        ('{"format": "pipeline-vocabulary", "format_version": 2}', "'pipeline-vocabulary', 2"),
+        ("{", "JSON is malformed"),
+        ("[]", "Expected `object`, got `array`"),
+        ("{}", "format None version None; this software reads 'pipeline-vocabulary' version 1"),
+        ('{"format": "pipeline-vocabulary", "format_version": 2}', "version 2; this"),
     ]:
         path.write_text(text)
         with pytest.raises(VocabularyError, match=message):
             load_vocabulary(path)
     path.write_bytes(b"\xff")
-    with pytest.raises(VocabularyError, match="is not JSON"):
+    with pytest.raises(VocabularyError, match="JSON is malformed"):
         load_vocabulary(path)
     save_vocabulary(vocabulary, path)
-    path.write_text(path.read_text().replace('"dog"', '"cat"'))
+    text = path.read_text()
+    path.write_text(text.replace('"counts":[', '"counts":["5",', 1))
+    with pytest.raises(
+        VocabularyError, match=r"counts.*\[0\]: Expected `int`, got `str`, found '5'"
+    ):
+        load_vocabulary(path)
+    path.write_text(text.replace('"dog"', '"cat"'))
     with pytest.raises(VocabularyError, match="changed or damaged"):
         load_vocabulary(path)
 

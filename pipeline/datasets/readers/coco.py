@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from pipeline.datasets.checks import DatasetError, check_counts
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.readers.coco_boxes import read_instances
-from pipeline.datasets.source import caption_line, media_file, member, read_json, source_notes
+from pipeline.datasets.source import caption_line, media_file, read_json, source_notes
 
 
 def read_coco(
@@ -57,19 +58,22 @@ def read_coco(
     licences: Counter[str] = Counter()
     mended = 0
     for split, path in files:
-        document = read_json(path)
-        names = _licence_names(document, path)
-        ids = _image_ids(document, path, seen)
-        texts, changed = _captions_of(document, path, set(ids))
+        document = read_json(path, _Document)
+        names = {
+            str(licence.id): f"{licence.name} ({licence.url})" if licence.url else licence.name
+            for licence in document.licenses
+        }
+        ids = _image_ids(document.images, path, seen)
+        texts, changed = _captions_of(document.annotations, path, set(ids))
         mended += changed
-        for image_id, image in zip(ids, document["images"], strict=True):
+        for image_id, image in zip(ids, document.images, strict=True):
             where = seen[image_id]
             if image_id not in texts:
                 raise DatasetError(f"{where}: image {image_id} has no caption in `annotations`")
-            name = member(image, "file_name", (str,), where)
-            file = media_file(root, f"{folders[split]}/{name}" if split in folders else name, where)
+            below = f"{folders[split]}/" if split in folders else ""
+            file = media_file(root, below + image.file_name, where)
             entries.append(ImageEntry(image_id, file, split, tuple(texts[image_id])))
-            licences[names.get(str(image.get("license")), "not stated")] += 1
+            licences[names.get(str(image.license), "not stated")] += 1
     notes = source_notes([*(path for _, path in files), *map(Path, boxes)], mended)
     phrases = None
     if boxes:
@@ -90,57 +94,65 @@ def read_coco(
     return manifest
 
 
-def _licence_names(document: Any, path: Path) -> dict[str, str]:
-    """Return "name (url)" of each licence in the file by its id."""
-    if not isinstance(document, dict) or "licenses" not in document:
-        return {}
-    names = {}
-    for index, licence in enumerate(member(document, "licenses", (list,), str(path))):
-        where = f"{path}: licenses[{index}]"
-        name = member(licence, "name", (str,), where)
-        url = licence.get("url")
-        key = str(member(licence, "id", (int, str), where))
-        names[key] = f"{name} ({url})" if url else name
-    return names
+class _Licence(msgspec.Struct):
+    id: int | str
+    name: str
+    url: str | None = None
 
 
-def _image_ids(document: Any, path: Path, seen: dict[str, str]) -> list[str]:
+class _Image(msgspec.Struct):
+    id: int | str
+    file_name: str
+    license: int | str | None = None
+
+
+class _Annotation(msgspec.Struct):
+    id: int | str
+    image_id: int | str
+    caption: str
+
+
+class _Document(msgspec.Struct):
+    images: list[_Image]
+    annotations: list[_Annotation]
+    licenses: list[_Licence] = []
+
+
+def _image_ids(images: Sequence[_Image], path: Path, seen: dict[str, str]) -> list[str]:
     """Return the ids of `images` in file order, and enter their places into `seen`."""
-    ids = []
-    for index, image in enumerate(member(document, "images", (list,), str(path))):
+    ids = [str(image.id) for image in images]
+    for index, image_id in enumerate(ids):
         where = f"{path}: images[{index}]"
-        image_id = str(member(image, "id", (int, str), where))
         if image_id in seen:
             raise DatasetError(
                 f"{where}: image id {image_id} occurs before, in {seen[image_id]}; ids are "
                 "unique over all caption files"
             )
         seen[image_id] = where
-        ids.append(image_id)
     return ids
 
 
-def _captions_of(document: Any, path: Path, known: set[str]) -> tuple[dict[str, list[str]], int]:
+def _captions_of(
+    annotations: Sequence[_Annotation], path: Path, known: set[str]
+) -> tuple[dict[str, list[str]], int]:
     """Return the captions of each image id in file order, and how many had blanks cut."""
     texts: dict[str, list[str]] = {}
     seen: dict[int | str, int] = {}
     mended = 0
-    for index, annotation in enumerate(member(document, "annotations", (list,), str(path))):
+    for index, annotation in enumerate(annotations):
         where = f"{path}: annotations[{index}]"
-        annotation_id = member(annotation, "id", (int, str), where)
-        if annotation_id in seen:
+        if annotation.id in seen:
             raise DatasetError(
-                f"{where}: annotation id {annotation_id} occurs before, in "
-                f"annotations[{seen[annotation_id]}]; remove the copy"
+                f"{where}: annotation id {annotation.id} occurs before, in "
+                f"annotations[{seen[annotation.id]}]; remove the copy"
             )
-        seen[annotation_id] = index
-        image_id = str(member(annotation, "image_id", (int, str), where))
+        seen[annotation.id] = index
+        image_id = str(annotation.image_id)
         if image_id not in known:
             raise DatasetError(
                 f"{where}: image_id {image_id} is no id in `images`; check that the file is whole"
             )
-        text = member(annotation, "caption", (str,), where)
-        caption = caption_line(text, where)
-        mended += caption != text
+        caption = caption_line(annotation.caption, where)
+        mended += caption != annotation.caption
         texts.setdefault(image_id, []).append(caption)
     return texts, mended

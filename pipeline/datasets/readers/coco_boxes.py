@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.phrases import Box, RegionPhrase, check_box
-from pipeline.datasets.source import member, read_json
+from pipeline.datasets.source import read_json
 
 # Boxes are given to a hundredth of a pixel and may leave the image by the rounding.
 _ROUNDING = 0.02
@@ -35,27 +36,26 @@ def read_instances(
     found: dict[str, list[RegionPhrase]] = {}
     left_out: Counter[str] = Counter()
     for path in paths:
-        document = read_json(path)
-        categories = _categories(document, path)
-        sizes = _sizes(document, path)
-        for index, thing in enumerate(member(document, "annotations", (list,), str(path))):
+        document = read_json(path, _Document)
+        categories = {category.id: category for category in document.categories}
+        sizes = {str(image.id): (image.width, image.height) for image in document.images}
+        for index, thing in enumerate(document.annotations):
             where = f"{path}: annotations[{index}]"
-            image = str(member(thing, "image_id", (int, str), where))
-            category = member(thing, "category_id", (int,), where)
+            image, category = str(thing.image_id), thing.category_id
             if image not in sizes or category not in categories:
                 raise DatasetError(
                     f"{where}: image_id {image} or category_id {category} is not in the file; "
                     "check that it is whole"
                 )
-            box = _box(member(thing, "bbox", (list,), where), sizes[image], where)
+            box = _box(thing.bbox, sizes[image], where)
             if image not in images:
                 left_out["of images without captions"] += 1
-            elif thing.get("iscrowd"):
+            elif thing.iscrowd:
                 left_out["of crowds"] += 1
             elif box is None:
                 left_out["without an area"] += 1
             else:
-                name, kind = categories[category]
+                name, kind = categories[category].name, categories[category].supercategory
                 of_image = found.setdefault(image, [])
                 of_image.append(
                     RegionPhrase(
@@ -63,7 +63,7 @@ def read_instances(
                         image=image,
                         phrase=name,
                         types=(kind,) if kind else (),
-                        chain=str(member(thing, "id", (int, str), where)),
+                        chain=str(thing.id),
                         caption=None,
                         boxes=(box,),
                         size=sizes[image],
@@ -72,30 +72,35 @@ def read_instances(
     return tuple(phrase for of_image in found.values() for phrase in of_image), left_out
 
 
-def _categories(document: Any, path: Path) -> dict[int, tuple[str, str]]:
-    """Return name and supercategory of each category."""
-    found = {}
-    for index, category in enumerate(member(document, "categories", (list,), str(path))):
-        where = f"{path}: categories[{index}]"
-        number = member(category, "id", (int,), where)
-        found[number] = member(category, "name", (str,), where), category.get("supercategory", "")
-    return found
+class _Category(msgspec.Struct):
+    id: int
+    name: str
+    supercategory: str = ""
 
 
-def _sizes(document: Any, path: Path) -> dict[str, tuple[int, int]]:
-    found = {}
-    for index, image in enumerate(member(document, "images", (list,), str(path))):
-        where = f"{path}: images[{index}]"
-        width, height = (member(image, side, (int,), where) for side in ("width", "height"))
-        found[str(member(image, "id", (int, str), where))] = width, height
-    return found
+class _Image(msgspec.Struct):
+    id: int | str
+    width: int
+    height: int
 
 
-def _box(values: list[Any], size: tuple[int, int], where: str) -> Box | None:
+class _Annotation(msgspec.Struct):
+    id: int | str
+    image_id: int | str
+    category_id: int
+    bbox: Box
+    iscrowd: int | bool = 0
+
+
+class _Document(msgspec.Struct):
+    categories: list[_Category]
+    images: list[_Image]
+    annotations: list[_Annotation]
+
+
+def _box(values: Box, size: tuple[int, int], where: str) -> Box | None:
     """Return a box from x, y, width, height; None if it has no area."""
-    if len(values) != 4 or not all(isinstance(value, int | float) for value in values):
-        raise DatasetError(f"{where}: bbox {values} is not four numbers, x y width height")
-    x, y, width, height = (float(value) for value in values)
+    x, y, width, height = values
     if width <= 0 or height <= 0:
         return None
     x1, y1 = round(x + width, 2), round(y + height, 2)
@@ -104,5 +109,5 @@ def _box(values: list[Any], size: tuple[int, int], where: str) -> Box | None:
     if y1 > size[1] and y1 - size[1] <= _ROUNDING:
         y1 = float(size[1])
     if fault := check_box((x, y, x1, y1), size):
-        raise DatasetError(f"{where}: bbox {values} {fault}; correct the file")
+        raise DatasetError(f"{where}: bbox {list(values)} {fault}; correct the file")
     return x, y, x1, y1

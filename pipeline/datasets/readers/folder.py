@@ -1,15 +1,17 @@
 """Anybody's captioned images or clips: a folder and a CSV or JSONL file of paths and captions."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from pipeline.datasets.checks import (
     DatasetError,
     check_counts,
-    check_entry,
+    check_entries,
     check_relative,
     check_split,
 )
@@ -18,7 +20,6 @@ from pipeline.datasets.manifest import Manifest, Media
 from pipeline.datasets.source import (
     caption_line,
     media_file,
-    member,
     parse_json,
     read_csv,
     read_lines,
@@ -107,7 +108,7 @@ def read_folder(
                 ImageEntry(i.id, path, i.split or by_hash[i.id], tuple(i.captions))
                 for path, i in images.items()
             ),
-            partial(check_entry, unit=media.removesuffix("s")),
+            partial(check_entries, unit=media.removesuffix("s")),
         ),
         licence="not stated by the source",
         source=f"{media.removesuffix('s')} folder and {captions.name}",
@@ -173,29 +174,29 @@ def _csv_rows(path: Path, ignored: set[str]) -> Iterator[_Row]:
         )
 
 
+class _Record(msgspec.Struct):
+    """A line of a JSONL file; see `read_folder`."""
+
+    path: str
+    caption: str | None = None
+    captions: list[str] | None = None
+    split: str = ""
+    id: str = ""
+
+
 def _jsonl_rows(path: Path, ignored: set[str]) -> Iterator[_Row]:
     """Yield the rows of a JSONL file; keys that mean nothing here are added to `ignored`."""
     for number, line in read_lines(path):
         if not line.strip():
             continue
         where = f"{path}, line {number}"
-        record = parse_json(line, where)
-        image = member(record, "path", (str,), where)
-        if ("caption" in record) == ("captions" in record):
-            raise DatasetError(f"{where}: one of 'caption' and 'captions' was expected, not both")
-        captions = (
-            [member(record, "caption", (str,), where)]
-            if "caption" in record
-            else member(record, "captions", (list,), where)
-        )
-        if not captions or not all(isinstance(text, str) for text in captions):
+        ignored.update(set(parse_json(line, where, dict[str, Any])) - {*_COLUMNS, "captions"})
+        found = parse_json(line, where, _Record)
+        if (found.caption is None) == (found.captions is None) or found.captions == []:
             raise DatasetError(
-                f"{where}: 'captions' is {json.dumps(captions)[:60]}; a list of one or more texts "
-                "was expected"
+                f"{where}: one of 'caption' and 'captions', a list of one text or more, was "
+                "expected, not both"
             )
-        ignored.update(set(record) - {*_COLUMNS, "captions"})
-        split, image_id = (
-            (member(record, key, (str,), where) if key in record else "").strip() or None
-            for key in ("split", "id")
-        )
-        yield _Row(image, captions, split, image_id, where)
+        captions = found.captions or [found.caption or ""]
+        split, image_id = found.split.strip() or None, found.id.strip() or None
+        yield _Row(found.path, captions, split, image_id, where)

@@ -8,12 +8,14 @@ which makes 113,287 training images.
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+import msgspec
 
 from pipeline.datasets.checks import DatasetError, check_counts, check_split
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.datasets.source import caption_line, media_file, member, read_json, source_notes
+from pipeline.datasets.source import caption_line, media_file, read_json, source_notes
 
 Restval = Literal["train", "keep", "leave-out"]
 
@@ -54,14 +56,14 @@ def read_karpathy(
         has another number of images. Entries are named by index, `images[12]`.
     """
     root, captions = Path(root), Path(captions)
-    document = read_json(captions)
-    name = member(document, "dataset", (str,), str(captions))
+    document = read_json(captions, _Document)
+    name = document.dataset
     entries: list[ImageEntry] = []
     seen: dict[str, int] = {}
     of_restval = mended = 0
-    for index, image in enumerate(member(document, "images", (list,), str(captions))):
+    for index, image in enumerate(document.images):
         where = f"{captions}: images[{index}]"
-        split = member(image, "split", (str,), where)
+        split = image.split
         if fault := check_split(split):
             raise DatasetError(f"{where}: split {split!r} {fault}")
         if split == "restval" and restval != "keep":
@@ -69,17 +71,19 @@ def read_karpathy(
             if restval == "leave-out":
                 continue
             split = "train"
-        image_id, file = _identity(image, where)
-        if image_id in seen:
+        if image.id in seen:
             raise DatasetError(
-                f"{where}: image id {image_id!r} occurs before, in images[{seen[image_id]}]; "
+                f"{where}: image id {image.id!r} occurs before, in images[{seen[image.id]}]; "
                 "remove the copy"
             )
-        seen[image_id] = index
-        raw = _raw_sentences(image, where)
+        seen[image.id] = index
+        raw = [sentence.raw for sentence in image.sentences]
+        if not raw:
+            raise DatasetError(f"{where}: `sentences` is empty; every image needs a caption")
         texts = tuple(caption_line(s, f"{where}.sentences[{k}]") for k, s in enumerate(raw))
         mended += sum(text != s for text, s in zip(texts, raw, strict=True))
-        entries.append(ImageEntry(image_id, media_file(root, file, where), split, texts))
+        file = f"{image.filepath}/{image.filename}" if image.filepath else image.filename
+        entries.append(ImageEntry(image.id, media_file(root, file, where), split, texts))
     notes = source_notes([captions], mended)
     if of_restval:
         notes["restval_merged" if restval == "train" else "restval_left_out"] = of_restval
@@ -103,19 +107,22 @@ def _known_counts(name: str, restval: Restval) -> dict[str, int]:
     return dict(counts)
 
 
-def _identity(image: Any, where: str) -> tuple[str, str]:
-    """Return the id and the file of one of `images`."""
-    filename = member(image, "filename", (str,), where)
-    folder = member(image, "filepath", (str,), where) if "filepath" in image else ""
-    image_id = str(member(image, "cocoid", (int, str), where)) if "cocoid" in image else filename
-    return image_id, f"{folder}/{filename}" if folder else filename
+class _Sentence(msgspec.Struct):
+    raw: str
 
 
-def _raw_sentences(image: Any, where: str) -> list[str]:
-    sentences = member(image, "sentences", (list,), where)
-    if not sentences:
-        raise DatasetError(f"{where}: `sentences` is empty; every image needs a caption")
-    return [
-        member(sentence, "raw", (str,), f"{where}.sentences[{k}]")
-        for k, sentence in enumerate(sentences)
-    ]
+class _Image(msgspec.Struct):
+    filename: str
+    split: str
+    sentences: list[_Sentence]
+    filepath: str = ""
+    cocoid: int | str | None = None
+
+    @property
+    def id(self) -> str:
+        return self.filename if self.cocoid is None else str(self.cocoid)
+
+
+class _Document(msgspec.Struct):
+    dataset: str
+    images: list[_Image]

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from pipeline.datasets.checks import DatasetError, check_split
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.readers.clip_files import ClipFiles
-from pipeline.datasets.source import caption_line, member, read_json, source_notes
+from pipeline.datasets.source import caption_line, read_json, source_notes
 
 KNOWN_COUNTS = {"train": 6_513, "val": 497, "test": 2_990}
 
@@ -43,28 +45,26 @@ def read_msrvtt(
     """
     root, files = Path(root), [Path(path) for path in captions]
     clips = ClipFiles(root, subset)
-    documents = [(path, read_json(path)) for path in files]
+    documents = [(path, read_json(path, _Document)) for path in files]
     seen: dict[str, str] = {}
     splits: dict[str, str] = {}
     for path, document in documents:
-        for index, video in enumerate(member(document, "videos", (list,), str(path))):
+        for index, video in enumerate(document.videos):
             where = f"{path}: videos[{index}]"
-            clip = member(video, "video_id", (str,), where)
+            clip, split = video.video_id, video.split
             if clip in seen:
                 raise DatasetError(f"{where}: clip {clip!r} occurs before, in {seen[clip]}")
-            split = member(video, "split", (str,), where)
             if fault := check_split(split):
                 raise DatasetError(f"{where}: split {split!r} {fault}")
             seen[clip], splits[clip] = where, _SPLITS.get(split, split)
     texts: dict[str, list[str]] = {clip: [] for clip in seen}
     mended = 0
     for path, document in documents:
-        for index, sentence in enumerate(member(document, "sentences", (list,), str(path))):
+        for index, sentence in enumerate(document.sentences):
             where = f"{path}: sentences[{index}]"
-            clip = member(sentence, "video_id", (str,), where)
+            clip, text = sentence.video_id, sentence.caption
             if clip not in texts:
                 raise DatasetError(f"{where}: clip {clip!r} stands in no `videos`")
-            text = member(sentence, "caption", (str,), where)
             texts[clip].append(caption := caption_line(text, where))
             mended += caption != text
     entries = []
@@ -86,3 +86,18 @@ def read_msrvtt(
     )
     manifest.notes.update(clips.check("msrvtt", manifest.counts, KNOWN_COUNTS, expect or {}))
     return manifest
+
+
+class _Video(msgspec.Struct):
+    video_id: str
+    split: str
+
+
+class _Sentence(msgspec.Struct):
+    video_id: str
+    caption: str
+
+
+class _Document(msgspec.Struct):
+    videos: list[_Video]
+    sentences: list[_Sentence]

@@ -45,17 +45,6 @@ class FeatureSpec:
             header.weights_sha256,
         )
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "FeatureSpec":
-        """Return the spec of which `values` is the JSON.
-
-        Raises
-        ------
-        KeyError, TypeError
-            It is the JSON of something else.
-        """
-        return cls(**{**values, "shape": tuple(values["shape"])})
-
     @property
     def name(self) -> str:
         """The recipe's name, for messages."""
@@ -90,19 +79,6 @@ class HeadInputs:
     def of(cls, images: FeatureSet, captions: FeatureSet) -> "HeadInputs":
         """Return the specs of two feature folders."""
         return cls(FeatureSpec.of(images), FeatureSpec.of(captions))
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "HeadInputs":
-        """Return the inputs of which `values` is the JSON.
-
-        Raises
-        ------
-        KeyError, TypeError
-            It is the JSON of something else.
-        """
-        return cls(
-            FeatureSpec.from_json(values["images"]), FeatureSpec.from_json(values["captions"])
-        )
 
 
 @dataclass(frozen=True)

@@ -97,12 +97,15 @@ def test_known_counts_are_asserted_unless_others_are_stated(root: Path) -> None:
             r"images\[1\]: image id '8' occurs before.*\[0\]",
         ),
         (lambda i: i[1].__setitem__("sentences", []), r"images\[1\]: `sentences` is empty"),
-        (lambda i: i[1]["sentences"][0].pop("raw"), r"images\[1\].sentences\[0\] has no 'raw'"),
+        (
+            lambda i: i[1]["sentences"][0].pop("raw"),
+            r"images\[1\]\.sentences\[0\]: .*required field `raw`",
+        ),
         (lambda i: i[0].__setitem__("split", "a b"), r"images\[0\]: split 'a b' is no plain name"),
-        (lambda i: i[0].pop("split"), r"images\[0\] has no 'split'"),
+        (lambda i: i[0].pop("split"), r"images\[0\]: .*required field `split`"),
         (
             lambda i: i[2].__setitem__("filename", 6),
-            r"images\[2\]: 'filename' is a whole number; a text",
+            r"images\[2\]\.filename: Expected `str`, got `int`",
         ),
         (lambda i: i[2].__setitem__("filepath", ".."), r"images\[2\]: .*leaves the image root"),
         (lambda i: i[2].__setitem__("filename", "7.jpg"), r"images\[2\]: .*not found below"),

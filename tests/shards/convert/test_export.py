@@ -210,7 +210,7 @@ def test_places_swapped_in_the_index_give_no_id_the_features_of_another(
     first, second = metadata["shards"][:2]
     first["first_row"], second["first_row"] = second["first_row"], first["first_row"]
     path.write_text(json.dumps(metadata))
-    with pytest.raises(ShardError, match="said to start at row 10; it is row 0"):
+    with pytest.raises(ShardError, match="starts at row 10, expected 0"):
         export_h5_view(FeatureSet(tmp_path / "out"), tmp_path / "all.h5")
 
 

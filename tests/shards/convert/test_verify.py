@@ -163,7 +163,7 @@ def test_stray_shards_leftovers_gaps_and_repeats(folder: Path, tmp_path: Path) -
         ({"created_by": "x"}, "created_by is 'tests'"),
         ({"shards": []}, "shard"),
         ({"shards": [{"file": 3}]}, "damaged"),
-        ({"row_shape": "ab"}, "row_shape is 'ab'"),
+        ({"row_shape": "ab"}, "row_shape: Expected `array`"),
     ],
 )
 def test_an_index_that_disagrees_is_a_fault(

@@ -93,7 +93,7 @@ LIES: dict[str, tuple[Lie, type[PipelineError], str]] = {
     "a path": (
         altered("index.json", lambda v: v["shards"][0].update(file="../x.h5")),
         ExchangeError,
-        "not the name of a shard",
+        "shards.0..file: Expected",
     ),
     "an encoder's path": (
         altered("files.json", lambda v: v["encoder"][0].update(file="../x")),

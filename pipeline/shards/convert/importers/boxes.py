@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import msgspec
 import numpy as np
 
-from pipeline.files import parse_json, require_held
+from pipeline.files import require_held
+from pipeline.schema import decode
 from pipeline.shards.convert.importers.source import LayoutError
 
 Boxes = dict[str, tuple[np.ndarray, np.ndarray]]
@@ -147,21 +149,27 @@ def _hdf5(path: Path) -> Iterator[_Table]:
             yield image, f"{path}: {image}", require_held(group["boxes"])[()], scores
 
 
+class _Result(msgspec.Struct):
+    """One of COCO's results; other fields, such as `category_id`, are ignored."""
+
+    image_id: str | int
+    bbox: tuple[float, float, float, float]
+    score: float
+
+
 def _json(path: Path) -> Iterator[_Table]:
-    entries = parse_json(path.read_text(encoding="utf-8-sig"))
-    if not isinstance(entries, list):
-        raise LayoutError(f"{path}: a list of results was expected")
+    try:
+        results = decode(path.read_text(encoding="utf-8-sig"), list[_Result])
+    except ValueError as error:
+        raise LayoutError(
+            f'{path} is not a list of results ({error}); {{"image_id", "bbox": [x, y, width, '
+            'height], "score"}} was expected'
+        ) from error
     by_image: dict[str, list[list[float]]] = {}
-    for index, entry in enumerate(entries):
-        try:
-            x, y, width, height = (float(value) for value in entry["bbox"])
-            row = [x, y, x + width, y + height, float(entry["score"])]
-            by_image.setdefault(str(entry["image_id"]), []).append(row)
-        except (TypeError, ValueError, KeyError) as error:
-            raise LayoutError(
-                f'{path}: entry [{index}] is no result ({error!r}); {{"image_id", "bbox": [x, y, '
-                'width, height], "score"}} was expected'
-            ) from error
+    for result in results:
+        x, y, width, height = result.bbox
+        row = [x, y, x + width, y + height, result.score]
+        by_image.setdefault(str(result.image_id), []).append(row)
     for image, rows in by_image.items():
         yield image, f"{path}: image {image}", np.array(rows), None
 

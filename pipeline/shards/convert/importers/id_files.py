@@ -2,8 +2,19 @@
 
 from pathlib import Path
 
-from pipeline.datasets.source import member, read_json, read_lines
+import msgspec
+
+from pipeline.datasets.source import read_json, read_lines
 from pipeline.shards.format import ShardError
+
+
+class _Image(msgspec.Struct):
+    filename: str | int = ""
+    cocoid: int | str | None = None
+
+
+class _Document(msgspec.Struct):
+    images: list[_Image]
 
 
 def read_ids(path: str | Path) -> list[str]:
@@ -24,10 +35,8 @@ def read_ids(path: str | Path) -> list[str]:
     """
     path = Path(path)
     if path.suffix == ".json":
-        ids = []
-        for n, image in enumerate(member(read_json(path), "images", (list,), str(path))):
-            key = "cocoid" if isinstance(image, dict) and "cocoid" in image else "filename"
-            ids.append(str(member(image, key, (int, str), f"{path}: images[{n}]")))
+        images = read_json(path, _Document).images
+        ids = [str(image.filename if image.cocoid is None else image.cocoid) for image in images]
     else:
         ids = []
         for number, line in read_lines(path):

@@ -1,0 +1,250 @@
+"""Values of files, checked against types: a wrong value is named by its path in the file.
+
+The types are the annotations of dataclasses, as msgspec reads them: nothing is coerced, but whole
+numbers where a float is expected, and JSON's lists where a tuple is. A dataclass, of a file of this
+project, takes no unknown fields; those of other people's files are declared as `msgspec.Struct`,
+which ignores them.
+"""
+
+import re
+import reprlib
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import MISSING, fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+T = TypeVar("T")
+
+Natural = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+
+Keys = tuple[str | int, ...]
+
+# ".name", "[3]" and "[...]", which stands for any key of a mapping.
+_STEP = re.compile(r"\.([^.\[`]+)|\[(\d+|\.\.\.)\]")
+_BYTE = re.compile(r"\(byte (\d+)\)")
+
+
+class SchemaError(ValueError):
+    """A text is not JSON, or one of its values is not of the expected type.
+
+    Parameters
+    ----------
+    what : found and expected.
+    path : keys and indices from the whole to the wrong value.
+    """
+
+    def __init__(self, what: str, path: Keys = ()) -> None:
+        steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+        super().__init__(f"{steps.removeprefix('.')}: {what}" if path else what)
+
+
+def decode(text: str | bytes, kind: type[T]) -> T:
+    """Return the value of a JSON text as a `kind`; see `convert`.
+
+    Raises
+    ------
+    SchemaError
+        The text is not JSON (NaN, numbers beyond floats and unpaired surrogates are not), is nested
+        deeper than Python can follow, or holds something else.
+    """
+    try:
+        value = msgspec.json.decode(text)
+    except RecursionError as error:
+        raise SchemaError("the values of this JSON are nested too deeply") from error
+    except ValueError as error:
+        what, *_ = _BYTE.sub(lambda found: _place(text, int(found[1])), str(error)).split(" - at ")
+        raise SchemaError(
+            f"JSON is malformed: {what.removeprefix('JSON is malformed: ')}"
+        ) from error
+    return value if kind is Any else convert(value, kind)
+
+
+def decode_format(text: str | bytes, kind: type[T], name: str, version: int) -> T:
+    """Return the JSON object of a file that records its `format` and `format_version` as a `kind`.
+
+    Parameters
+    ----------
+    text : of the file.
+    kind : a dataclass of the other fields.
+    name, version : of the format that is expected.
+
+    Raises
+    ------
+    SchemaError
+        See `decode`; or the format or its version is another.
+    """
+    values = decode(text, dict[str, Any])
+    found = values.pop("format", None), values.pop("format_version", None)
+    if found != (name, version):
+        raise SchemaError(
+            f"format {reprlib.repr(found[0])} version {reprlib.repr(found[1])}; this software "
+            f"reads {name!r} version {version}"
+        )
+    return convert(values, kind)
+
+
+def decode_lines(lines: Iterable[bytes], kind: type[T]) -> Iterator[T]:
+    """Yield the value of each line, a JSON text; unknown fields are ignored.
+
+    Raises
+    ------
+    SchemaError
+        As `decode`; the line is named.
+    """
+    decoder = msgspec.json.Decoder(kind)
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield decoder.decode(line)
+        except (ValueError, RecursionError) as error:
+            try:
+                decode(line, kind)
+            except SchemaError as named:
+                raise SchemaError(f"line {number}: {named}") from error
+            raise SchemaError(f"line {number}: {error}") from error
+
+
+def convert(value: Any, kind: type[T]) -> T:
+    """Return values of JSON or YAML as a `kind`.
+
+    Parameters
+    ----------
+    value : dicts, lists, texts, numbers, booleans and None.
+    kind : a dataclass, or any other type that msgspec knows.
+
+    Raises
+    ------
+    SchemaError
+        A value has another type or is out of range, or a field is missing or unknown. The first of
+        them is named.
+    """
+    try:
+        made: T = msgspec.convert(value, kind)
+    except RecursionError as error:
+        raise SchemaError("the values are nested too deeply") from error
+    except msgspec.ValidationError as error:
+        raise _named(value, kind, error) from error
+    _require_known(value, made, ())
+    return made
+
+
+def convert_fields(
+    value: Any, kind: type[Any], without: Collection[str] = (), /, **others: Any
+) -> dict[str, Any]:
+    """Return values of JSON as the fields of a dataclass of which some are not in the file.
+
+    Parameters
+    ----------
+    value : of JSON.
+    kind : the dataclass.
+    without : fields that the file does not have.
+    others : types of what the file has besides, all required.
+
+    Raises
+    ------
+    SchemaError
+        See `convert`.
+    """
+    types = get_type_hints(kind, include_extras=True)
+    expected: list[Any] = [
+        (field.name, types[field.name])
+        if field.default is MISSING
+        else (field.name, types[field.name], field.default)
+        for field in fields(kind)
+        if field.name not in without
+    ]
+    in_file = msgspec.defstruct(
+        kind.__name__, [*others.items(), *expected], kw_only=True, forbid_unknown_fields=True
+    )
+    return msgspec.structs.asdict(convert(value, in_file))
+
+
+def _place(text: str | bytes, byte: int) -> str:
+    data = text.encode() if isinstance(text, str) else text
+    lines = data[:byte].decode(errors="replace").split("\n")
+    return f"at line {len(lines)}, column {len(lines[-1]) + 1}"
+
+
+def _named(value: Any, kind: Any, error: msgspec.ValidationError) -> SchemaError:
+    """Return an error with the wrong value and its path, of which msgspec omits keys."""
+    what, _, path = str(error).partition(" - at ")
+    steps = [name or index for name, index in _STEP.findall(path)]
+    try:
+        keys = _keys(value, steps, lambda changed: _fails(changed, kind, str(error)))
+        for key in keys:
+            value = value[key]
+    except (LookupError, StopIteration, TypeError):
+        return SchemaError(str(error))
+    if choices := get_args(_type_at(kind, keys)) if what.startswith("Invalid enum") else ():
+        what = f"Expected one of {', '.join(map(repr, choices))}"
+    if not isinstance(value, dict | list):
+        what += f", found {reprlib.repr(value)}"
+    return SchemaError(what, keys)
+
+
+def _type_at(kind: Any, keys: Keys) -> Any:
+    """Return the type at a path within a type; of a type or None, the type."""
+    if get_origin(kind) in (Union, UnionType):
+        kind = next(part for part in get_args(kind) if part is not NoneType)
+    if not keys:
+        return kind
+    of_items = [part for part in get_args(kind) if part is not ...]
+    inner = of_items[-1] if of_items else get_type_hints(kind)[str(keys[0])]
+    return _type_at(inner, keys[1:])
+
+
+def _keys(value: Any, steps: list[str], fails: Callable[[Any], bool]) -> Keys:
+    """Return the keys that steps stand for.
+
+    Parameters
+    ----------
+    value : what the steps lead into.
+    steps : see `_STEP`.
+    fails : whether the whole, with another value in place of `value`, has the same error. Of the
+        entries of a mapping, the wrong one is that which alone still has it.
+    """
+    if not steps:
+        return ()
+    step, *rest = steps
+    key: str | int = step
+    if step == "...":
+        key = next(name for name in value if fails({name: value[name]}))
+    elif isinstance(value, list):
+        key = int(step)
+
+    def fails_with(changed: Any) -> bool:
+        if isinstance(value, list):
+            return fails([changed if n == key else item for n, item in enumerate(value)])
+        return fails({key: changed} if step == "..." else {**value, key: changed})
+
+    return (key, *_keys(value[key], rest, fails_with))
+
+
+def _fails(value: Any, kind: Any, text: str) -> bool:
+    with suppress(RecursionError):
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            return str(error) == text
+    return False
+
+
+def _require_known(value: Any, made: Any, path: Keys) -> None:
+    """Raise unless all keys of objects are fields of the dataclasses that were made of them."""
+    if is_dataclass(made):
+        names = {field.name for field in fields(made)}
+        if unknown := [key for key in value if key not in names]:
+            raise SchemaError(f"Object contains unknown field `{unknown[0]}`", path)
+        for key, item in value.items():
+            _require_known(item, getattr(made, key), (*path, key))
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            if isinstance(item, dict | list):
+                _require_known(item, made[number], (*path, number))
+    elif isinstance(value, dict) and isinstance(made, dict):
+        for key, item in value.items():
+            _require_known(item, made[key], (*path, key))
