@@ -7,30 +7,78 @@ from pathlib import Path
 import click
 
 from pipeline.cluster.place import Place
+from pipeline.images.engine import ENGINES
 from pipeline.jobs.options import Compute, Selection, Storage
+from pipeline.recipes import PRECISIONS, STORAGES
 from stages.console import CONSOLE, OUTPUT, log_settings
 from stages.options import (
     ADD,
-    BATCH_SIZE,
-    CODEBOOK,
     COMPRESS,
-    DEVICE,
-    DTYPE,
-    ENGINE,
+    COUNT,
     LIMIT,
-    PRECISION,
-    READERS,
     RETRY_FAILED,
     ROWS_PER_SHARD,
     SPLIT,
     THREADS,
-    TRAINED_ON,
     TRUST_STAMPS,
-    WEIGHTS,
     compute_options,
     place_options,
     selection_options,
     storage_options,
+)
+
+DTYPE = click.option(
+    "--storage",
+    "dtype",
+    type=click.Choice(STORAGES),
+    default="float32",
+    show_default=True,
+    help="Type of the stored features.",
+)
+WEIGHTS = click.option(
+    "--weights",
+    default="imagenet",
+    show_default=True,
+    help="imagenet, PATH of a .pth, .pt, .safetensors or .caffemodel file, or random:SEED.",
+)
+TRAINED_ON = click.option(
+    "--trained-on",
+    metavar="NAME[, NAME...]",
+    help="Datasets that the weights were trained on, for the record.  [default: as is known of the "
+    "recipe's own]",
+)
+CODEBOOK = click.option(
+    "--codebook",
+    type=click.Path(path_type=Path),
+    help="Of sound words: loaded from this file, or stored there once fitted.  [default: next to "
+    "OUT, of the training split]",
+)
+PRECISION = click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    default="float32",
+    show_default=True,
+    help="Arithmetic of the network.",
+)
+DEVICE = click.option(
+    "--device", default="cpu", show_default=True, help="A torch device, such as cuda."
+)
+ENGINE = click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="fast",
+    show_default=True,
+    help="fast, or the network as its authors wrote it; they agree up to rounding.",
+)
+BATCH_SIZE = click.option(
+    "--batch-size",
+    type=COUNT,
+    help="Images in a batch.  [default: 8, or 1 of ten crops; on a GPU 128, or 12]",
+)
+READERS = click.option(
+    "--readers",
+    type=COUNT,
+    help="Threads that read and decode ahead.  [default: cores, at most 8; with a GPU 16]",
 )
 
 

@@ -6,26 +6,23 @@ Each group adds its options to a command and passes it one object, such as `stor
 import re
 from collections.abc import Callable, Mapping
 from functools import wraps
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from pipeline.cluster.place import Place
-from pipeline.images.engine import ENGINES
 from pipeline.jobs.options import Compute, Selection, Storage
-from pipeline.recipes import PRECISIONS, STORAGES
 from stages.console import OUTPUT
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_COUNT = click.IntRange(1)
+COUNT = click.IntRange(1)
 
 SPLIT = click.option("--split", help="Only this split.  [default: all]")
-LIMIT = click.option("--limit", type=_COUNT, help="Only the first N images.  [default: all]")
+LIMIT = click.option("--limit", type=COUNT, help="Only the first N images.  [default: all]")
 
 ROWS_PER_SHARD = click.option(
-    "--rows-per-shard", type=_COUNT, help="[default: what fits in 1 GiB, at most 65536]"
+    "--rows-per-shard", type=COUNT, help="[default: what fits in 1 GiB, at most 65536]"
 )
 COMPRESS = click.option(
     "--compress", is_flag=True, help="gzip in small chunks: smaller, slower to read."
@@ -45,64 +42,11 @@ TRUST_STAMPS = click.option(
     help="Do not read files of a finished output again whose size and modification time are as "
     "when they were last read with this option.",
 )
-DTYPE = click.option(
-    "--storage",
-    "dtype",
-    type=click.Choice(STORAGES),
-    default="float32",
-    show_default=True,
-    help="Type of the stored features.",
-)
 
-WEIGHTS = click.option(
-    "--weights",
-    default="imagenet",
-    show_default=True,
-    help="imagenet, PATH of a .pth, .pt, .safetensors or .caffemodel file, or random:SEED.",
-)
-TRAINED_ON = click.option(
-    "--trained-on",
-    metavar="NAME[, NAME...]",
-    help="Datasets that the weights were trained on, for the record.  [default: as is known of the "
-    "recipe's own]",
-)
-CODEBOOK = click.option(
-    "--codebook",
-    type=click.Path(path_type=Path),
-    help="Of sound words: loaded from this file, or stored there once fitted.  [default: next to "
-    "OUT, of the training split]",
-)
-PRECISION = click.option(
-    "--precision",
-    type=click.Choice(PRECISIONS),
-    default="float32",
-    show_default=True,
-    help="Arithmetic of the network.",
-)
-DEVICE = click.option(
-    "--device", default="cpu", show_default=True, help="A torch device, such as cuda."
-)
-ENGINE = click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    default="fast",
-    show_default=True,
-    help="fast, or the network as its authors wrote it; they agree up to rounding.",
-)
-BATCH_SIZE = click.option(
-    "--batch-size",
-    type=_COUNT,
-    help="Images in a batch.  [default: 8, or 1 of ten crops; on a GPU 128, or 12]",
-)
 THREADS = click.option(
     "--threads",
-    type=_COUNT,
+    type=COUNT,
     help="Batches, or images, in work at once, on a core each.  [default: cores; on a GPU 2]",
-)
-READERS = click.option(
-    "--readers",
-    type=_COUNT,
-    help="Threads that read and decode ahead.  [default: cores, at most 8; with a GPU 16]",
 )
 
 
@@ -167,7 +111,7 @@ def compute_options(*options: Callable[[Any], Any]) -> Callable[[Command], Comma
 place_options: Callable[[Any], Any] = group(
     "place",
     Place,
-    click.option("--workers", type=_COUNT, help="Work in N processes of this machine."),
+    click.option("--workers", type=COUNT, help="Work in N processes of this machine."),
     click.option(
         "--scheduler",
         metavar="ADDRESS",

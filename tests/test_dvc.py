@@ -91,7 +91,7 @@ def test_no_experiment_is_named() -> None:
     words = set(re.findall(r"[\w+-]+", text))
     named = {*PARAMS["experiments"], *PARAMS["ensembles"], *PARAMS["caption_features"]}
     assert named & words == set()
-    assert len(text.splitlines()) < 210
+    assert len(text.splitlines()) < 225
 
 
 def test_everything_that_is_made_lies_under_the_dataset() -> None:

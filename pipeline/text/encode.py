@@ -67,7 +67,7 @@ def encode(
     Parameters
     ----------
     dataset : folder of a prepared dataset.
-    out : folder of the shards; its row ids are caption ids, or `phrase_key` of phrases.
+    out : folder of the shards; its row ids are caption ids, or `RegionPhrase.key` of phrases.
     encoder : names of `pipeline.text.encoder_plans.ENCODERS`, joined by "+" for a concatenation.
     captions : which captions, and what the encoder is fitted to; None: the defaults.
     storage, place, monitor : see `pipeline.jobs.make_features.make_features`.
