@@ -12,7 +12,7 @@ import numpy as np
 Contents = dict[str, Any]
 """The parts of a file by name; values are equal where the parts are."""
 
-_LONGEST = 120
+_LONGEST = 80
 
 _NUMBERS = {"F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4"}
 """Types of tensors to numpy's; others are compared as bytes."""
@@ -80,19 +80,23 @@ def _short(value: Any) -> str:
 
 
 def _hdf5(path: Path) -> Contents:
+    """Return attributes, then datasets, the largest first: checksums follow what they are of."""
     found: Contents = {}
+    datasets: list[tuple[str, h5py.Dataset]] = []
 
     def visit(name: str, thing: h5py.Group | h5py.Dataset) -> None:
         for key, value in thing.attrs.items():
             found[f"attribute {key} of {name}" if name else f"attribute {key}"] = value
         if isinstance(thing, h5py.Dataset):
-            filters = (thing.chunks, thing.compression, thing.compression_opts, thing.fletcher32)
-            found[f"filters of dataset {name}"] = (*filters, thing.shuffle, thing.maxshape)
-            found[f"dataset {name}"] = np.asarray(thing[()])
+            datasets.append((name, thing))
 
     with h5py.File(path) as file:
         visit("", file)
         file.visititems(visit)
+        for name, data in sorted(datasets, key=lambda pair: -pair[1].nbytes):
+            filters = (data.chunks, data.compression, data.compression_opts, data.fletcher32)
+            found[f"filters of dataset {name}"] = (*filters, data.shuffle, data.maxshape)
+            found[f"dataset {name}"] = np.asarray(data[()])
     return found
 
 

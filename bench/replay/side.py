@@ -54,11 +54,12 @@ class Side:
         code = work / "code" / name
         variables = os.environ | {
             "PYTHONPATH": str(code),
-            "PYTHONPYCACHEPREFIX": str(work / "bytecode"),
-            "PYTHONHASHSEED": "0",
             **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
         }
-        variables.pop("PYTHONDONTWRITEBYTECODE", None)
+        # Bytecode is always written, as hundreds of modules are imported again by each worker: to
+        # a folder of the run where the environment asks for none beside the sources.
+        if variables.pop("PYTHONDONTWRITEBYTECODE", None):
+            variables["PYTHONPYCACHEPREFIX"] = str(work / "bytecode")
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(_RUNNER), str(code), str(self.logs)],
             cwd=self.folder, env=variables, text=True,
