@@ -3,8 +3,8 @@
 Run as `python bench/opening.py [ROWS]`; sets of 1 and 32 shards with ROWS (default 1000) rows of 16
 numbers each, so that the rows themselves cost nothing. Prints milliseconds, the least of 15
 turns in one run: to open every file with h5py, to read all columns but the features with it, to
-open the set, and to open it after its shards were touched, which makes them untrusted. The last
-column is the first such opening of a process, which starts the helper of `pipeline.guard`.
+open the set, and to open it after its shards were touched, which makes them untrusted. by
+a process of their own (`pipeline.guard`).
 """
 
 import sys
@@ -87,13 +87,11 @@ def main() -> None:
         for folder in sets.values():
             for path in folder.glob("*.h5"):
                 path.touch()
-        first = milliseconds(FeatureSet, sets[1])
         best |= least({"untrusted": FeatureSet}, sets)
     print(f"milliseconds to open a set of shards of {rows} rows ({DIM},) float32")
     print("shards " + "".join(f"{way:>12}" for way in (*ways, "untrusted")))
     for shards in sets:
         print(f"{shards:6} " + "".join(f"{best[shards, w]:12.1f}" for w in (*ways, "untrusted")))
-    print(f"first untrusted set of a process: {first:.0f} ms")
 
 
 if __name__ == "__main__":

@@ -171,7 +171,7 @@ def read_localized(path: str | Path) -> Localized:
     path = Path(path)
     if not path.is_file():
         raise LocalizationError(f"{path} not found; `pipeline localize` makes localization files")
-    if reason := crash_of(_stored, path, size=path.stat().st_size):
+    if reason := crash_of(_stored, path):
         raise LocalizationError(f"{path}: HDF5 {reason}; run `pipeline localize` again")
     try:
         found = _stored(path)

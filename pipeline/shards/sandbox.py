@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pipeline.guard import crash_of
+from pipeline.guard import crashes_of
 from pipeline.shards.format import DamagedShard
 from pipeline.shards.reader import ShardFile
 
@@ -41,12 +41,9 @@ def find_crashing_files(paths: Sequence[Path], features: bool) -> dict[Path, str
     paths : existing HDF5 files.
     features : read all features too, not just the rest.
     """
-    found = {}
-    for path in paths:
-        size = path.stat().st_size if features else 0
-        if reason := crash_of(_read_all, path, features, size=size):
-            found[path] = f"damaged: HDF5 {reason}"
-    return found
+    files = [(path, path.stat().st_size if features else 0) for path in paths]
+    crashes = crashes_of(_read_all, files, features)
+    return {path: f"damaged: HDF5 {reason}" for path, reason in crashes.items()}
 
 
 def changed_since(index: Path, paths: Sequence[Path]) -> list[Path]:

@@ -62,13 +62,16 @@ def test_only_shards_that_changed_after_the_index_are_read_elsewhere_first(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[str] = []
-    monkeypatch.setattr(guard, "_running_helper", lambda: pytest.fail("a process was started"))
+    monkeypatch.setattr(guard, "_try", lambda *_: pytest.fail("a process was started"))
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("this process was forked"))
     FeatureSet(folder)
     describe(folder)
-    monkeypatch.setattr(
-        "pipeline.shards.sandbox.crash_of", lambda read, path, *_, size: tried.append(path.name)
-    )
+
+    def note(_: object, files: list[tuple[Path, int]], *__: object) -> tuple[int, int]:
+        tried.extend(path.name for path, _ in files)
+        return len(files), 0
+
+    monkeypatch.setattr(guard, "_try", note)
     (folder / "shard-00001-of-00003.h5").touch()
     FeatureSet(folder)
     assert tried == ["shard-00001-of-00003.h5"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from pipeline.guard import crash_of
+from pipeline.guard import crashes_of
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.layout import FEATURES
 from pipeline.shards.reader import ShardFile
@@ -79,12 +79,11 @@ def require_places(remote: Remote, paths: Sequence[Path]) -> None:
     ExchangeError
         HDF5 hangs or crashes.
     """
-    for path in paths:
-        if reason := crash_of(feature_spans, path):
-            raise ExchangeError(
-                f"{remote.shown}/{path.name}: HDF5 {reason} when it looked up the rows of the "
-                "shard; tell the publisher"
-            )
+    for path, reason in crashes_of(feature_spans, [(path, 0) for path in paths]).items():
+        raise ExchangeError(
+            f"{remote.shown}/{path.name}: HDF5 {reason} when it looked up the rows of the shard; "
+            "tell the publisher"
+        )
 
 
 def missing_features(features: FeatureSet, ids: Sequence[str]) -> MissingFeatures:

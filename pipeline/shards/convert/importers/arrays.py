@@ -139,7 +139,7 @@ def _read_apart_first(path: Path, variable: str) -> object:
     """Read a MATLAB file, unless that brings down a process of its own: scipy's C code may."""
     if not path.is_file():
         raise LayoutError(f"{path} not found; name a MATLAB file")
-    if reason := crash_of(_read, path, variable, size=path.stat().st_size):
+    if reason := crash_of(_read, path, variable):
         raise LayoutError(f"{path} is damaged: scipy {reason}; {_DOWNLOAD}")
     return _read(path, variable)
 
