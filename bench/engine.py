@@ -37,7 +37,7 @@ from torch.nn import functional as F
 
 from bench.decoding import FOLDERS
 from pipeline.images import network as networks
-from pipeline.images.backbones import backbone_named
+from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.batches import default_parallelism, feature_header
 from pipeline.images.engine import onednn, winograd
 from pipeline.images.engine.fuse import Convolution

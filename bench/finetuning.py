@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.finetuning.network import LearningNetwork
-from pipeline.images.backbones import backbone_named
+from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.recipes.image_recipes import resolve_recipe
 
 FIRST_LAYERS = ("", "_blocks.5", "_blocks.11")

@@ -28,7 +28,7 @@ from PIL import Image
 
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.images.backbones import backbone_named
+from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.weights import load_weights
 from pipeline.jobs.options import Compute
 from pipeline.progress import Progress

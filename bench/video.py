@@ -33,7 +33,7 @@ from bench.regions import Marks, rate
 from pipeline.clips.extract_clips import extract_clips
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.images.backbones import backbone_named
+from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.weights import load_weights
 from pipeline.recipes import resolve_recipe
 from pipeline.shards.feature_set import read_features

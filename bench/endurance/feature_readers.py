@@ -91,7 +91,7 @@ def card(folder: Path) -> object:
 
 
 def weights(folder: Path) -> object:
-    from pipeline.images.caffemodel import read_caffemodel
+    from pipeline.images.backbones.caffemodel import read_caffemodel
     from pipeline.networks.state_dicts import read_tensors
 
     for path in sorted(folder.iterdir()):

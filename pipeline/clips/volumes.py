@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pipeline.clips.c3d import C3D
 from pipeline.clips.recipes import VolumeRecipe
 from pipeline.devices import usable_device
-from pipeline.images.backbone import Backbone
+from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import bilinear, centre_offset
 from pipeline.images.weights import Weights, WeightsError, load_backbone_weights
@@ -22,7 +22,7 @@ _DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float
 
 def _torchvision(name: str) -> Callable[[], nn.Module]:
     def build() -> nn.Module:
-        # Here, as in `pipeline.images.backbones`.
+        # Here, as in `pipeline.images.backbones.known_backbones`.
         net: nn.Module = getattr(import_module("torchvision.models.video"), name)(weights=None)
         return net
 

@@ -25,7 +25,7 @@ from pipeline.heads.training.task import TrainingTask
 from pipeline.heads.training.trainer import NetworkHead
 from pipeline.heads.training.training_job import TrainingJob
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
-from pipeline.images.backbones import backbone_named
+from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.batches import feature_header
 from pipeline.images.weights import Weights, WeightsError, load_weights
 from pipeline.progress import Progress

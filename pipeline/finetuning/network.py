@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.finetuning import FinetuningError
-from pipeline.images.backbone import Backbone
+from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.layouts import pooled
 from pipeline.images.tap import TappedNetwork
 from pipeline.recipes import Recipe

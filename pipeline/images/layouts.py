@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from pipeline.images.backbone import Backbone
+from pipeline.images.backbones.backbone import Backbone
 from pipeline.recipes import Recipe, RecipeError
 
 

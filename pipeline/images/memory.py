@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from pipeline.images.backbones import backbone_named
+from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.batches import BATCHES_AHEAD, Parallelism
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.tap import TappedNetwork

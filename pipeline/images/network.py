@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.devices import usable_device
-from pipeline.images.backbones import backbone_named
+from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.engine import ENGINES
 from pipeline.images.engine.fuse import Layers, PlainLayers, Tracing, rewrite
 from pipeline.images.engine.onednn import OneDnnLayers

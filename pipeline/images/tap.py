@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pipeline.images.backbone import Backbone
+from pipeline.images.backbones.backbone import Backbone
 from pipeline.recipes import RecipeError
 from pipeline.recipes.layers import unknown_layer, unused_layer
 

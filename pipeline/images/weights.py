@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 
 from pipeline.hashing import sha256_of_file
-from pipeline.images.backbone import Backbone
-from pipeline.images.backbones import backbone_named
-from pipeline.images.state_dicts import read_state_dict
+from pipeline.images.backbones.backbone import Backbone
+from pipeline.images.backbones.backbone_weights import read_state_dict
+from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.networks.random_weights import seeded_state
 from pipeline.networks.state_dicts import Weights, WeightsError, state_sha256
 from pipeline.recipes import Recipe, provider_of
@@ -39,7 +39,7 @@ def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
     ----------
     recipe : names the network and the weights that "imagenet" means.
     source : "imagenet", "random:SEED", or the path of a `.pth`, `.pt`, `.safetensors` or
-        `.caffemodel` file; for their layouts see `pipeline.images.state_dicts`.
+        `.caffemodel` file; for their layouts see `pipeline.images.backbones.backbone_weights`.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def _address(weights: str) -> str:
     kind, name = weights.split(":", 1)
     if kind == "caffe":
         return (_CAFFENET if name.endswith(".caffemodel") else _CONVERTED) + name
-    # Here, as in `pipeline.images.backbones`.
+    # Here, as in `pipeline.images.backbones.known_backbones`.
     url: str = import_module("torchvision.models").get_weight(name).url
     return url
 

@@ -1,6 +1,7 @@
 """Libraries any of whose models is a recipe, by the prefix of its name: "timm:<model>".
 
-A line here makes the recipe; the line of the same prefix in `pipeline.images.backbones` builds the
+A line here makes the recipe; the line of the same prefix in
+`pipeline.images.backbones.known_backbones` builds the
 network.
 """
 

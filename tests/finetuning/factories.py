@@ -15,8 +15,8 @@ from pipeline.finetuning.finetune import finetune
 from pipeline.heads.head_types import CaptionFeatures, Experiment, Finetuning
 from pipeline.heads.trained_head import TrainedHead
 from pipeline.heads.training.training_options import TrainingOptions
-from pipeline.images.backbone import Backbone
-from pipeline.images.backbones import BACKBONES
+from pipeline.images.backbones.backbone import Backbone
+from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.progress import QUIET, Monitor, Progress
 from pipeline.recipes import RECIPES, Crop, Normalise, Recipe, Resize
 

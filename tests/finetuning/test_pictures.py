@@ -11,7 +11,7 @@ from torchvision.transforms import RandomResizedCrop
 
 from pipeline.finetuning.augmentation import Augmentation, augmented, random_crop
 from pipeline.finetuning.network import LearningNetwork
-from pipeline.images.backbones import backbone_named
+from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import load_weights
 from pipeline.recipes import Normalise, resolve_recipe

@@ -9,7 +9,7 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 from pipeline.images import network
-from pipeline.images.backbones import BACKBONES
+from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.engine.fuse import (
     Convolution,
     Layers,

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 import torch
 
-from pipeline.images.backbones import BACKBONES
+from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.layouts import pooled
 from pipeline.recipes import RECIPES, RecipeError
 from pipeline.recipes.layers import layout_of

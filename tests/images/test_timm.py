@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.images import timm_backbones as networks
+from pipeline.images.backbones import timm_backbones as networks
 from pipeline.images.weights import WeightsError, are_here, load_weights, published_file
 from pipeline.recipes import RecipeError, resolve_recipe
 

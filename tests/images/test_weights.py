@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torchvision.models.vgg import VGG, make_layers
 
 from pipeline.hashing import sha256_of_file
-from pipeline.images import backbones
-from pipeline.images.backbones import BACKBONES
+from pipeline.images.backbones import known_backbones as backbones
+from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.weights import WeightsError, are_here, load_weights
 from pipeline.networks.random_weights import seeded_state
 from pipeline.recipes import RECIPES, Recipe

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pipeline.images.backbone import Backbone
-from pipeline.images.caffemodel import CaffeModelError, read_caffemodel
+from pipeline.images.backbones.backbone import Backbone
+from pipeline.images.backbones.caffemodel import CaffeModelError, read_caffemodel
 from pipeline.networks.state_dicts import WeightsError, read_tensors, require_fit
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pipeline.images.backbone import Backbone
+from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.engine.fuse import Tracing
 from pipeline.networks.state_dicts import WeightsError
 from pipeline.recipes.layers import layout_of

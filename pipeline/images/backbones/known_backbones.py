@@ -6,10 +6,10 @@ from importlib import import_module
 from efficientnet_lite_pytorch import EfficientNet
 from torch import nn
 
-from pipeline.images.backbone import Backbone
-from pipeline.images.caffenet import CaffeNet
-from pipeline.images.open_clip_backbones import open_clip_backbone
-from pipeline.images.timm_backbones import timm_backbone
+from pipeline.images.backbones.backbone import Backbone
+from pipeline.images.backbones.caffenet import CaffeNet
+from pipeline.images.backbones.open_clip_backbones import open_clip_backbone
+from pipeline.images.backbones.timm_backbones import timm_backbone
 from pipeline.recipes import provider_of
 
 # By the prefixes of `pipeline.recipes.providers`.
