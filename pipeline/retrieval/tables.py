@@ -88,7 +88,7 @@ def read_recall(path: Path) -> dict[str, float | int]:
         The file is missing, is no JSON, or is not a recall table.
     """
     try:
-        table = decode(path.read_bytes(), dict[str, int | float])
+        table = decode(path.read_bytes(), dict[str, Any])
     except FileNotFoundError as error:
         raise TableError(f"{path}: no such recall table; `pipeline evaluate` writes it") from error
     except SchemaError as error:

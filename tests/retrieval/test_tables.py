@@ -43,9 +43,9 @@ def test_one_experiment_round_trip(tmp_path: Path) -> None:
     [
         ({"rsum": None}, "missing columns .*'rsum'"),
         ({"extra": 1.0}, "unknown columns .*'extra'"),
-        ({"rsum": float("nan")}, "JSON is malformed"),
-        ({"rsum": "12"}, "rsum: Expected `int . float`"),
-        ({"num_images": True}, "num_images: Expected"),
+        ({"rsum": float("nan")}, r"'rsum' is nan|JSON is malformed"),
+        ({"rsum": "12"}, "'rsum' is '12'"),
+        ({"num_images": True}, "'num_images' is True"),
     ],
 )
 def test_damaged_tables_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -68,7 +68,7 @@ def test_files_that_are_no_table(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="is damaged"):
         read_recall(path)
     path.write_text("[1]")
-    with pytest.raises(TableError, match="found list"):
+    with pytest.raises(TableError, match="got `array`"):
         read_recall(path)
 
 
