@@ -21,6 +21,7 @@ from pipeline.retrieval.recall import measures
 from pipeline.retrieval.search import Gallery, SideName, nearest
 from pipeline.retrieval.similarity import unit_rows
 from pipeline.retrieval.tables import TableError
+from pipeline.schema import SchemaError, convert
 
 SHOWN, FAILURES, TOP = 6, 6, 5
 """Queries of each direction that are shown, failures likewise, and items found for each."""
@@ -146,8 +147,8 @@ def protocol_of(metadata: Mapping[str, Any], recall: Mapping[str, float | int]) 
     protocol = metadata.get("protocol")
     if isinstance(protocol, dict):
         try:
-            return Protocol(**protocol)
-        except TypeError as error:
+            return convert(protocol, Protocol)
+        except SchemaError as error:
             raise TableError(
                 f"a provenance has the protocol {protocol}, which is none ({error}); run `pipeline "
                 "evaluate` again"

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import PipelineError
-from pipeline.files import parse_json, write_json, write_text
+from pipeline.files import write_json, write_text
 from pipeline.retrieval import bootstrap
 from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS, MEASURES
+from pipeline.schema import SchemaError, convert, decode
 
 Recall = Mapping[str, float | int]
 """A recall table as `pipeline.retrieval.recall.recall_table` gives it, or as a protocol does."""
@@ -87,15 +88,13 @@ def read_recall(path: Path) -> dict[str, float | int]:
         The file is missing, is no JSON, or is not a recall table.
     """
     try:
-        value: Any = parse_json(path.read_text(encoding="utf-8"))
+        table = decode(path.read_bytes(), dict[str, Any])
     except FileNotFoundError as error:
         raise TableError(f"{path}: no such recall table; `pipeline evaluate` writes it") from error
-    except ValueError as error:
-        raise TableError(f"{path}: is no JSON ({error}); evaluate again") from error
-    if not isinstance(value, dict):
-        raise TableError(f"{path}: expected a JSON object, found {type(value).__name__}")
-    _check_recall(str(path), value)
-    return value
+    except SchemaError as error:
+        raise TableError(f"{path} is damaged ({error}); evaluate again") from error
+    _check_recall(str(path), table)
+    return table
 
 
 def read_provenance(path: Path) -> dict[str, Any]:
@@ -107,13 +106,11 @@ def read_provenance(path: Path) -> dict[str, Any]:
         It is no JSON object with the embedding file's own provenance.
     """
     try:
-        value = parse_json(path.read_text(encoding="utf-8"))
-        if not isinstance(value["provenance"], dict):
-            raise TypeError("'provenance' is no object")
-    except (ValueError, TypeError, KeyError) as error:
-        raise TableError(f"{path} is damaged ({error!r}); run `pipeline evaluate` again") from error
-    checked: dict[str, Any] = value
-    return checked
+        found = decode(path.read_bytes(), dict[str, Any])
+        convert(found.get("provenance"), dict[str, Any])
+    except SchemaError as error:
+        raise TableError(f"{path} is damaged ({error}); run `pipeline evaluate` again") from error
+    return found
 
 
 def write_joint_table(folder: Path, experiments: Mapping[str, Row]) -> tuple[Path, Path, Path]:

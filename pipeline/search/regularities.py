@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from pipeline.datasets.image_truth import ImageWords, WordKind
 from pipeline.datasets.manifest import Manifest
-from pipeline.files import parse_json, write_json
+from pipeline.files import write_json
 from pipeline.retrieval.composition import require_composable
 from pipeline.retrieval.geometry import common_plane
 from pipeline.retrieval.search import SearchError
 from pipeline.retrieval.similarity import unit_rows
+from pipeline.schema import decode
 from pipeline.search.searcher import Searcher
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 
@@ -86,8 +87,8 @@ class Regularities:
     provenance : what made the embeddings.
     """
 
-    kinds: Mapping[str, Mapping[str, float]]
-    pairs: Mapping[str, Mapping[str, Mapping[str, float]]]
+    kinds: Mapping[str, Mapping[str, int | float]]
+    pairs: Mapping[str, Mapping[str, Mapping[str, int | float]]]
     planes: Mapping[str, Plane]
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -295,10 +296,8 @@ def read_regularities(file: str | Path) -> Regularities:
         The file is missing or damaged.
     """
     try:
-        values = parse_json(Path(file).read_text(encoding="utf-8"))
-        planes = {kind: Plane(**plane) for kind, plane in values["planes"].items()}
-        return Regularities(**{**values, "planes": planes})
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return decode(Path(file).read_bytes(), Regularities)
+    except (OSError, ValueError) as error:
         raise SearchError(
             f"{file} holds no regularities ({error!r}); `pipeline search --regularities` writes it"
         ) from error

@@ -449,7 +449,7 @@ def test_a_dataset_with_the_captions_but_other_images(folders: Folders, tmp_path
     [
         ("evaluations/mine/plain/provenance.json", "[]", "is damaged"),
         ("evaluations/mine/plain/provenance.json", '{"provenance": 3}', "is damaged"),
-        ("evaluations/mine/plain/recall.json", "{", "is no JSON"),
+        ("evaluations/mine/plain/recall.json", "{", "JSON is malformed"),
     ],
 )
 def test_damaged_files_are_refused(folders: Folders, file: str, text: str, message: str) -> None:

@@ -43,7 +43,7 @@ def test_one_experiment_round_trip(tmp_path: Path) -> None:
     [
         ({"rsum": None}, "missing columns .*'rsum'"),
         ({"extra": 1.0}, "unknown columns .*'extra'"),
-        ({"rsum": float("nan")}, "'rsum' is nan"),
+        ({"rsum": float("nan")}, r"'rsum' is nan|JSON is malformed"),
         ({"rsum": "12"}, "'rsum' is '12'"),
         ({"num_images": True}, "'num_images' is True"),
     ],
@@ -65,10 +65,10 @@ def test_files_that_are_no_table(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="no such recall table"):
         read_recall(path)
     path.write_bytes(b"\xff{")
-    with pytest.raises(TableError, match="is no JSON"):
+    with pytest.raises(TableError, match="is damaged"):
         read_recall(path)
     path.write_text("[1]")
-    with pytest.raises(TableError, match="found list"):
+    with pytest.raises(TableError, match="got `array`"):
         read_recall(path)
 
 

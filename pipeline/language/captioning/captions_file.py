@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from pipeline.datasets.checks import check_caption
-from pipeline.files import parse_json, require_folder, write_json, write_text
+from pipeline.files import require_folder, write_json, write_text
 from pipeline.hashing import canonical_json
 from pipeline.language import LanguageError
 from pipeline.language.captioning.captions import Caption
+from pipeline.schema import SchemaError, decode, decode_lines
 
 
 @dataclass(frozen=True)
@@ -133,41 +136,38 @@ def read_captions(file: str | Path) -> dict[str, str | None]:
     """
     file = Path(file)
     try:
-        text = file.read_text(encoding="utf-8")
+        data = file.read_bytes()
     except FileNotFoundError:
         raise LanguageError(f"{file}: no such file; `pipeline caption` writes one") from None
-    except UnicodeDecodeError as error:
-        raise LanguageError(f"{file} is no UTF-8 text ({error})") from None
-    whole = text.lstrip().startswith("[")
     found: dict[str, str | None] = {}
     try:
-        entries = parse_json(text) if whole else text.removesuffix("\n").split("\n")
-        for number, entry in enumerate(entries, 1):
-            where = f"{file}: {'entry' if whole else 'line'} {number}"
-            entry = entry if whole else parse_json(entry)
-            image, caption = _image_and_caption(entry, where)
-            if image in found:
-                raise LanguageError(f"{where}: image {image!r} has a caption already")
-            found[image] = caption
-    except ValueError as error:
-        raise LanguageError(f"{file} is neither JSON nor JSON a line ({error})") from None
+        if data.lstrip().startswith(b"["):
+            entries, unit = decode(data, list[_Entry]), "entry"
+        else:
+            entries, unit = list(decode_lines(data.splitlines(), _Entry)), "line"
+    except SchemaError as error:
+        raise LanguageError(
+            f"{file}: {error}; objects with image_id and caption, as COCO's results have, were "
+            "expected, in an array or one per line"
+        ) from None
+    for number, entry in enumerate(entries, 1):
+        where, image = f"{file}: {unit} {number}", str(entry.image_id)
+        if image in found:
+            raise LanguageError(f"{where}: image {image!r} has a caption already")
+        if entry.caption is None and entry.error is None:
+            raise LanguageError(f"{where}: neither a caption nor an error")
+        if entry.caption and (fault := check_caption(entry.caption)):
+            raise LanguageError(f"{where}: the caption {fault}")
+        found[image] = entry.caption
     if not any(caption is not None for caption in found.values()):
         raise LanguageError(f"{file} holds no caption")
     return found
 
 
-def _image_and_caption(entry: Any, where: str) -> tuple[str, str | None]:
-    expected = "expected an object with image_id and caption, as COCO's results have"
-    if not isinstance(entry, dict) or not isinstance(entry.get("image_id"), int | str):
-        raise LanguageError(f"{where}: {expected}")
-    image, caption = str(entry["image_id"]), entry.get("caption")
-    if caption is None and isinstance(entry.get("error"), str):
-        return image, None
-    if not isinstance(caption, str):
-        raise LanguageError(f"{where}: {expected}")
-    if caption and (fault := check_caption(caption)):
-        raise LanguageError(f"{where}: the caption {fault}")
-    return image, caption
+class _Entry(msgspec.Struct):
+    image_id: int | str
+    caption: str | None = None
+    error: str | None = None
 
 
 def read_provenance(file: str | Path) -> dict[str, Any]:
@@ -180,11 +180,8 @@ def read_provenance(file: str | Path) -> dict[str, Any]:
     """
     beside = provenance_of(Path(file))
     try:
-        value = parse_json(beside.read_text(encoding="utf-8"))
+        return decode(beside.read_bytes(), dict[str, Any])
     except FileNotFoundError:
         return {}
-    except ValueError as error:
+    except SchemaError as error:
         raise LanguageError(f"{beside} is damaged ({error}); make the captions again") from None
-    if not isinstance(value, dict):
-        raise LanguageError(f"{beside}: expected a JSON object, found {type(value).__name__}")
-    return value

@@ -44,12 +44,12 @@ def test_lines_and_cocos_array(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("", "neither JSON"),
-        ("{", "neither JSON"),
+        ("", "holds no caption"),
+        ("{", "line 1: JSON is malformed"),
         ("[]", "holds no caption"),
         ('{"image_id": 1, "error": "unreadable"}\n', "holds no caption"),
-        ("[1]", "entry 1: expected an object"),
-        ('{"image_id": 1}\n', "line 1: expected an object"),
+        ("[1]", r"\[0\]: Expected `object`"),
+        ('{"image_id": 1}\n', "line 1: neither a caption nor an error"),
         ('[{"image_id": 1, "caption": "a\\nb"}]', "entry 1: the caption has a line break"),
         ('{"image_id": 1, "caption": "a"}\n' * 2, "line 2: image '1' has a caption already"),
     ],
