@@ -46,17 +46,22 @@ class OutputPath(click.Path):
 OUTPUT = OutputPath(path_type=Path)
 
 
-def log_settings(command: str, **effective: object) -> None:
-    """Write the one line of effective settings that a command starts with.
+def log_settings(command: str, **settings: object) -> None:
+    """Write the one line of effective settings that a command starts with; None leaves one out."""
+    text = " ".join(f"{key}={value}" for key, value in settings.items() if value is not None)
+    _write_line(printable(f"pipeline {command}: {text}"))
+
+
+def log_parameters(command: str, **effective: object) -> None:
+    """Write the settings of the command that is running, from its own parameters.
 
     Parameters
     ----------
-    command : its name, such as "shards push".
+    command : its name.
     effective : what is not as the command line has it; None leaves a setting out.
     """
     given = {**click.get_current_context().params, **effective}
-    text = " ".join(f"{key}={value}" for key, value in given.items() if _is_set(value))
-    _write_line(printable(f"pipeline {command}: {text}"))
+    log_settings(command, **{key: value for key, value in given.items() if _is_set(value)})
 
 
 def _is_set(value: object) -> bool:

@@ -10,7 +10,7 @@ from pipeline.cluster.place import Place
 from pipeline.images.engine import ENGINES
 from pipeline.jobs.options import Compute, Selection, Storage
 from pipeline.recipes import PRECISIONS, STORAGES
-from stages.console import CONSOLE, OUTPUT, log_settings
+from stages.console import CONSOLE, OUTPUT, log_parameters
 from stages.options import (
     ADD,
     COMPRESS,
@@ -172,7 +172,7 @@ def extract(
         raise click.UsageError("--context is of --regions")
     # Pillow warns of images that are then refused, and of oddities in files that it reads.
     warnings.filterwarnings("ignore", module=r"PIL\.")
-    log_settings("extract", backbone=None, recipe=name)
+    log_parameters("extract", backbone=None, recipe=name)
     started = time.monotonic()
     of_clips = frames or over_frames or compute.codebook
     if regions is not None:

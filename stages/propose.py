@@ -7,7 +7,7 @@ import click
 
 from pipeline.cluster.place import Place
 from pipeline.jobs.options import Compute, Selection, Storage
-from stages.console import CONSOLE, OUTPUT, log_settings
+from stages.console import CONSOLE, OUTPUT, log_parameters
 from stages.options import (
     ADD,
     COMPRESS,
@@ -82,7 +82,7 @@ def propose(
     from pipeline.regions.proposal_source import Proposer
     from stages.feature_log import log_made
 
-    log_settings("propose")
+    log_parameters("propose")
     started = time.monotonic()
     index = job.propose(
         dataset, out, proposer=Proposer(method, number, boxes, model), select=select,

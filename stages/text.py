@@ -14,7 +14,7 @@ from pipeline.text.encoder_plans import ENCODERS, LEMMAS
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vocabulary import VOCABULARY_RULES
-from stages.console import CONSOLE, OUTPUT, log_settings
+from stages.console import CONSOLE, OUTPUT, log_parameters
 from stages.options import (
     ADD,
     COMPRESS,
@@ -165,7 +165,7 @@ def text(
 
     started = time.monotonic()
     options["vectors"] = Layout(dataset).named_vectors(options["vectors"])
-    log_settings("text", vectors=options["vectors"])
+    log_parameters("text", vectors=options["vectors"])
     index = encode(
         dataset, out, encoder=encoder, captions=Captions(**captions), storage=storage, place=place,
         monitor=CONSOLE, **options,

@@ -1,15 +1,17 @@
 """Where workers come from: processes of this machine, or a scheduler that is there already."""
 
+import atexit
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any
 from urllib.request import urlopen
 
 import dask
 from distributed import Client, Nanny, Scheduler, SpecCluster
+from distributed.deploy.spec import close_clusters
 from distributed.system import MEMORY_LIMIT
 
 from pipeline.cluster.executor import Workers, offers
@@ -90,6 +92,13 @@ def _started(workers: Mapping[int, Any], scheduler: Mapping[str, Any]) -> SpecCl
             "killed it, or memory or processes are used up; see which, and give the same command "
             "again, with fewer --workers if need be"
         ) from error
+    except KeyboardInterrupt:
+        # Dask closes what has not started yet when Python exits, and fails an assertion: here it
+        # does so without a traceback.
+        with suppress(Exception):
+            close_clusters()
+        atexit.unregister(close_clusters)
+        raise
 
 
 @contextmanager

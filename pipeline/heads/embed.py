@@ -231,7 +231,7 @@ def embed_split(
         source("captions", pairs.caption_ids, pairs.captions, _read(joined, trained), captions),
     )
     digest = sha256(repr([side.origin.digest() for side in sides]).encode())
-    digest.update(str(trained.tensors_sha256).encode())
+    digest.update(sides[0].tensors_sha256.encode())
     with _work_folder(out.absolute(), digest.hexdigest()[:16]) as work:
         for side in sides:
             make_features(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
@@ -82,13 +83,23 @@ class EmbeddingSource:
                 "features": spec.recipe_hash,
             },
             weights=f"head {trained.experiment}",
-            weights_sha256=str(trained.tensors_sha256),
+            weights_sha256=self.tensors_sha256,
             axes=axes,
             dataset=self.dataset,
             row_shape=self.shape or self._first.shape[1:],
             dtype="float32",
             created_by=created_by("torch", "numpy", "h5py"),
         )
+
+    @cached_property
+    def tensors_sha256(self) -> str:
+        """SHA-256 of the head's tensors: of their file, or of a head that is not saved."""
+        if self.trained.tensors_sha256 is not None:
+            return self.trained.tensors_sha256
+        digest = sha256()
+        for name, tensor in sorted(self.trained.head.tensors().items()):
+            digest.update(name.encode() + tensor.cpu().numpy().tobytes())
+        return digest.hexdigest()
 
     @cached_property
     def _first(self) -> Features:

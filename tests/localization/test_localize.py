@@ -44,7 +44,7 @@ from pipeline.search.serve.region_service import RegionService
 from pipeline.search.serve.result_pages import Pages
 from pipeline.search.serve.service import Query
 from pipeline.shards.feature_set import FailedRows
-from pipeline.text.encode import encode
+from pipeline.text.encode import Captions, encode
 from pipeline.text.unique_phrases import unique_phrases
 from tests.project import Recorder
 
@@ -76,7 +76,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
     for method in ("grid", "ground-truth"):
         propose(root / "scenes", root / method, proposer=Proposer(method, 60))
         write_region_features(root / "scenes", root / method, root / f"{method}-crops")
-    encode(root / "scenes", root / "phrases", encoder="bow", phrases=True)
+    encode(root / "scenes", root / "phrases", encoder="bow", captions=Captions(phrases=True))
     return Sources(
         root / "scenes", root / "phrases", root / "ground-truth-crops", root / "grid",
         root / "grid-crops", most=60,

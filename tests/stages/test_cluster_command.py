@@ -59,7 +59,7 @@ def test_images_that_a_worker_does_not_see(
     picture = Path("data/scenes/images/scene-00040.png")
 
     @contextmanager
-    def executor(self: Place, monitor: Monitor) -> Iterator[Any]:
+    def executor(self: Place, monitor: Monitor, gpu: bool) -> Iterator[Any]:
         def elsewhere(*given: Any) -> Any:
             picture.unlink()
             return serial(*given)

@@ -103,7 +103,7 @@ def test_a_finished_output_is_brought_up_to_date(project: Path, pipeline: Call) 
         "extract", "--recipe", LITE, "--dataset", "data/scenes", "--out", out, *options
     )
     assert ended.status == 0, ended.stderr
-    assert "changed or newly found: 2" in ended.stderr
+    assert "images changed or new: 2" in ended.stderr
     for shard in (0, 2):
         name = f"shard-{shard:05d}-of-00003.h5"
         assert first[name] == ((out / name).stat().st_ino, (out / name).read_bytes()), "untouched"
@@ -128,7 +128,7 @@ def test_pictures_that_have_gone_cost_no_finished_row(project: Path, pipeline: C
     Path("data/scenes/images").mkdir()
     ended = pipeline("extract", "--recipe", LITE, "--dataset", "data/scenes", "--out", out)
     assert ended.status == 0
-    assert "no longer there: 60" in ended.stderr
+    assert "images missing now: 60" in ended.stderr
     assert files(out) == before
 
 
@@ -178,7 +178,7 @@ def test_captions_with_another_text_are_noticed(project: Path, pipeline: Call) -
     assert "scene-00000#1" in ended.stderr
     ended = pipeline(*arguments)
     assert ended.status == 0, ended.stderr
-    assert "1 captions have changed" in ended.stderr
+    assert "captions changed or new: 1" in ended.stderr
     assert pipeline("train", "--experiment", "qian2018-baseline").status == 0
 
 
@@ -265,7 +265,7 @@ def test_killed_and_interrupted_runs_end_in_the_same_bytes(project: Path, pipeli
         assert not Path("killed").exists(), said
         if sign == signal.SIGINT:
             assert running.returncode == 1
-            assert "the same command goes on from there" in said
+            assert "the same command resumes from there" in said
             assert "Traceback" not in said
         else:
             assert running.returncode == -signal.SIGKILL

@@ -87,13 +87,13 @@ def test_changed_captions_and_pictures_are_followed(project: Path, pipeline: Cal
     described.write_text(json.dumps(found))
     ran = pipeline("run", NAME)
     assert ran.status == 0, ran.stderr
-    assert "1 captions have changed" in ran.stderr
+    assert "captions changed or new: 1" in ran.stderr
     assert made(ran.stderr) == ["train", "embed", "evaluate"]
 
     picture = before.image_root / first.file
     picture.write_bytes((before.image_root / before.entries[1].file).read_bytes())
     ran = pipeline("run", NAME)
-    assert "pictures changed or newly found: 1" in ran.stderr
+    assert "images changed or new: 1" in ran.stderr
     assert made(ran.stderr) == ["train", "embed", "evaluate"]
 
     picture.write_bytes(b"damaged")

@@ -10,6 +10,7 @@ import asyncio
 import re
 import reprlib
 from collections.abc import Coroutine
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
@@ -84,6 +85,10 @@ def open_web(url: str) -> Remote:
     return Remote(files, root, shown, query, partial(_Stream, files))
 
 
+# Seconds that the loop takes to cancel a request, and that it is waited for at most.
+_CANCELLING, _SETTLED_AT_LATEST = 0.02, 1.0
+
+
 class _Stream:
     """An answer that is read as it arrives; an interrupt ends it, which fsspec's own does not."""
 
@@ -104,13 +109,22 @@ class _Stream:
     def close(self) -> None:
         """Close the connection, unless all was read and others may use it."""
         self._loop.call_soon_threadsafe(self._answer.close)
+        self._settle(0.0)
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
-        finally:
+        except BaseException:
             future.cancel()
+            self._settle(_CANCELLING)
+            raise
+
+    def _settle(self, seconds: float) -> None:
+        """Let the loop do what it was told: a process that ends first leaves connections open."""
+        with suppress(TimeoutError):
+            waiting = asyncio.run_coroutine_threadsafe(asyncio.sleep(seconds), self._loop)
+            waiting.result(_SETTLED_AT_LATEST)
 
 
 def _parts_of(url: str) -> SplitResult | None:
