@@ -77,7 +77,7 @@ def extract_clips(
         raise WrongUsage("--codebook is of recipes of sound words, such as mfcc-bow-1024")
     folders = [out.resolve().parent / name for name in names] if together else [out]
     entries = manifest.select(select.split)[: select.limit]
-    clips = [manifest.image_root / entry.file for entry in entries]
+    clips = manifest.files(entries)
     pending: list[tuple[ClipSource, Path]] = []
     for name, folder in zip(names, folders, strict=True):
         if is_sound_recipe(name):
@@ -93,7 +93,10 @@ def extract_clips(
         others = [] if place.elsewhere else pending[number + 1 :]
         with ExitStack() as entered:
             sinks = tuple(
-                Sink(other, entered.enter_context(open_build(other, its_folder, storage)))
+                Sink(
+                    other,
+                    entered.enter_context(open_build(other, other.origin, its_folder, storage)),
+                )
                 for other, its_folder in others
             )
             index = make_features(

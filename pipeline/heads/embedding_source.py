@@ -172,6 +172,7 @@ class Fixed:
 
     content: str
     files: None = None
+    stamps: None = None
     plural: str = "rows"
 
     def digest(self) -> str:

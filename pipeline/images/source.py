@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -64,17 +64,15 @@ class ImageSource:
     @property
     def origin(self) -> Files:
         """The image files, and the boxes of regions."""
+        readers, engine = self.parallelism.readers, self.how.engine
+        if self.region is None:
+            # As they are: a list of a million paths takes more memory than all else.
+            images = cast(Sequence[Path], self.pictures)
+            return Files(images, "images", source_crc32, readers, engine)
         files = [photo_of(picture) for picture in self.pictures]
         boxes = [picture.box for picture in self.pictures if isinstance(picture, Region)]
-        return Files(
-            files,
-            "images",
-            source_crc32,
-            self.parallelism.readers,
-            self.how.engine,
-            boxes if self.region is not None else None,
-            None if self.region is None else self._crc32_of_region,
-        )
+        of_part = self._crc32_of_region
+        return Files(files, "images", source_crc32, readers, engine, boxes, of_part)
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
         """Run the pictures of some spans through the network; see `picture_rows`."""

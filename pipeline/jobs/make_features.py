@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from pipeline.cluster.place import Place
 from pipeline.jobs.options import Storage
-from pipeline.jobs.origins import common_folder, missing_files, require_folder
+from pipeline.jobs.origins import Origin, common_folder, missing_files, require_folder
 from pipeline.jobs.source import FeatureSource
-from pipeline.jobs.stamps import StampRecord, file_stamps
+from pipeline.jobs.stamps import StampRecord
 from pipeline.jobs.worker import compute_shard
 from pipeline.progress import QUIET, Monitor, Stopwatch
 from pipeline.shards.format import MISSING, OK, RowBlock
@@ -70,17 +70,9 @@ def make_features(
     """
     out, storage, place = Path(out), storage or Storage(), place or Place()
     started, watch = time.monotonic(), watch or Stopwatch()
-    digest = source.origin.digest()
-    with ShardBuild(
-        out,
-        source.header,
-        source.ids,
-        storage.rows_per_shard,
-        storage.compress,
-        digest,
-        storage.add,
-    ) as build:
-        job = _Job(source, build, monitor)
+    origin = source.origin
+    with open_build(source, origin, out, storage) as build:
+        job = _Job(source, origin, build, monitor)
         try:
             stamps = job.mark_stale(out, storage)
             computed = len(build.ids) - build.rows_done
@@ -103,7 +95,7 @@ def make_features(
     return index
 
 
-def open_build(source: FeatureSource, out: Path, storage: Storage) -> ShardBuild:
+def open_build(source: FeatureSource, origin: Origin, out: Path, storage: Storage) -> ShardBuild:
     """Return the build of a feature set, to be entered; nothing is touched before that."""
     return ShardBuild(
         out,
@@ -111,7 +103,7 @@ def open_build(source: FeatureSource, out: Path, storage: Storage) -> ShardBuild
         source.ids,
         storage.rows_per_shard,
         storage.compress,
-        source.origin.digest(),
+        origin.digest(),
         storage.add,
     )
 
@@ -123,8 +115,10 @@ class _Job:
     has its older rows first.
     """
 
-    def __init__(self, source: FeatureSource, build: ShardBuild, monitor: Monitor) -> None:
-        self.source, self.origin, self.build, self.monitor = source, source.origin, build, monitor
+    def __init__(
+        self, source: FeatureSource, origin: Origin, build: ShardBuild, monitor: Monitor
+    ) -> None:
+        self.source, self.origin, self.build, self.monitor = source, origin, build, monitor
         self.order: Order | None = build.asked_rows()
 
     @cached_property
@@ -145,8 +139,8 @@ class _Job:
         for folder in build.other_work():
             log(f"unfinished work on {out} with other settings: {folder}; remove it if not needed")
         stamps = known = None
-        if storage.trust_stamps and (files := self.origin.files) is not None:
-            stamps = file_stamps(files[row] for row in self._numbers(Span(0, len(build.ids))))
+        if storage.trust_stamps and self.origin.stamps is not None:
+            stamps = self.origin.stamps[self._numbers(Span(0, len(build.ids)))]
             known = StampRecord(out).unchanged(build, stamps)
         changed, gone, failed = self._compare(known)
         plural = self.origin.plural

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from pipeline.errors import FileReadError
 from pipeline.hashing import sha256_of_texts
-from pipeline.jobs.stamps import file_stamps, stamps_sha256
+from pipeline.jobs.stamps import Stamps, file_stamps, stamps_sha256
 
 Rows = npt.NDArray[np.int64]
 Crc32 = npt.NDArray[np.uint32]
@@ -26,11 +27,14 @@ class Origin(Protocol):
     Attributes
     ----------
     files : the file of each row, which may change, disappear or come back; None: no files.
+    stamps : size and modification time of each file; None: no files.
     plural : what the origins are called in messages, such as "images".
     """
 
     @property
     def files(self) -> Sequence[Path] | None: ...
+    @property
+    def stamps(self) -> Stamps | None: ...
     @property
     def plural(self) -> str: ...
 
@@ -70,9 +74,14 @@ class Files:
     parts: Sequence[Any] | None = None
     crc32_of_part: Callable[[int, int], int] | None = None
 
+    @cached_property
+    def stamps(self) -> Stamps:
+        """Size and modification time of each file, (rows, 2); each file is looked at once."""
+        return file_stamps(self.files)
+
     def digest(self) -> Any:
         """Return engine, a digest of sizes and modification times, and the parts."""
-        stamps = stamps_sha256(file_stamps(self.files))
+        stamps = stamps_sha256(self.stamps)
         return [self.engine, stamps, *([list(self.parts)] if self.parts is not None else [])]
 
     def crc32(self, rows: Rows) -> Crc32:
@@ -100,6 +109,7 @@ class Texts:
     texts: Sequence[str]
     plural: str = "captions"
     files: None = None
+    stamps: None = None
 
     def digest(self) -> str:
         """Return the SHA-256 of all texts."""

@@ -75,7 +75,7 @@ def propose(
         if proposer.method == "ground-truth":
             most = max((len(method.boxes[i]) for i in ids if i in method.boxes), default=1)
     header = proposals_header(method.recipe, most, manifest.name, *method.model, method.packages)
-    files = [manifest.image_root / entry.file for entry in entries]
+    files = manifest.files(entries)
     named = Named(proposer, Path(dataset).absolute(), select.split)
     source = ProposalSource(header, ids, files, method, named, compute.threads)
     index = make_features(source, out, storage=storage, place=place, monitor=monitor)

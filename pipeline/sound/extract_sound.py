@@ -79,7 +79,7 @@ def extract_sound(
         raise WrongUsage(f"a codebook is of bags of sound words; {recipe} has none")
     maker = row_maker(expected, codebook)
     entries = manifest.select(select.split)[: select.limit]
-    files = [manifest.image_root / entry.file for entry in entries]
+    files = manifest.files(entries)
     header = sound_header(maker, manifest.name)
     source = SoundSource(header, entries.ids, files, maker, codebook, compute)
     index = make_features(source, out, storage=storage, place=place, monitor=monitor)
