@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from json import loads
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from pipeline.clips.extract_clips import extract_clips
 from pipeline.clips.recipes import ClipRecipe
 from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry
-from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.executor import serial
 from pipeline.images.extract import extract
 from pipeline.regions.features import Regions, extract_regions
@@ -211,6 +211,30 @@ def test_rows_are_added_in_new_shards(family: Family, tmp_path: Path) -> None:
     np.testing.assert_allclose(
         FeatureSet(out).read(ids), FeatureSet(tmp_path / "whole").read(ids), rtol=1e-5, atol=1e-5
     )
+
+
+@of_all
+@pytest.mark.parametrize("place", [Place(), Place(workers=2)], ids=["here", "workers"])
+def test_rows_that_are_not_in_the_order_of_the_set(
+    family: Family, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New entries come first in the dataset and last in the set; then an older one changes."""
+    monkeypatch.setattr(Place, "executor", lambda *_: nullcontext(serial))
+    data, out = tmp_path / "data", tmp_path / "out"
+    write_dataset(data, family, ROWS + 2)
+    later = read_manifest(data)
+    older = replace(later, entries=later.entries[2:])
+    older.write(data)
+    family.make(data, out, rows_per_shard=3, place=place)
+    later.write(data)
+    family.make(data, out, rows_per_shard=3, add=True, place=place)
+    write_dataset(data, family, ROWS + 2, changed=4)
+    family.make(data, out, rows_per_shard=3, add=True, place=place)
+    family.make(data, tmp_path / "whole")
+    found, whole = FeatureSet(out), FeatureSet(tmp_path / "whole")
+    assert found.ids != whole.ids
+    np.testing.assert_allclose(found.read(whole.ids), whole.read(whole.ids), rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(found.source_crc32[found.rows_of(whole.ids)], whole.source_crc32)
 
 
 @of_all
