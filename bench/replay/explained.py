@@ -23,7 +23,7 @@ EXPLAINED: tuple[Explained, ...] = (
     Explained(
         "made/pointing.h5",
         "layout",
-        "h5py's create_virtual_dataset stores the second in which it was called; `shards export "
-        "--to h5` of one commit differs in this byte from run to run",
+        "h5py's create_virtual_dataset stored the second in which it was called, so that "
+        "`shards export --to h5` of one commit differed from run to run; today's view has no time",
     ),
 )

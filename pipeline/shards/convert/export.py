@@ -176,17 +176,23 @@ def export_h5_view(features: FeatureSet, out: Path) -> None:
     _require_output(features, out)
     header = features.index.header
     dtype = stored_dtype(header)
-    layout = h5py.VirtualLayout((len(features), *header.row_shape), dtype)
-    here = out.absolute().parent
+    shape, here = (len(features), *header.row_shape), out.absolute().parent
+    # Not by `VirtualLayout`, which stores the time of the call.
+    creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    creation.set_obj_track_times(False)
     for entry in features.index.shards:
         relative = os.path.relpath(features.folder.absolute() / entry.file, here)
-        source = h5py.VirtualSource(relative, FEATURES, (entry.rows, *header.row_shape), dtype)
-        layout[entry.first_row : entry.first_row + entry.rows] = source
+        rows = (entry.rows, *header.row_shape)
+        place = h5py.h5s.create_simple(shape)
+        place.select_hyperslab((entry.first_row, *(0 for _ in header.row_shape)), rows)
+        source = h5py.h5s.create_simple(rows)
+        creation.set_virtual(place, os.fsencode(relative), FEATURES.encode(), source)
     needed = _ID_BYTES * len(features)
     with with_room(out, needed) as part:
         with h5py.File(part, "w") as file:
             write_attributes(file, header.attributes())
-            file.create_virtual_dataset(FEATURES, layout)
+            kind, space = h5py.h5t.py_create(dtype, logical=1), h5py.h5s.create_simple(shape)
+            h5py.h5d.create(file.id, FEATURES.encode(), kind, space, creation)
             errors = [features.error(row) for row in range(len(features))]
             write_columns(file, {IDS: features.ids, ERROR: errors})
             write_columns(file, {n: getattr(features, n) for n in (STATUS, CRC32, SOURCE_CRC32)})
