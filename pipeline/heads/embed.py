@@ -237,10 +237,8 @@ def embed_split(
             make_features(
                 side, work / side.side, storage=_STORAGE, place=place, monitor=monitor, watch=watch
             )
-        blocks = [_blocks(FeatureSet(work / side.side)) for side in sides]
-        embeddings = write_in_blocks(out, header, *blocks)
-        shutil.rmtree(work, ignore_errors=True)
-    return embeddings
+        images_blocks, captions_blocks = (_blocks(FeatureSet(work / side.side)) for side in sides)
+        return write_in_blocks(out, header, images_blocks, _removing(work, captions_blocks))
 
 
 def _read(joined: Pairs, trained: TrainedHead) -> Callable[[int], Sequence[str]]:
@@ -260,6 +258,15 @@ def _blocks(embedded: FeatureSet) -> Blocks:
     rows = len(embedded.ids)
     for start in range(0, rows, CHUNK_ROWS):
         yield embedded.read_rows(np.arange(start, min(start + CHUNK_ROWS, rows)))
+
+
+def _removing(work: Path, blocks: Blocks) -> Blocks:
+    """Yield the last blocks, then remove the work folder: before the file has its name.
+
+    Once it has, nobody may call `embed` again, so that a kill in between would leave the folder.
+    """
+    yield from blocks
+    shutil.rmtree(work, ignore_errors=True)
 
 
 @contextmanager
