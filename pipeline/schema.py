@@ -52,6 +52,8 @@ def decode(text: str | bytes, kind: type[T]) -> T:
         The text is not JSON (NaN, numbers beyond floats and unpaired surrogates are not), is nested
         deeper than Python can follow, or holds something else.
     """
+    if not isinstance(text, str | bytes):  # such as a number in an attribute of HDF5
+        raise SchemaError(f"expected a JSON text, found {reprlib.repr(text)}")
     try:
         value = msgspec.json.decode(text)
     except RecursionError as error:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from pipeline.schema import (
@@ -96,3 +97,9 @@ def test_malformed_json_is_found_by_line_and_column() -> None:
         decode('{"a": "é",\n\n "é":}', Any)
     with pytest.raises(SchemaError, match=r"^line 2: rows: Expected"):
         list(decode_lines([b'{"rows": 1}', b'{"rows": null}'], Part))
+
+
+@pytest.mark.parametrize("value", [np.float32(1), np.array([1, 2]), 3, None])
+def test_what_is_not_a_text_is_refused(value: Any) -> None:
+    with pytest.raises(SchemaError, match="expected a JSON text, found"):
+        decode(value, dict[str, Any])

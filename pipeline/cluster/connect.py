@@ -94,7 +94,9 @@ def _started(workers: Mapping[int, Any], scheduler: Mapping[str, Any]) -> SpecCl
         ) from error
     except KeyboardInterrupt:
         # Dask closes what has not started yet when Python exits, and fails an assertion: here it
-        # does so without a traceback.
+        # does so without a traceback. Nobody waits for the workers any more: what became of them
+        # is not logged either.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         with suppress(Exception):
             close_clusters()
         atexit.unregister(close_clusters)
