@@ -245,7 +245,7 @@ def test_killed_and_interrupted_runs_end_in_the_same_bytes(project: Path, pipeli
     assert extract(pipeline, "whole", *options) == 0
     # Slowed down, so that the signal always comes long before the end.
     program = (
-        "import time; from pipeline.images import rows; from stages.cli import main; "
+        "import time; from pipeline.images import batches as rows; from stages.cli import main; "
         "once = rows._compute; "
         "rows._compute = lambda *given: (time.sleep(0.2), once(*given))[1]; main()"
     )
