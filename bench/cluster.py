@@ -21,7 +21,7 @@ import numpy as np
 from bench.extract import WEIGHTS, rate
 from pipeline.cluster.connect import local_workers
 from pipeline.cluster.place import Place
-from pipeline.images.source import image_source
+from pipeline.images.image_source import image_source
 from pipeline.jobs.make_features import make_features
 from pipeline.jobs.options import Compute, Storage
 from pipeline.progress import QUIET, Progress, no_progress

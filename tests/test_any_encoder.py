@@ -14,8 +14,8 @@ from pipeline.jobs.options import Compute, Selection
 from pipeline.shards.convert.merge import merge
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.verify import verify
+from pipeline.text import caption_source as caption_source
 from pipeline.text import sentence_model
-from pipeline.text import source as caption_source
 from pipeline.text.encode import Captions, encode
 from tests.images.odd_files import photo
 from tests.project import Recorder

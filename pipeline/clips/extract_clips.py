@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.clips.clip_file import require_av
+from pipeline.clips.clip_source import ClipSource, Sink, clip_source
 from pipeline.clips.recipes import resolve_clip_recipe
-from pipeline.clips.source import ClipSource, Sink, clip_source
 from pipeline.cluster.place import Place
 from pipeline.datasets.manifest import read_manifest
 from pipeline.errors import WrongUsage

@@ -18,8 +18,8 @@ from pipeline.heads import HeadError
 from pipeline.heads.inputs.averaged import AveragedRows
 from pipeline.heads.inputs.feature_rows import FeatureRows, Features, RowNumbers, Rows
 from pipeline.heads.trained_head import TrainedHead, load_head
+from pipeline.jobs.feature_source import Task
 from pipeline.jobs.ordered import ending_at_once, in_order
-from pipeline.jobs.source import Task
 from pipeline.progress import FORWARD, READ, Stopwatch
 from pipeline.retrieval.embeddings import num_axes
 from pipeline.shards.feature_set import FeatureSet
@@ -35,7 +35,7 @@ CHUNK_ROWS = 1024
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingSource:
-    """Embeddings of images or of captions as a `pipeline.jobs.source.FeatureSource`.
+    """Embeddings of images or of captions as a `pipeline.jobs.feature_source.FeatureSource`.
 
     Attributes
     ----------

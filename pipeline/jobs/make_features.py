@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.cluster.place import Place
+from pipeline.jobs.feature_source import FeatureSource
 from pipeline.jobs.options import Storage
 from pipeline.jobs.origins import Origin, common_folder, missing_files, require_folder
-from pipeline.jobs.source import FeatureSource
 from pipeline.jobs.stamps import StampRecord
 from pipeline.jobs.worker import compute_shard
 from pipeline.progress import QUIET, Monitor, Stopwatch

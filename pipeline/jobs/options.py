@@ -77,7 +77,7 @@ class Compute:
     trained_on : datasets that the weights were trained on, for the shards' header; names separated
         by commas. None: as the recipe records of its own weights. It changes no feature.
     codebook : file of the codebook of bags of sound words: read from there, or fitted and stored
-        there. None: beside the output.
+        there. None: next to the output.
     precision : arithmetic of the network, of `pipeline.recipes.PRECISIONS`.
     device : a torch device, such as "cpu" or "cuda"; the worker's, where workers compute.
     engine : of `pipeline.images.engine.ENGINES`; their features agree up to rounding.

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 
 from pipeline.executor import OnProgress
+from pipeline.jobs.feature_source import source_of_task
 from pipeline.jobs.origins import not_seen
-from pipeline.jobs.source import source_of_task
 from pipeline.progress import Stopwatch
 from pipeline.shards.format import MISSING, RowBlock
 from pipeline.shards.plan import Span

@@ -6,13 +6,13 @@ from pathlib import Path
 from pipeline.cluster.place import Place
 from pipeline.datasets.manifest import NO_PICTURES, read_manifest
 from pipeline.errors import WrongUsage
+from pipeline.images.image_source import image_source
 from pipeline.images.network import device_for
 from pipeline.images.region import PhotoCache, Region
-from pipeline.images.source import image_source
+from pipeline.jobs.feature_source import FeatureSource
 from pipeline.jobs.make_features import make_features
 from pipeline.jobs.options import Compute, Selection, Storage
 from pipeline.jobs.side_by_side import extract_side_by_side, split_name
-from pipeline.jobs.source import FeatureSource
 from pipeline.progress import QUIET, Monitor
 from pipeline.recipes import resolve_recipe
 from pipeline.regions.box_geometry import BOX_GEOMETRY

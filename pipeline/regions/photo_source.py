@@ -14,10 +14,10 @@ import numpy as np
 from pipeline.devices import one_core_each
 from pipeline.images.decode import source_crc32
 from pipeline.images.region import PhotoCache, Region
+from pipeline.jobs.feature_source import Task
 from pipeline.jobs.options import Compute
 from pipeline.jobs.ordered import ending_at_once, in_order
 from pipeline.jobs.origins import Files, Rows
-from pipeline.jobs.source import Task
 from pipeline.progress import Stopwatch
 from pipeline.regions.box_geometry import BOX_GEOMETRY, box_geometry_features
 from pipeline.regions.by_photo import ByPhoto, RowsOf
@@ -30,7 +30,7 @@ _PHOTOS_AHEAD = 2
 
 @dataclass(frozen=True)
 class PhotoSource:
-    """Regions, all of one image computed at once, as a `pipeline.jobs.source.FeatureSource`.
+    """Regions, those of one image computed at once, as a `FeatureSource` of `pipeline.jobs`.
 
     A row depends on its image and its box alone. An image that fails, or is another than its boxes
     were proposed on, fails all its regions.

@@ -14,9 +14,9 @@ from pipeline.datasets.regions import read_phrases, regions_sha256
 from pipeline.errors import WrongUsage
 from pipeline.hashing import sha256_of_file
 from pipeline.images.decode import read_image, source_crc32
+from pipeline.jobs.feature_source import Task
 from pipeline.jobs.ordered import ending_at_once, in_order
 from pipeline.jobs.origins import Files, Rows
-from pipeline.jobs.source import Task
 from pipeline.progress import FORWARD, Stopwatch
 from pipeline.regions.ground_truth import true_boxes
 from pipeline.regions.methods import Grid, KnownBoxes, Method, Unproposable
@@ -69,7 +69,7 @@ class Named:
 
 @dataclass(frozen=True)
 class ProposalSource:
-    """Proposals of images as a `pipeline.jobs.source.FeatureSource`.
+    """Proposals of images as a `pipeline.jobs.feature_source.FeatureSource`.
 
     Attributes
     ----------
@@ -185,7 +185,7 @@ def method_of(proposer: Proposer, dataset: Path, split: str | None) -> Method:
         proposer.method, proposer.number, proposer.boxes, proposer.model
     )  # fmt: skip
     if model is not None and not Path(model).exists():
-        raise ProposalError(f"{model} is not there; give the model's path")
+        raise ProposalError(f"{model} does not exist; give the model's path")
     if name == "grid":
         return Grid(number)
     if name == "edge-boxes":

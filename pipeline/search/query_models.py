@@ -14,9 +14,9 @@ from pipeline.retrieval.search import SearchError, Vectors
 from pipeline.search.picture_features import PictureFeatures, open_features
 from pipeline.search.query_embedding import embed_pictures, embed_sentences
 from pipeline.search.query_sentences import require_lines
+from pipeline.text.caption_source import caption_header
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitted import load_encoder
-from pipeline.text.source import caption_header
 
 
 class WithProvenance(Protocol):

@@ -15,7 +15,7 @@ from pipeline.shards.format import OK
 from pipeline.shards.index import FeatureIndex
 from pipeline.sound.codebooks import codebook_for
 from pipeline.sound.recipes import BagRecipe, sound_recipe
-from pipeline.sound.source import SoundSource, row_maker, sound_header
+from pipeline.sound.sound_source import SoundSource, row_maker, sound_header
 
 _FIT_SPLIT, _SEED = "train", 0
 _ROWS_AT_ONCE = 1024

@@ -12,10 +12,10 @@ from pipeline.jobs.make_features import make_features
 from pipeline.jobs.options import Storage
 from pipeline.progress import QUIET, Monitor
 from pipeline.shards.index import FeatureIndex
+from pipeline.text.caption_source import CaptionSource, caption_header
 from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitting import Fitting, fit_encoder
-from pipeline.text.source import CaptionSource, caption_header
 from pipeline.text.unique_phrases import unique_phrases
 
 _SHOWN = 5  # captions without a known word that are named

@@ -104,7 +104,7 @@ def mean_colours(recipe: ClipRecipe, _: Any, how: Compute) -> View:
 def test_interrupted_joined_and_on_workers_give_the_same_bytes(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.clips.source.clip_view", mean_colours)
+    monkeypatch.setattr("pipeline.clips.clip_source.clip_view", mean_colours)
     other = "efficientnet-lite0-pool@all-halves"
     storage = Storage(rows_per_shard=3)
     options: dict[str, Any] = {"storage": storage}

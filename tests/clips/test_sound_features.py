@@ -18,7 +18,7 @@ from pipeline.executor import serial
 from pipeline.jobs.options import Compute, Storage
 from pipeline.progress import no_progress
 from pipeline.shards.feature_set import FeatureSet
-from pipeline.sound import source as sound_features
+from pipeline.sound import sound_source as sound_features
 from pipeline.sound.extract_sound import extract_sound, silent_rows
 from pipeline.sound.words import SoundWordsError, load_sound_words
 from tests.clips.factories import encode, tone, write_wav

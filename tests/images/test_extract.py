@@ -84,7 +84,7 @@ def test_trusted_stamps_spare_reading_and_see_what_changed(
         read.append(path.name)
         return source_crc32(path)
 
-    monkeypatch.setattr("pipeline.images.source.source_crc32", note)
+    monkeypatch.setattr("pipeline.images.image_source.source_crc32", note)
 
     def run(trust: bool) -> list[str]:
         read.clear()

@@ -116,7 +116,7 @@ def _clips_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return View(recipe, 1, lambda image: np.asarray(image.resize((8, 8))), network, 2)
 
-    monkeypatch.setattr("pipeline.clips.source.clip_view", mean_colours)
+    monkeypatch.setattr("pipeline.clips.clip_source.clip_view", mean_colours)
 
 
 def write_origin(file: Path, number: int) -> None:

@@ -21,9 +21,9 @@ from pipeline.recipes import resolve_recipe
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.text.caption_source import CaptionSource, caption_header
 from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.fitting import Fitting, fit_encoder
-from pipeline.text.source import CaptionSource, caption_header
 from tests.jobs.factories import publish_images
 
 CAPTIONS = ("a red square", "a square on the grass", "two blue dogs", "dogs on the red grass")

@@ -24,9 +24,9 @@ from pipeline.search.serve.server import Server
 from pipeline.search.serve.service import SearchService
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.resume.feature_build import ShardBuild
+from pipeline.text.caption_source import CaptionSource, caption_header
 from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.fitting import Fitting, fit_encoder
-from pipeline.text.source import CaptionSource, caption_header
 from tests.jobs.factories import publish_images
 from tests.project import Recorder
 from tests.search.serve.factories import HUGE, OUTSIDE, STRANGE, TOP, Site, Sources

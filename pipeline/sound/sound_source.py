@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from pipeline.clips.clip_file import clip_crc32
 from pipeline.files import created_by
+from pipeline.jobs.feature_source import Task
 from pipeline.jobs.options import Compute
 from pipeline.jobs.origins import Files, Rows
-from pipeline.jobs.source import Task
 from pipeline.progress import FORWARD, Stopwatch
 from pipeline.shards.format import FeatureHeader, RowBlock
 from pipeline.shards.plan import Span
@@ -52,7 +52,7 @@ class RowMaker(Protocol):
 
 @dataclass(frozen=True)
 class SoundSource:
-    """Sounds as a `pipeline.jobs.source.FeatureSource`.
+    """Sounds as a `pipeline.jobs.feature_source.FeatureSource`.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class SoundSource:
             "codebook": None if self.codebook is None else str(self.codebook.absolute()),
             "threads": self.how.threads or threads or 1,
         }
-        return Task("pipeline.sound.source:source_on_worker", settings, self._files_of)
+        return Task("pipeline.sound.sound_source:source_on_worker", settings, self._files_of)
 
     def _files_of(self, rows: Rows) -> list[str]:
         return [str(self.files[row].absolute()) for row in rows.tolist()]

@@ -12,9 +12,9 @@ from pipeline.clips.clip_batches import View, clip_rows, default_readers, defaul
 from pipeline.clips.clip_file import clip_crc32
 from pipeline.clips.recipes import ClipRecipe, resolve_clip_recipe
 from pipeline.clips.views import clip_header, clip_view, load_clip_weights
+from pipeline.jobs.feature_source import Task
 from pipeline.jobs.options import Compute
 from pipeline.jobs.origins import Files, Rows
-from pipeline.jobs.source import Task
 from pipeline.progress import WRITE, Stopwatch
 from pipeline.shards.format import FeatureHeader, RowBlock
 from pipeline.shards.plan import Span
@@ -23,7 +23,7 @@ from pipeline.shards.resume.feature_build import ShardBuild
 
 @dataclass(frozen=True)
 class ClipSource:
-    """Clips as a `pipeline.jobs.source.FeatureSource`.
+    """Clips as a `pipeline.jobs.feature_source.FeatureSource`.
 
     Attributes
     ----------
@@ -79,7 +79,9 @@ class ClipSource:
             "recipe": [self.recipe.name, network.precision, network.storage],
             "how": asdict(how),
         }
-        return Task("pipeline.clips.source:source_on_worker", settings, self._clips_of, how.gpu)
+        return Task(
+            "pipeline.clips.clip_source:source_on_worker", settings, self._clips_of, how.gpu
+        )
 
     def _clips_of(self, rows: Rows) -> list[str]:
         return [str(self.clips[row].absolute()) for row in rows.tolist()]

@@ -11,8 +11,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from pipeline.files import created_by
+from pipeline.jobs.feature_source import Task
 from pipeline.jobs.origins import Rows, Texts, text_crc32
-from pipeline.jobs.source import Task
 from pipeline.progress import FORWARD, Stopwatch
 from pipeline.shards.format import FeatureHeader, RowBlock, names_in
 from pipeline.shards.plan import Span
@@ -27,7 +27,7 @@ _BYTES_AT_ONCE = 1 << 24
 
 @dataclass(frozen=True)
 class CaptionSource:
-    """Captions, or phrases, as a `pipeline.jobs.source.FeatureSource`.
+    """Captions, or phrases, as a `pipeline.jobs.feature_source.FeatureSource`.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class CaptionSource:
             "folder": str(Path.cwd()),
             "words": sorted(Lexicon(load_plan(self.fitted)).words_of(self.texts)),
         }
-        return Task("pipeline.text.source:source_on_worker", settings, self._texts_of)
+        return Task("pipeline.text.caption_source:source_on_worker", settings, self._texts_of)
 
     def _texts_of(self, rows: Rows) -> list[str]:
         return [self.texts[row] for row in rows.tolist()]

@@ -20,9 +20,9 @@ from pipeline.images.memory import expected_memory, resident_memory
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.region import PhotoCache, Region, Source, photo_of
 from pipeline.images.weights import load_weights
+from pipeline.jobs.feature_source import Task
 from pipeline.jobs.options import Compute
 from pipeline.jobs.origins import Files, Rows
-from pipeline.jobs.source import Task
 from pipeline.progress import Monitor, Stopwatch
 from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.format import FeatureHeader, RowBlock
@@ -33,7 +33,7 @@ _GPU_READERS = 16
 
 @dataclass(frozen=True)
 class ImageSource:
-    """Images or cut regions as a `pipeline.jobs.source.FeatureSource`.
+    """Images or cut regions as a `pipeline.jobs.feature_source.FeatureSource`.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class ImageSource:
             "threads": [how.threads or (None if how.gpu else threads), how.readers],
             "region": self.region,
         }
-        factory = "pipeline.images.source:source_on_worker"
+        factory = "pipeline.images.image_source:source_on_worker"
         return Task(factory, settings, self._pictures_of, how.gpu)
 
     def _crc32_of_region(self, row: int, photo_crc32: int) -> int:
