@@ -4,17 +4,20 @@
 
 Three programs run one after the other, in processes of their own, several rounds of all:
 
-obvious : torchvision's model and transforms, a DataLoader of 2 workers, h5py; float32, at the
-    best of several batch sizes.
+obvious : the network as torchvision or Caffe has it, torchvision's transforms, a DataLoader of 2
+    workers (1 on one core), h5py; float32, at the best of several batch sizes.
 bare    : the network of `pipeline extract` alone, on windows that are in memory already.
 ours    : `pipeline extract`'s loop, from the files to published shards.
 
 All start from files in the page cache and from seeded weights, and rates count from the first
-finished batch, so that start-up is left out. The features of `obvious` and `ours` are compared.
+finished batch, so that start-up is left out; "CPU" is images a second of CPU time, in which other
+programs show least. `--cores 1` leaves one core to each program. The features of `obvious` and
+`ours` are compared.
 """
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -24,19 +27,19 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
 import torch
-import torchvision
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
+from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.batches import Parallelism, default_parallelism, feature_header, picture_rows
 from pipeline.images.network import RecipeNetwork
+from pipeline.images.tap import TappedNetwork
 from pipeline.images.transforms import read_sample
 from pipeline.images.weights import load_weights
 from pipeline.progress import Progress, no_progress
@@ -46,15 +49,26 @@ from pipeline.shards.resume.compute import build_here
 from pipeline.shards.resume.feature_build import ShardBuild
 
 WEIGHTS = "random:0"
-BATCH_SIZES = {"resnet152-grid": (8, 16, 32), "vgg19-fc7-10crop": (1, 2, 4)}
+Rates = tuple[float, float]
+"""Images a second from the first finished batch on, and a second of all CPU time."""
+BATCH_SIZES = {
+    "resnet152-grid": (8, 16, 32),
+    "vgg19-fc7-10crop": (1, 2, 4),
+    "resnet50-caffe-grid": (8, 16, 32),
+    "resnet50-caffe-pool": (8, 16, 32),
+    "resnet50-caffe-pool-10crop": (1, 2, 4),
+}
 
 
 class Photos(Dataset[Tensor]):
     """Photos as the obvious script reads them."""
 
     def __init__(self, paths: list[Path], recipe: Recipe) -> None:
-        normalise = v2.Normalize(list(recipe.normalise.mean), list(recipe.normalise.std))
-        to_float = v2.Compose([v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True), normalise])
+        rule = recipe.normalise
+        channels = [2, 1, 0] if rule.channels == "BGR" else [0, 1, 2]
+        scale = v2.ToDtype(torch.float32, scale=rule.scale == 255)
+        normalise = v2.Normalize(list(rule.mean), list(rule.std))
+        to_float = v2.Compose([v2.PILToTensor(), lambda x: x[channels], scale, normalise])
         resize = v2.Resize([recipe.resize.size] * 2, antialias=True)
         self.paths, self.recipe = paths, recipe
         self.transform = v2.Compose([resize, to_float])
@@ -74,53 +88,50 @@ class Photos(Dataset[Tensor]):
 
 
 @torch.inference_mode()
-def obvious(paths: list[Path], recipe: Recipe, batch_size: int, out: Path) -> float:
-    """Run the obvious script and return its images a second."""
-    build = {"resnet152": torchvision.models.resnet152, "vgg19": torchvision.models.vgg19}
-    net: Any = build[recipe.backbone]()
-    net.load_state_dict(load_weights(recipe, WEIGHTS).state)
-    net.eval()
-    if recipe.backbone == "resnet152":
-        trunk = nn.Sequential(*list(net.children())[:-2])
-    else:
-        net.classifier = net.classifier[:5]
-        trunk = net
-    loader = DataLoader(Photos(paths, recipe), batch_size, num_workers=2)
+def obvious(paths: list[Path], recipe: Recipe, batch_size: int, out: Path) -> Rates:
+    """Run the obvious script."""
+    backbone = backbone_named(recipe.backbone)
+    net = backbone.filled(load_weights(recipe, WEIGHTS).state).eval()
+    trunk = TappedNetwork(net, backbone, recipe)
+    before = cpu_seconds()
+    readers = min(2, len(os.sched_getaffinity(0)))
+    loader = DataLoader(Photos(paths, recipe), batch_size, num_workers=readers)
     marks: list[tuple[float, int]] = []
     done = 0
     with h5py.File(out, "w") as file:
         features = file.create_dataset("features", (len(paths), *recipe.shape), "f4")
         for images in loader:
             rows = trunk(images.flatten(0, 1) if images.ndim == 5 else images)
+            if rows.ndim == 4:
+                rows = rows.permute(0, 2, 3, 1) if recipe.pool == "none" else rows.mean((2, 3))
             if images.ndim == 5:
                 rows = rows.unflatten(0, (len(images), 10)).mean(1)
-            else:
-                rows = rows.permute(0, 2, 3, 1)
             features[done : done + len(rows)] = rows.numpy()
             done += len(rows)
             marks.append((time.perf_counter(), done))
-    return rate(marks)
+    return rate(marks), done / (cpu_seconds() - before)
 
 
-def bare(paths: list[Path], recipe: Recipe) -> float:
-    """Run the network alone over windows in memory, and return images a second."""
+def bare(paths: list[Path], recipe: Recipe) -> Rates:
+    """Run the network alone over windows in memory."""
     parallelism = default_parallelism(recipe, "cpu")
     network = RecipeNetwork(recipe, load_weights(recipe, WEIGHTS).state)
     samples = [read_sample(path, recipe, network.window).windows for path in paths[:16]]
     windows = np.stack([w for w in samples if w is not None])
     batch = torch.from_numpy(np.resize(windows, (parallelism.batch_size, *windows.shape[1:])))
     torch.set_num_threads(1)
+    before = cpu_seconds()
     marks: list[tuple[float, int]] = []
     with ThreadPoolExecutor(parallelism.threads) as pool:
         # One batch more for each thread than it is measured on, as for the others.
         count = max(2, -(-len(paths) // parallelism.batch_size))
         for number, _ in enumerate(pool.map(lambda _: network(batch), range(count)), start=1):
             marks.append((time.perf_counter(), number * parallelism.batch_size))
-    return rate(marks)
+    return rate(marks), marks[-1][1] / (cpu_seconds() - before)
 
 
-def ours(paths: list[Path], recipe: Recipe, out: Path) -> tuple[float, float]:
-    """Run the extraction loop and return images a second, and a second of all its CPU time."""
+def ours(paths: list[Path], recipe: Recipe, out: Path) -> Rates:
+    """Run the extraction loop."""
     parallelism = default_parallelism(recipe, "cpu")
     weights = load_weights(recipe, WEIGHTS)
     network = RecipeNetwork(recipe, weights.state)
@@ -164,28 +175,33 @@ def rate(marks: list[tuple[float, int]]) -> float:
 
 
 def child(arguments: argparse.Namespace) -> None:
-    """Run one program and print its rate."""
+    """Run one program and print its rates."""
+    if arguments.cores:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.cores])
+        torch.set_num_threads(arguments.cores)
     recipe = resolve_recipe(arguments.recipe, arguments.precision)
     found = sorted(arguments.images.glob("*.jp*g"))
     paths = [found[i % len(found)] for i in range(arguments.count)]
     for path in set(paths):
         path.read_bytes()
     if arguments.run == "obvious":
-        images_a_second = obvious(paths, recipe, arguments.batch_size, arguments.out)
+        rates = obvious(paths, recipe, arguments.batch_size, arguments.out)
     elif arguments.run == "bare":
-        images_a_second = bare(paths, recipe)
+        rates = bare(paths, recipe)
     else:
-        images_a_second, _ = ours(paths, recipe, arguments.out)
-    sys.stdout.write(json.dumps(images_a_second) + "\n")
+        rates = ours(paths, recipe, arguments.out)
+    sys.stdout.write(json.dumps(rates) + "\n")
 
 
-def measured(arguments: argparse.Namespace, run: str, count: int, **more: object) -> float:
+def measured(arguments: argparse.Namespace, run: str, count: int, **more: object) -> Rates:
     """Run one program in a process of its own."""
     options = {"recipe": arguments.recipe, "images": arguments.images, "run": run, "count": count}
+    more |= {"cores": arguments.cores}
     words = [f"--{key.replace('_', '-')}={value}" for key, value in {**options, **more}.items()]
     command = [sys.executable, "-m", "bench.extract", *words]
     run_once = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return float(json.loads(run_once.stdout))
+    by_clock, by_cpu = json.loads(run_once.stdout)
+    return float(by_clock), float(by_cpu)
 
 
 def compare(arguments: argparse.Namespace, folder: Path) -> None:
@@ -197,10 +213,12 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
         )
         for size in BATCH_SIZES[recipe.name]
     }
-    best = max(tried, key=lambda size: tried[size])
-    print(f"{recipe.name}, {arguments.count} images, {torch.get_num_threads()} cores")
-    print(f"obvious, by batch size: { {k: round(v, 2) for k, v in tried.items()} }; best {best}")
-    rates: dict[tuple[str, str], list[float]] = {}
+    best = max(tried, key=lambda size: tried[size][1])
+    cores = arguments.cores or torch.get_num_threads()
+    print(f"{recipe.name}, {arguments.count} images, {cores} cores")
+    by_cpu = {size: round(found[1], 2) for size, found in tried.items()}
+    print(f"obvious, images a second of CPU by batch size: {by_cpu}; best {best}")
+    rates: dict[tuple[str, str], list[Rates]] = {}
     for number in range(arguments.rounds):
         naive = folder / f"obvious{number}.h5"
         found = measured(arguments, "obvious", arguments.count, batch_size=best, out=naive)
@@ -210,12 +228,19 @@ def compare(arguments: argparse.Namespace, folder: Path) -> None:
             for run in ("bare", "ours"):
                 found = measured(arguments, run, arguments.count, precision=precision, out=out)
                 rates.setdefault((run, precision), []).append(found)
-    middle = {key: statistics.median(values) for key, values in rates.items()}
-    print(f"{'program':8} {'precision':9} {'images/s':>9} {'obvious x':>10} {'bare x':>7}")
-    for (run, precision), value in middle.items():
-        times = value / middle["obvious", "float32"]
-        share = f"{value / middle['bare', precision]:7.2f}" if run == "ours" else ""
-        print(f"{run:8} {precision:9} {value:9.2f} {times:10.2f} {share}")
+    clock, cpu = (
+        {key: statistics.median(value[i] for value in found) for key, found in rates.items()}
+        for i in (0, 1)
+    )
+    header = f"{'images/s':>9} {'obvious x':>10} {'CPU':>9} {'obvious x':>10} {'bare x':>7}"
+    print(f"{'program':8} {'precision':9} {header}")
+    for (run, precision), value in clock.items():
+        key, first = (run, precision), ("obvious", "float32")
+        share = f"{cpu[key] / cpu['bare', precision]:7.2f}" if run == "ours" else ""
+        print(
+            f"{run:8} {precision:9} {value:9.2f} {value / clock[first]:10.2f} {cpu[key]:9.2f} "
+            f"{cpu[key] / cpu[first]:10.2f} {share}"
+        )
     with h5py.File(folder / "obvious0.h5") as file:
         expected = file["features"][()]
     for precision in arguments.precisions:
@@ -232,6 +257,7 @@ def main() -> None:
     parser.add_argument("--images", type=Path, required=True, help="Folder of JPEG files.")
     parser.add_argument("--count", type=int, default=96, help="Images, taken in turn.")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=0, help="Cores of each program; 0: all.")
     parser.add_argument("--precisions", nargs="+", default=["float32", "bf16"])
     parser.add_argument("--run", help=argparse.SUPPRESS)
     parser.add_argument("--precision", default="float32", help=argparse.SUPPRESS)

@@ -20,11 +20,33 @@ os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 if TYPE_CHECKING:
     from pipeline.clips.extract_clips import extract_clips as extract_clips
     from pipeline.cluster.place import Place as Place
+    from pipeline.datasets.manifest import Manifest as Manifest
     from pipeline.datasets.manifest import read_manifest as read_manifest
+    from pipeline.datasets.prepare import prepare as prepare
+    from pipeline.datasets.readers.coco import read_coco as read_coco
+    from pipeline.datasets.readers.entities import read_entities as read_entities
+    from pipeline.datasets.readers.flickr8k import read_flickr8k as read_flickr8k
+    from pipeline.datasets.readers.folder import read_folder as read_folder
+    from pipeline.datasets.readers.karpathy import read_karpathy as read_karpathy
+    from pipeline.datasets.readers.msrvtt import read_msrvtt as read_msrvtt
+    from pipeline.datasets.readers.msvd import read_msvd as read_msvd
+    from pipeline.datasets.readers.trecvid_vtt import read_trecvid_vtt as read_trecvid_vtt
+    from pipeline.datasets.region_table import read_regions as read_regions
     from pipeline.datasets.regions import read_phrases as read_phrases
+    from pipeline.errors import PipelineError as PipelineError
+    from pipeline.experiments.captions import caption as caption
+    from pipeline.experiments.captions import caption_split as caption_split
+    from pipeline.experiments.captions import score as score
+    from pipeline.experiments.layout import Layout as Layout
+    from pipeline.experiments.localize import localize as localize
+    from pipeline.experiments.reports import write_report as write_report
     from pipeline.experiments.run import run as run
+    from pipeline.experiments.searchers import open_region_searcher as open_region_searcher
+    from pipeline.experiments.searchers import open_searcher as open_searcher
+    from pipeline.experiments.searchers import serve as serve
     from pipeline.finetuning.finetune import finetune as finetune
     from pipeline.heads.embed import embed as embed
+    from pipeline.heads.experiments import resolve_experiment as resolve_experiment
     from pipeline.heads.fit import fit as fit
     from pipeline.heads.trained_head import load_head as load_head
     from pipeline.heads.training.training_options import TrainingOptions as TrainingOptions
@@ -34,6 +56,9 @@ if TYPE_CHECKING:
     from pipeline.jobs.options import Compute as Compute
     from pipeline.jobs.options import Selection as Selection
     from pipeline.jobs.options import Storage as Storage
+    from pipeline.language.captioning.captioner import Writing as Writing
+    from pipeline.localization.evaluate_localization import evaluate_localized as evaluate_localized
+    from pipeline.progress import progress_bar as progress_bar
     from pipeline.recipes import RECIPES as RECIPES
     from pipeline.recipes import resolve_recipe as resolve_recipe
     from pipeline.regions.features import Regions as Regions
@@ -41,51 +66,112 @@ if TYPE_CHECKING:
     from pipeline.regions.proposal_source import Proposer as Proposer
     from pipeline.regions.proposals import read_proposals as read_proposals
     from pipeline.regions.propose import propose as propose
-    from pipeline.report.write import write_report as write_report
+    from pipeline.retrieval.compare import compare as compare
+    from pipeline.retrieval.embedding_file import read_embeddings as read_embeddings
+    from pipeline.retrieval.embedding_file import write_embeddings as write_embeddings
+    from pipeline.retrieval.embeddings import Embeddings as Embeddings
+    from pipeline.retrieval.ensemble import ensemble as ensemble
     from pipeline.retrieval.evaluate import evaluate as evaluate
     from pipeline.retrieval.recall import recall as recall
+    from pipeline.scenes.draw_scenes import draw_scenes as draw_scenes
+    from pipeline.scenes.moving.draw_clips import draw_moving_scenes as draw_moving_scenes
+    from pipeline.search.region_searcher import RegionSearcher as RegionSearcher
+    from pipeline.search.searcher import Searcher as Searcher
+    from pipeline.shards.card import write_card as write_card
+    from pipeline.shards.convert.export import export as export
+    from pipeline.shards.convert.importers.import_features import import_features as import_features
+    from pipeline.shards.convert.merge import merge as merge
+    from pipeline.shards.describe import describe as describe
     from pipeline.shards.feature_set import FeatureSet as FeatureSet
     from pipeline.shards.feature_set import read_features as read_features
+    from pipeline.shards.index import rebuild_index as rebuild_index
+    from pipeline.shards.remote.pull import pull as pull
+    from pipeline.shards.remote.push import push as push
     from pipeline.shards.resume.arrays import write_features as write_features
+    from pipeline.shards.verify import verify as verify
     from pipeline.text.encode import Captions as Captions
     from pipeline.text.encode import encode as encode
     from pipeline.text.fitted import load_encoder as load_encoder
+    from pipeline.text.vectors.store import store_vectors as store_vectors
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Captions": "pipeline.text.encode",
     "Compute": "pipeline.jobs.options",
+    "Embeddings": "pipeline.retrieval.embeddings",
     "FeatureExtractor": "pipeline.images.feature_extractor",
     "FeatureSet": "pipeline.shards.feature_set",
+    "Layout": "pipeline.experiments.layout",
+    "Manifest": "pipeline.datasets.manifest",
+    "PipelineError": "pipeline.errors",
     "Place": "pipeline.cluster.place",
     "Proposer": "pipeline.regions.proposal_source",
     "RECIPES": "pipeline.recipes",
+    "RegionSearcher": "pipeline.search.region_searcher",
     "Regions": "pipeline.regions.features",
+    "Searcher": "pipeline.search.searcher",
     "Selection": "pipeline.jobs.options",
     "Storage": "pipeline.jobs.options",
     "TrainingOptions": "pipeline.heads.training.training_options",
+    "Writing": "pipeline.language.captioning.captioner",
+    "caption": "pipeline.experiments.captions",
+    "caption_split": "pipeline.experiments.captions",
+    "compare": "pipeline.retrieval.compare",
+    "describe": "pipeline.shards.describe",
+    "draw_moving_scenes": "pipeline.scenes.moving.draw_clips",
+    "draw_scenes": "pipeline.scenes.draw_scenes",
     "embed": "pipeline.heads.embed",
     "encode": "pipeline.text.encode",
+    "ensemble": "pipeline.retrieval.ensemble",
     "evaluate": "pipeline.retrieval.evaluate",
+    "evaluate_localized": "pipeline.localization.evaluate_localization",
+    "export": "pipeline.shards.convert.export",
     "extract": "pipeline.images.extract",
     "extract_clips": "pipeline.clips.extract_clips",
     "extract_regions": "pipeline.regions.features",
     "finetune": "pipeline.finetuning.finetune",
     "fit": "pipeline.heads.fit",
-    "make_features": "pipeline.jobs.make_features",
+    "import_features": "pipeline.shards.convert.importers.import_features",
     "load_encoder": "pipeline.text.fitted",
     "load_head": "pipeline.heads.trained_head",
+    "localize": "pipeline.experiments.localize",
+    "make_features": "pipeline.jobs.make_features",
+    "merge": "pipeline.shards.convert.merge",
+    "open_region_searcher": "pipeline.experiments.searchers",
+    "open_searcher": "pipeline.experiments.searchers",
+    "progress_bar": "pipeline.progress",
+    "prepare": "pipeline.datasets.prepare",
     "propose": "pipeline.regions.propose",
+    "pull": "pipeline.shards.remote.pull",
+    "push": "pipeline.shards.remote.push",
+    "read_coco": "pipeline.datasets.readers.coco",
+    "read_embeddings": "pipeline.retrieval.embedding_file",
+    "read_entities": "pipeline.datasets.readers.entities",
     "read_features": "pipeline.shards.feature_set",
+    "read_flickr8k": "pipeline.datasets.readers.flickr8k",
+    "read_folder": "pipeline.datasets.readers.folder",
+    "read_karpathy": "pipeline.datasets.readers.karpathy",
     "read_manifest": "pipeline.datasets.manifest",
+    "read_msrvtt": "pipeline.datasets.readers.msrvtt",
+    "read_msvd": "pipeline.datasets.readers.msvd",
     "read_phrases": "pipeline.datasets.regions",
     "read_proposals": "pipeline.regions.proposals",
+    "read_regions": "pipeline.datasets.region_table",
+    "read_trecvid_vtt": "pipeline.datasets.readers.trecvid_vtt",
+    "rebuild_index": "pipeline.shards.index",
     "recall": "pipeline.retrieval.recall",
+    "resolve_experiment": "pipeline.heads.experiments",
     "resolve_recipe": "pipeline.recipes",
     "run": "pipeline.experiments.run",
+    "score": "pipeline.experiments.captions",
+    "serve": "pipeline.experiments.searchers",
+    "store_vectors": "pipeline.text.vectors.store",
+    "verify": "pipeline.shards.verify",
+    "write_card": "pipeline.shards.card",
+    "write_embeddings": "pipeline.retrieval.embedding_file",
     "write_features": "pipeline.shards.resume.arrays",
-    "write_report": "pipeline.report.write",
+    "write_report": "pipeline.experiments.reports",
 }
 """The public names, and the modules that define them."""
 

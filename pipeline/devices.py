@@ -1,28 +1,87 @@
 """Where numbers are computed: the torch device of a name, and one core for each thread."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-from threadpoolctl import threadpool_limits
+from pipeline.errors import PipelineError, UnknownName
+from pipeline.progress import Monitor
+from pipeline.wording import did_you_mean
 
-from pipeline.errors import PipelineError
+if TYPE_CHECKING:
+    import torch
+
+AUTO = "auto"
+"""The best device that is found where the numbers are computed: "cuda", "mps" or "cpu"."""
+
+# What the drivers of NVIDIA, of WSL and of AMD leave on Linux. Without any of them there is no
+# GPU, and torch, which takes a second to import, need not be asked.
+_DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 
 class DeviceError(PipelineError):
-    """A device is unknown, or not there."""
+    """A device is unknown or not available."""
 
 
-def usable_device(name: str) -> torch.device:
-    """Return the torch device of that name, such as "cpu", "cuda" or "cuda:1".
+class UnknownDevice(DeviceError, UnknownName):
+    """torch has no kind of device of this name."""
+
+
+def named_device(name: str, *, float64: bool = False) -> str:
+    """Return a device's name; for `AUTO`, that of the best device of this machine.
+
+    Parameters
+    ----------
+    name : str. A torch device, or `AUTO`.
+    float64 : bool. Whether the work needs float64, which "mps" lacks.
+    """
+    if name != AUTO:
+        return name
+    if sys.platform == "linux" and not any(Path(driver).exists() for driver in _DRIVERS):
+        return "cpu"
+    import torch
+
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() and not float64 else "cpu"
+
+
+def device_type(name: str) -> str:
+    """Return the kind of a device, "cuda" for "cuda:1"; for `AUTO`, of this machine's best."""
+    return named_device(name).partition(":")[0]
+
+
+def choose_device(name: str, monitor: Monitor, *, float64: bool = False) -> str:
+    """Return a device's name as `named_device`, and log the choice unless it is the CPU."""
+    chosen = named_device(name, float64=float64)
+    if name == AUTO and chosen != "cpu":
+        import torch
+
+        model = f" ({torch.cuda.get_device_name()})" if chosen == "cuda" else ""
+        monitor.log(f"device: {chosen}{model}; --device cpu computes on the processor")
+    return chosen
+
+
+def usable_device(name: str) -> "torch.device":
+    """Return the torch device of that name, such as "cpu", "cuda", "cuda:1" or `AUTO`.
 
     Raises
     ------
+    UnknownDevice
+        torch does not know the name.
     DeviceError
-        torch does not know it, or nothing can be put there.
+        Nothing can be put there.
     """
+    import torch
+
     try:
-        device = torch.device(name)
+        device = torch.device(named_device(name))
+    except RuntimeError as error:
+        hint = did_you_mean(name, (AUTO, "cpu", "cuda", "mps"))
+        raise UnknownDevice(f"no device is called {name!r}; {hint}") from error
+    try:
         torch.zeros(1, device=device).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise DeviceError(
@@ -39,6 +98,9 @@ def one_core_each() -> Iterator[None]:
     Threads that share the work then give the same bytes whatever their number, and no other
     program's load stalls more than one of them.
     """
+    import torch
+    from threadpoolctl import threadpool_limits
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -14,8 +14,16 @@ class FileReadError(PipelineError):
     """The system, not the file, prevented reading it: permission, I/O, open files, memory."""
 
 
+class UnexpectedType(PipelineError, TypeError):
+    """A value of a type that a function does not accept; a `TypeError` as well."""
+
+
 class WrongUsage(PipelineError):
     """Arguments that contradict each other; commands end with status 2."""
+
+
+class UnknownName(WrongUsage):
+    """A name that no choice has; the text has the nearest ones."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -2,47 +2,105 @@
 
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol
+from typing import Any, Protocol
 
 # Called with rows done, rows in all, and how many of them failed.
 Progress = Callable[[int, int, int], None]
 
 
 def no_progress(done: int, total: int, failed: int) -> None:
-    """Take no notice."""
+    """Do nothing."""
 
 
 class Monitor(Protocol):
-    """Where the lines and the progress of a job go; the commands give the terminal."""
+    """Where the lines and the progress of a job go: `progress_bar`, or an object of yours."""
 
     def log(self, line: str) -> None:
-        """Take one line of counts, sizes, rates or warnings."""
+        """Receive one line of counts, sizes, rates or warnings."""
 
     def progress(self, what: str, unit: str) -> AbstractContextManager[Progress]:
-        """Give a function to call as work goes on.
+        """Return a context that yields a function to call with rows done, in all, and failed.
 
         Parameters
         ----------
-        what : is being done, such as the name of a recipe.
-        unit : what is counted, in the singular, such as "image".
+        what : str. What is being done, such as the name of a recipe.
+        unit : str. What is counted, in the singular, such as "image".
         """
 
 
 class _Quiet:
-    """Takes no notice of a job."""
+    """Ignores everything."""
+
+    def __repr__(self) -> str:
+        return "QUIET"
 
     def log(self, line: str) -> None:
-        """Take no notice."""
+        """Ignore a line."""
 
     def progress(self, what: str, unit: str) -> AbstractContextManager[Progress]:
-        """Give a function that takes no notice."""
+        """Return a context that yields a function that does nothing."""
         return nullcontext(no_progress)
 
 
 QUIET: Monitor = _Quiet()
 """The default of every job that is called from Python."""
+
+
+class _Bars:
+    """Shows a bar for each progress, and prints lines."""
+
+    def log(self, line: str) -> None:
+        """Print a line above the bars."""
+        from tqdm import tqdm
+
+        tqdm.write(line)
+
+    @contextmanager
+    def progress(self, what: str, unit: str) -> Iterator[Progress]:
+        """Yield a function that moves a bar, which is shown from its first call on."""
+        bar: Any = None
+
+        def show(done: int, total: int, failed: int) -> None:
+            nonlocal bar
+            if bar is None:
+                bar = _tqdm()(
+                    desc=what,
+                    unit="B" if unit == "byte" else f" {unit}s",
+                    unit_scale=unit == "byte",
+                    total=total,
+                    initial=done,
+                )
+            bar.set_postfix_str(f"{failed} failed" if failed else "", refresh=False)
+            bar.update(done - bar.n)
+
+        try:
+            yield show
+        finally:
+            if bar is not None:
+                bar.close()
+
+
+def progress_bar() -> Monitor:
+    """Return a monitor that shows bars, of widgets in a notebook, and prints log lines.
+
+    Examples
+    --------
+    >>> features = pipeline.extract(
+    ...     "data/mine", "features/mine", recipe="resnet152-pool", monitor=pipeline.progress_bar()
+    ... )  # doctest: +SKIP
+    """
+    return _Bars()
+
+
+def _tqdm() -> Any:
+    # Here: to look for a notebook takes longer to import than all else of this module.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a notebook without ipywidgets has bars of text
+        from tqdm.auto import tqdm
+    return tqdm
 
 
 READ, DECODE, FORWARD, WRITE = "read", "decode", "forward", "write"

@@ -1,1 +1,22 @@
 """The commands: options and params.yaml in, one call into the library, a log line out."""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+_OWN = Path(__file__).resolve().parents[1] / "pipeline" / "__init__.py"
+
+
+def require_own_package() -> None:
+    """End with status 1 if another file or folder called `pipeline` comes first on sys.path."""
+    found = find_spec("pipeline")
+    origin = found.origin if found is not None else None
+    if origin is None or Path(origin).resolve() != _OWN:
+        where = origin or (found and found.submodule_search_locations) or "nothing"
+        sys.exit(
+            f"pipeline: error: `import pipeline` finds {where} in place of the package {_OWN}; "
+            "rename that file, or run this command from another folder or without PYTHONPATH"
+        )
+
+
+require_own_package()

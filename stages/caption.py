@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.errors import WrongUsage
-from stages.console import CONSOLE, OUTPUT, SOME_ROWS_FAILED, log_settings, printable
-from stages.experiment import layout_of
+from stages.command import Answer
+from stages.console import CONSOLE, OUTPUT, SOME_ROWS_FAILED, printable
+from stages.experiment import layout_of, require_made
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pipeline.experiments.captioners import Baseline, OpenCaptioner
     from pipeline.experiments.layout import Layout
-    from pipeline.heads.head_types import Experiment
     from pipeline.language.captioning.captions_file import Described
     from stages.params import Params
 
 
-@click.command()
+@click.command(cls=Answer)
 @click.argument("pictures", nargs=-1, metavar="[IMAGE]...")
 @click.option("--experiment", required=True, help="Name of a trained experiment.")
 @click.option(
@@ -99,7 +99,6 @@ def caption(
     how: Any = {"count": top, "seed": seed, "monitor": CONSOLE}
     if not pictures:
         out = out or layout.captions(opened.name)
-        log_settings("caption", experiment=experiment, baseline=baseline, split=split, out=out)
         described: Sequence[Described] = describe_split(
             opened.captioner,
             layout.dataset,
@@ -113,8 +112,9 @@ def caption(
     else:
         from pipeline.search.picture_captions import describe_pictures
 
-        log_settings("caption", experiment=experiment, baseline=baseline, pictures=len(pictures))
-        described = describe_pictures(opened.captioner, opened.network(weights), pictures, **how)
+        described = describe_pictures(
+            opened.captioner, opened.network(weights), [*dict.fromkeys(pictures)], **how
+        )
         for found in described:
             click.echo(json.dumps(line_of(found)) if as_json else _lines(found))
         if out is not None:
@@ -141,32 +141,25 @@ def open_by_name(
     WrongUsage
         A retrieval experiment without a baseline, or a language model with one.
     PipelineError
-        See `pipeline.experiments.captioners`.
+        See `pipeline.experiments.captioners.open_captioner`.
     """
-    from pipeline.experiments.captioners import (
-        is_language_model,
-        open_baseline,
-        open_language_model,
-    )
+    from pipeline.experiments.captioners import is_language_model, open_captioner
+    from pipeline.language.captioning.captioner import Writing
     from stages.plan import experiment_of
 
-    def experiment_named(other: str) -> "Experiment":
-        return experiment_of(params, other)
-
-    written = is_language_model(name, layout)
-    if written and baseline is None:
-        from pipeline.language.captioning.captioner import Writing
-
-        how = Writing(**(writing or {}))
-        return open_language_model(name, layout, experiment_named, how)
-    if written or baseline is None:
-        raise WrongUsage(
-            f"{name} is a language model; --baseline takes a retrieval experiment"
-            if written
-            else f"{name} ranks captions and writes none; name a language model, or give "
-            "--baseline nearest for its nearest training captions"
-        )
-    return open_baseline(baseline, experiment_named(name), layout, params.splits.train)
+    if is_language_model(name, layout):
+        require_made(layout.language(name), name, layout)
+    elif baseline is not None:
+        experiment_of(params, name)
+        require_made(layout.head(name), name, layout)
+    return open_captioner(
+        name,
+        layout,
+        lambda other: experiment_of(params, other),
+        baseline,
+        writing=Writing(**(writing or {})),
+        train_split=params.splits.train,
+    )
 
 
 def _lines(found: "Described") -> str:

@@ -5,6 +5,7 @@ import importlib
 import click
 
 from pipeline import __version__
+from stages.command import Group
 from stages.console import run
 
 COMMANDS = {
@@ -27,11 +28,12 @@ COMMANDS = {
     "search": "Find the images or sentences nearest to a query.",
     "serve": "Try an experiment on a page of this machine.",
     "shards": "Describe, check, index, convert, join and share feature shards.",
-    "recipes": "List the image recipes, or print one.",
+    "list": "List what can be named: experiments, encoders, recipes, backbones...",
+    "recipes": "List the recipes, or print one.",
 }
 
 
-class CommandGroup(click.Group):
+class CommandGroup(Group):
     """Commands by module name, so that `pipeline --help` need not import torch."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

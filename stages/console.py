@@ -7,21 +7,24 @@ import errno
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from tqdm import tqdm
 
 from pipeline.errors import PipelineError, WrongUsage, is_out_of_memory
 from pipeline.progress import Monitor, Progress
 
+if TYPE_CHECKING:
+    pass
+
 DONE, FAILED, WRONG_USAGE, SOME_ROWS_FAILED = 0, 1, 2, 3
+# As shells count a signal; an interrupt without one is Ctrl-C's.
+_BY_SIGNAL = 128
 
 _SECONDS_BETWEEN_LINES = 30.0
 
@@ -29,8 +32,8 @@ _SECONDS_BETWEEN_LINES = 30.0
 _LONGEST_ERROR = 4000
 
 # Python drops an exception that is raised while it runs a destructor or a weak reference's
-# callback, so a request to stop is kept here too.
-_INTERRUPTED = threading.Event()
+# callback, so the signals that asked to stop are kept here too.
+_INTERRUPTED: list[int] = []
 
 
 class OutputPath(click.Path):
@@ -46,34 +49,18 @@ class OutputPath(click.Path):
 OUTPUT = OutputPath(path_type=Path)
 
 
-def log_settings(command: str, **settings: object) -> None:
-    """Write the one line of effective settings that a command starts with; None leaves one out."""
-    text = " ".join(f"{key}={value}" for key, value in settings.items() if value is not None)
-    _write_line(printable(f"pipeline {command}: {text}"))
-
-
-def log_parameters(command: str, **effective: object) -> None:
-    """Write the settings of the command that is running, from its own parameters.
-
-    Parameters
-    ----------
-    command : its name.
-    effective : what is not as the command line has it; None leaves a setting out.
-    """
-    given = {**click.get_current_context().params, **effective}
-    log_settings(command, **{key: value for key, value in given.items() if _is_set(value)})
-
-
-def _is_set(value: object) -> bool:
-    return value is not None and value is not False and value not in ((), {}, [])
+def log_chosen(**values: object) -> None:
+    """Write what was chosen where the user gave nothing; None leaves one out."""
+    text = " ".join(f"{name}={value}" for name, value in values.items() if value is not None)
+    write_line(printable(f"chosen: {text}"))
 
 
 def log_done(message: str) -> None:
     """Write a line of counts, shapes, seconds or rates."""
-    _write_line(printable(message))
+    write_line(printable(message))
 
 
-def _write_line(text: str) -> None:
+def write_line(text: str) -> None:
     """Write a line to stderr; hours of work do not end because nobody can read it any more."""
     with suppress(OSError):
         click.echo(text, err=True)
@@ -92,6 +79,9 @@ def progress_of(what: str, unit: str) -> Iterator[Callable[[int, int, int], None
     minute, so that short runs are quiet. It raises KeyboardInterrupt if one was lost.
     """
     if sys.stderr.isatty():
+        # Here: it takes a third of the time of --help.
+        from tqdm import tqdm
+
         bar: tqdm | None = None
 
         def show(done: int, total: int, failed: int) -> None:
@@ -133,7 +123,7 @@ def progress_of(what: str, unit: str) -> Iterator[Callable[[int, int, int], None
             counts = f"{done} of {total} {unit}s, {rate:.3g}/s, {failed} failed"
             if unit == "byte":
                 counts = f"{done / 1e6:.1f} of {total / 1e6:.1f} MB, {rate / 1e6:.3g} MB/s"
-            _write_line(f"{what}: {counts}, {left}")
+            write_line(f"{what}: {counts}, {left}")
 
     yield line
 
@@ -166,8 +156,7 @@ def run(command: click.Command) -> None:
         error.show()
         sys.exit(error.exit_code)
     except WrongUsage as error:
-        _write_line(f"pipeline: error: {printable(str(error))}")
-        sys.exit(WRONG_USAGE)
+        _end_with(str(error), WRONG_USAGE)
     except PipelineError as error:
         _end_with(str(error))
     except OSError as error:
@@ -179,7 +168,7 @@ def run(command: click.Command) -> None:
             "then run the same command again"
         )
     except (KeyboardInterrupt, click.Abort):
-        _end_with(_GOES_ON)
+        _end_interrupted()
     except (MemoryError, RuntimeError, ImportError) as error:
         if not is_out_of_memory(error):
             raise
@@ -192,19 +181,26 @@ def run(command: click.Command) -> None:
         # What h5py makes of an interrupt that comes while HDF5 calls it back.
         if not isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
             raise
-        _end_with(_GOES_ON)
+        _end_interrupted()
     sys.exit(status if isinstance(status, int) else DONE)
 
 
-_GOES_ON = "interrupted; nothing is left half-written, and the same command goes on"
+def _end_interrupted() -> None:
+    """End with 130 after Ctrl-C and 143 after SIGTERM, which no failure has."""
+    number = _INTERRUPTED[0] if _INTERRUPTED else signal.SIGINT
+    _end_with(
+        "interrupted; finished rows are kept, no file is half-written, and the same command "
+        "resumes",
+        _BY_SIGNAL + number,
+    )
 
 
-def _end_with(text: str) -> None:
+def _end_with(text: str, status: int = FAILED) -> None:
     if (left_out := len(text) - _LONGEST_ERROR) > 0:
         half = _LONGEST_ERROR // 2
         text = f"{text[:half]} [{left_out} characters left out] {text[-half:]}"
-    _write_line(f"pipeline: error: {printable(text)}")
-    sys.exit(FAILED)
+    write_line(f"pipeline: error: {printable(text)}")
+    sys.exit(status)
 
 
 def _open_closed_streams() -> None:
@@ -218,7 +214,7 @@ def _open_closed_streams() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    _INTERRUPTED.set()
+    _INTERRUPTED.append(number)
     raise KeyboardInterrupt
 
 
@@ -233,5 +229,5 @@ def _without_interrupts(report: Callable[[Any], object]) -> Callable[[Any], obje
 
 
 def _stop_if_interrupted() -> None:
-    if _INTERRUPTED.is_set():
+    if _INTERRUPTED:
         raise KeyboardInterrupt

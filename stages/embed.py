@@ -6,13 +6,16 @@ import click
 
 from pipeline.cluster.place import Place
 from pipeline.errors import WrongUsage
+from pipeline.experiments.layout import of_splits
 from pipeline.jobs.options import Selection
-from stages.console import CONSOLE, OUTPUT, log_done, log_settings
-from stages.experiment import experiment_options, layout_of
+from pipeline.wording import counted
+from stages.command import Command
+from stages.console import CONSOLE, OUTPUT, log_done
+from stages.experiment import experiment_options, layout_of, require_made
 from stages.options import place_options
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--experiment", help="[default: every experiment of params.yaml]")
 @experiment_options
 @click.option(
@@ -20,9 +23,16 @@ from stages.options import place_options
     type=click.Path(path_type=Path),
     help="Folder of the trained head.  [default: data/heads/DATASET/EXPERIMENT]",
 )
-@click.option("--split", help="Split to embed.  [default: that of params.yaml, or test, val, dev]")
 @click.option(
-    "--out", type=OUTPUT, help="Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.h5]"
+    "--split",
+    help="Split to embed; several with commas between, or all.  [default: that of params.yaml, or "
+    "test, val, dev]",
+)
+@click.option(
+    "--out",
+    type=OUTPUT,
+    help="Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.h5; of several splits "
+    "EXPERIMENT.all.h5, EXPERIMENT.train+val.h5 and so on]",
 )
 @place_options
 def embed(
@@ -38,8 +48,12 @@ def embed(
 ) -> None:
     """Embed the images and captions of a split with the head of an experiment, or of each.
 
+    A head that was trained on another dataset embeds this one too, from features of the same
+    recipe (--head); images without captions are embedded alone.
+
     \b
     Examples:
+      pipeline embed --experiment kiros2014-linear --split all
       pipeline embed --experiment wang2016-nonlinear-bidirectional-structure
       pipeline embed
     """
@@ -64,13 +78,18 @@ def embed(
         experiment_of(params, name) for name in ([experiment] if experiment else params.experiments)
     ]
     split = split or params.splits.test
+    from pipeline.datasets.splits import ALL
     from pipeline.heads.embed import embed as run
     from pipeline.heads.embed import require_head_of
 
     for plan in plans:
         from_head = head or layout.head(plan.name)
-        to_file = out or layout.embeddings(plan.name)
-        log_settings("embed", experiment=plan.name, head=from_head, split=split, out=to_file)
+        to_file = layout.embeddings(plan.name)
+        if split is not None and (split == ALL or "," in split):
+            to_file = of_splits(to_file, split)
+        to_file = out or to_file
+        if head is None:
+            require_made(from_head, plan.name, layout)
         require_head_of(from_head, plan.name)
         embeddings = run(
             layout.dataset,
@@ -83,7 +102,8 @@ def embed(
             monitor=CONSOLE,
         )
         log_done(
-            f"{to_file}: {len(embeddings.image_ids)} images and {len(embeddings.caption_ids)} "
-            f"captions in {embeddings.image_embeddings.shape[-1]} dimensions, similarity "
+            f"{to_file}: {counted(len(embeddings.image_ids), 'image')} and "
+            f"{counted(len(embeddings.caption_ids), 'caption')} in "
+            f"{counted(embeddings.image_embeddings.shape[-1], 'dimension')}, similarity "
             f"{embeddings.similarity}"
         )

@@ -5,11 +5,13 @@ from pathlib import Path
 import click
 
 from pipeline.errors import WrongUsage
-from stages.console import OUTPUT, log_done, log_settings
+from pipeline.wording import counted
+from stages.command import Command
+from stages.console import OUTPUT, log_chosen, log_done
 from stages.experiment import layout_of
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--name", help="[default: every ensemble of params.yaml]")
 @click.option("--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]")
 @click.option(
@@ -48,11 +50,10 @@ def ensemble(
         if embeddings is not None:
             files = {member: embeddings / file.name for member, file in files.items()}
         to_file = out or layout.ensemble(each)
-        log_settings(
-            "ensemble", name=each, members=",".join(weights), dataset=layout.dataset, out=to_file
-        )
+        log_chosen(name=each, members=",".join(weights))
         joined = average(files, to_file, name=each, weights=weights)
         log_done(
-            f"{to_file}: {len(joined.image_ids)} images and {len(joined.caption_ids)} captions in "
-            f"{joined.image_embeddings.shape[1]} dimensions, the mean of {len(weights)} cosines"
+            f"{to_file}: {counted(len(joined.image_ids), 'image')} and "
+            f"{counted(len(joined.caption_ids), 'caption')} in {joined.image_embeddings.shape[1]} "
+            f"dimensions, the mean of {counted(len(weights), 'cosine')}"
         )

@@ -1,28 +1,36 @@
 """`pipeline evaluate`: embedding files and localization files become tables."""
 
+import json
 from pathlib import Path
 
 import click
 
 from pipeline.errors import WrongUsage
 from pipeline.retrieval.ranking.protocols import PROTOCOLS
-from stages.console import CONSOLE, OUTPUT, log_settings
-from stages.experiment import layout_of
+from stages.command import Command
+from stages.console import CONSOLE, OUTPUT
+from stages.experiment import layout_of, require_made
+from stages.options import JSON
 
 OF_CLIPS = ("msvd", "trecvid-vtt")
 """Protocols that say themselves which captions count, and have printed rows to stand beside."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument(
     "embeddings", type=click.Path(path_type=Path), metavar="[EMBEDDINGS.h5]", required=False
 )
 @click.option("--out", type=OUTPUT, help="Folder of the table of EMBEDDINGS.h5, which needs it.")
 @click.option(
+    "--split",
+    help="Of a file of several splits the one that is ranked, or all.  [default: its one]",
+)
+@click.option(
     "--protocol",
     metavar="NAME",
     help=f"{', '.join(PROTOCOLS)} or first-N: checks what the file holds, and adds mean inverted "
-    "rank, chance levels and 95 % intervals; entities, for a file of `pipeline localize`.  "
+    "rank, chance levels and 95 % intervals, which fewer than 1,000 images have in any case; "
+    "entities, for a file of `pipeline localize`.  "
     "[default: all, without these]",
 )
 @click.option(
@@ -44,15 +52,23 @@ OF_CLIPS = ("msvd", "trecvid-vtt")
     type=click.IntRange(1),
     help="Refuse to compare more pairs of an image and a caption.  [default: 2e11]",
 )
-@click.option("--device", default="cpu", show_default=True, help="A torch device, such as cuda.")
+@click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    help="A torch device, such as cpu or cuda:1; auto is the best of this machine.",
+)
+@JSON
 def evaluate(
     embeddings: Path | None,
     out: Path | None,
+    split: str | None,
     protocol: str | None,
     captions_per_image: int,
     nms: float | None,
     max_pairs: int | None,
     device: str,
+    as_json: bool,
 ) -> None:
     """Rank anybody's embedding file in both directions and write recall.json and recall.csv.
 
@@ -66,7 +82,7 @@ def evaluate(
       pipeline evaluate data/localizations/entities/NAME.h5 --protocol entities --out data/regions
     """
     if protocol == "entities":
-        _evaluate_localized(embeddings, out, nms)
+        _evaluate_localized(embeddings, out, nms, as_json)
         return
     if nms is not None:
         raise WrongUsage("--nms goes with --protocol entities")
@@ -83,23 +99,19 @@ def evaluate(
     named = {embeddings.stem: (embeddings, out)} if embeddings and out else _all_of_params()
     tables = {}
     for name, (file, folder) in named.items():
-        log_settings(
-            "evaluate",
-            embeddings=file,
-            out=folder,
-            protocol=protocol,
-            captions_per_image=None if protocol in OF_CLIPS else captions_per_image or "all",
-            device=device,
-        )
         tables[name] = evaluate_file(
             file,
             folder,
+            split=split,
             protocol=protocol,
             captions_per_image=captions_per_image or None,
             device=device,
             max_pairs=max_pairs or MAX_PAIRS,
             monitor=CONSOLE,
         ).table
+    if as_json:
+        click.echo(json.dumps({"tables": tables}, indent=2))
+        return
     click.echo(markdown_table(tables), nl=False)
     if protocol in OF_CLIPS:
         from pipeline.report.published import beside_published
@@ -107,7 +119,9 @@ def evaluate(
         click.echo("\n" + beside_published(protocol, tables), nl=False)
 
 
-def _evaluate_localized(file: Path | None, out: Path | None, nms: float | None) -> None:
+def _evaluate_localized(
+    file: Path | None, out: Path | None, nms: float | None, as_json: bool
+) -> None:
     """Measure a localization file; print its tables with those of the papers below."""
     from pipeline.localization.evaluate_localization import evaluate_localized, markdown
     from pipeline.localization.measures import NMS
@@ -116,9 +130,11 @@ def _evaluate_localized(file: Path | None, out: Path | None, nms: float | None) 
     if file is None or out is None:
         raise WrongUsage("--protocol entities takes a file of `pipeline localize` and --out DIR")
     nms = NMS if nms is None else nms
-    log_settings("evaluate", localization=file, out=out, protocol="entities", nms=nms)
     table = evaluate_localized(file, out, nms=nms, monitor=CONSOLE)
-    click.echo(markdown(table, localized_rows()), nl=False)
+    if as_json:
+        click.echo(json.dumps({"tables": {file.stem: table}}, indent=2))
+    else:
+        click.echo(markdown(table, localized_rows()), nl=False)
 
 
 def _all_of_params() -> dict[str, tuple[Path, Path]]:
@@ -126,7 +142,14 @@ def _all_of_params() -> dict[str, tuple[Path, Path]]:
     from stages.params import load_params
 
     params = load_params()
+    if not params.dataset:
+        raise WrongUsage(
+            "give EMBEDDINGS.h5 and --out DIR; without them all experiments of params.yaml are "
+            f"evaluated, and {Path.cwd()} has none"
+        )
     layout = layout_of(None, params.dataset)
     files = {name: layout.embeddings(name) for name in params.experiments}
     files |= {name: layout.ensemble(name) for name in params.ensembles}
+    for name, file in files.items():
+        require_made(file, name, layout)
     return {name: (file, layout.evaluation(name)) for name, file in files.items()}

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from pipeline.errors import WrongUsage
-from pipeline.experiments.layout import DATA, Layout
+from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -59,3 +59,20 @@ def layout_of(dataset: Path | None, default: str) -> Layout:
             "or run this command in the project's folder"
         )
     return Layout.of(default)
+
+
+def made_by_run(name: str, layout: Layout) -> str:
+    """Return the command that makes all files of an experiment, for messages."""
+    return f"`pipeline run {unseeded(name)} --dataset {layout.dataset}`"
+
+
+def require_made(path: Path, name: str, layout: Layout) -> None:
+    """Check that a file or folder of an experiment exists.
+
+    Raises
+    ------
+    NotMade
+        The command that makes it is named.
+    """
+    if not path.exists():
+        raise NotMade(f"{path} not found; {made_by_run(name, layout)} makes it")

@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -10,17 +11,21 @@ from pipeline.cluster.place import Place
 from pipeline.images.engine import ENGINES
 from pipeline.jobs.options import Compute, Selection, Storage
 from pipeline.recipes import PRECISIONS, STORAGES
-from stages.console import CONSOLE, OUTPUT, log_parameters
+from stages.command import Command
+from stages.console import CONSOLE, OUTPUT
 from stages.options import (
     ADD,
     COMPRESS,
     COUNT,
+    DEVICE,
+    JSON,
     LIMIT,
     RETRY_FAILED,
     ROWS_PER_SHARD,
     SPLIT,
     THREADS,
     TRUST_STAMPS,
+    UPDATE,
     compute_options,
     place_options,
     selection_options,
@@ -60,9 +65,6 @@ PRECISION = click.option(
     show_default=True,
     help="Arithmetic of the network.",
 )
-DEVICE = click.option(
-    "--device", default="cpu", show_default=True, help="A torch device, such as cuda."
-)
 ENGINE = click.option(
     "--engine",
     type=click.Choice(ENGINES),
@@ -82,10 +84,18 @@ READERS = click.option(
 )
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--backbone", help="Backbone, for its default recipe; see `pipeline recipes`.")
 @click.option("--recipe", help="Recipe by name; see `pipeline recipes`.")
-@click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
+@click.option("--dataset", type=click.Path(path_type=Path), help="Prepared dataset.")
+@click.option(
+    "--images",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER|IMAGE|LIST.txt|-",
+    help="In place of --dataset: all images below a folder; or image files, of which more may "
+    "follow; or a file of paths, one per line, - for stdin. Ids are the paths.",
+)
+@click.argument("more", nargs=-1, type=click.Path(path_type=Path), metavar="[IMAGE]...")
 @click.option("--out", required=True, type=OUTPUT, help="Folder of the shards.")
 @click.option(
     "--regions",
@@ -119,14 +129,17 @@ READERS = click.option(
     THREADS,
     READERS,
 )
-@storage_options(DTYPE, ROWS_PER_SHARD, COMPRESS, ADD, RETRY_FAILED, TRUST_STAMPS)
+@storage_options(DTYPE, ROWS_PER_SHARD, COMPRESS, ADD, UPDATE, RETRY_FAILED, TRUST_STAMPS)
 @place_options
+@JSON
 @click.pass_context
 def extract(
     ctx: click.Context,
     backbone: str | None,
     recipe: str | None,
-    dataset: Path,
+    dataset: Path | None,
+    images: Path | None,
+    more: tuple[Path, ...],
     out: Path,
     regions: Path | None,
     context: float | None,
@@ -136,8 +149,9 @@ def extract(
     compute: Compute,
     storage: Storage,
     place: Place,
+    as_json: bool,
 ) -> None:
-    """Turn the images or clips of a prepared dataset, or regions, into feature shards.
+    """Turn the images or clips of a prepared dataset, or plain images, or regions, into shards.
 
     Missing, unreadable and refused images keep their row, with a status and a reason; the
     command then ends with exit status 3. The same command again resumes where it stopped; in a
@@ -150,6 +164,7 @@ def extract(
     Examples:
       pipeline extract --backbone efficientnet-lite0 --dataset data/scenes \\
           --out data/features/scenes/efficientnet-lite0-pool
+      pipeline extract --backbone resnet152 --images photos --out features/photos
       pipeline extract --recipe efficientnet-lite0-pool --dataset data/msvd --frames every:0.5 \\
           --out data/features/msvd/efficientnet-lite0-pool
       pipeline extract --recipe mfcc-bow-1024 --dataset data/msrvtt \\
@@ -170,12 +185,27 @@ def extract(
         raise click.UsageError("give --backbone NAME or --recipe NAME, one of them")
     if context is not None and regions is None:
         raise click.UsageError("--context is of --regions")
+    if (dataset is None) == (images is None):
+        raise click.UsageError(
+            "give --dataset DIR, a prepared dataset, or --images FOLDER, a folder of image files; "
+            "one of them"
+        )
+    if more and images is None:
+        raise click.UsageError(f"{more[0]} is no option; image files follow --images")
     # Pillow warns of images that are then refused, and of oddities in files that it reads.
     warnings.filterwarnings("ignore", module=r"PIL\.")
-    log_parameters("extract", backbone=None, recipe=name)
     started = time.monotonic()
     of_clips = frames or over_frames or compute.codebook
-    if regions is not None:
+    if dataset is None:
+        _require_images_alone(
+            regions=regions, frames=frames, over_frames=over_frames, codebook=compute.codebook,
+            split=select.split,
+        )  # fmt: skip
+        index = job.extract(
+            _given([path for path in (images, *more) if path]), out, recipe=name, select=select,
+            storage=storage, compute=compute, place=place, monitor=CONSOLE,
+        )  # fmt: skip
+    elif regions is not None:
         index = extract_regions(
             dataset, out, recipe=name, regions=Regions(regions, context or 0.0), select=select,
             storage=storage, compute=compute, place=place, monitor=CONSOLE,
@@ -190,4 +220,33 @@ def extract(
             dataset, out, recipe=name, select=select, storage=storage, compute=compute,
             place=place, monitor=CONSOLE,
         )  # fmt: skip
-    log_made(ctx, out, index, time.monotonic() - started)
+    log_made(ctx, out, index, time.monotonic() - started, as_json)
+
+
+def _require_images_alone(**of_datasets: object) -> None:
+    """Refuse options that are of a prepared dataset."""
+    if given := [name for name, value in of_datasets.items() if value is not None]:
+        raise click.UsageError(
+            f"--{given[0].replace('_', '-')} is of a prepared dataset (--dataset), and --images "
+            "names plain image files"
+        )
+
+
+def _given(paths: Iterable[Path]) -> list[Path]:
+    """Return the files and folders that are named, on the command line or in a list."""
+    from pipeline.datasets.plain_images import read_list
+
+    found: list[Path] = []
+    for path in paths:
+        if path == Path("-"):
+            found += read_list(Path("/dev/stdin"))
+        elif path.suffix.lower() == ".txt":
+            found += read_list(path)
+        elif path.exists():
+            found.append(path)
+        else:
+            raise click.UsageError(
+                f"{path} does not exist; --images accepts a folder, image files, or a LIST.txt of "
+                "paths"
+            )
+    return found

@@ -1,25 +1,47 @@
 """The last lines of a command that has made a feature set; imported once it is made."""
 
+import json
 from pathlib import Path
 
 import click
 
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.index import FeatureIndex
+from pipeline.wording import counted
 from stages.console import SOME_ROWS_FAILED, log_done
 
 _REASONS_SHOWN = 5
 
 
-def log_made(ctx: click.Context, out: Path, index: FeatureIndex, seconds: float) -> None:
-    """Write what a command has made, and end with status 3 where rows failed."""
-    shards = len(index.shards)
+def log_made(
+    ctx: click.Context, out: Path, index: FeatureIndex, seconds: float, as_json: bool = False
+) -> None:
+    """Write what a command has made, and end with status 3 where rows failed.
+
+    Parameters
+    ----------
+    ctx : click.Context. Of the command.
+    out : Path. Folder of the set.
+    index : FeatureIndex. Of the set.
+    seconds : float. Since the start.
+    as_json : bool. Print an object to stdout as well.
+    """
+    header, shards = index.header, len(index.shards)
     log_done(
-        f"{index.rows} rows {index.header.row_shape} in {shards} shard{'s' * (shards > 1)} in "
-        f"{out}, recipe {index.header.recipe_hash}, {seconds:.1f} s"
+        f"{counted(index.rows, 'row')} {header.row_shape} in {counted(shards, 'shard')} in {out}, "
+        f"recipe {header.recipe_hash}, {seconds:.1f} s"
     )
+    if as_json:
+        made = {
+            "out": str(out), "dataset": header.dataset, "rows": index.rows,
+            "failed_rows": index.failed_rows, "row_shape": header.row_shape,
+            "dtype": header.dtype, "shards": shards, "recipe": header.recipe.get("name"),
+            "recipe_hash": header.recipe_hash, "weights": header.weights,
+        }  # fmt: skip
+        click.echo(json.dumps(made, indent=2))
     if index.failed_rows:
         for row_id, status, reason in FeatureSet(out).failures()[:_REASONS_SHOWN]:
             log_done(f"failed: {row_id}: {status}: {reason}")
-        log_done(f"{index.failed_rows} of {index.rows} rows failed; they keep their rows, as NaN")
+        rows = counted(index.rows, "row")
+        log_done(f"{index.failed_rows} of {rows} failed; they keep their rows, as NaN")
         ctx.exit(SOME_ROWS_FAILED)

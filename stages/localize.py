@@ -7,14 +7,15 @@ from typing import Literal
 import click
 
 from pipeline.heads.training.training_options import TrainingOptions
-from stages.console import CONSOLE, log_done, log_settings
+from stages.command import Command
+from stages.console import CONSOLE, log_done
 from stages.experiment import LEAVE_OUT_FAILED, layout_of
 from stages.training import training_options
 
 _PATH = click.Path(path_type=Path)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--dataset", type=_PATH, help="[default: that of params.yaml]")
 @click.option(
@@ -94,8 +95,10 @@ def localize(
     from pipeline.experiments.steps import Plan
     from pipeline.heads.experiments import resolve_experiment
     from pipeline.localization.sources import Sources
-    from stages.params import load_params
+    from stages.params import Params, load_params
+    from stages.plan import require_experiments
 
+    require_experiments(Params(), names)
     layout = layout_of(dataset, load_params().dataset)
     started = time.monotonic()
     asked = []
@@ -110,7 +113,6 @@ def localize(
             regions=regions or layout.regions(of_recipe, method),
             most=most,
         )
-        log_settings("localize", experiment=name, settings=experiment.settings, **vars(sources))
         asked.append((experiment, sources))
     made = localize_experiments(
         Plan(

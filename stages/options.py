@@ -12,15 +12,28 @@ import click
 
 from pipeline.cluster.place import Place
 from pipeline.jobs.options import Compute, Selection, Storage
+from stages.command import section
 from stages.console import OUTPUT
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 COUNT = click.IntRange(1)
 
+JSON = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print JSON; docs/commands.md has its keys.",
+)
 SPLIT = click.option("--split", help="Only this split.  [default: all]")
 LIMIT = click.option("--limit", type=COUNT, help="Only the first N images.  [default: all]")
 
+DEVICE = click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    help="A torch device, such as cpu or cuda:1; auto is the best of the machine that computes.",
+)
 ROWS_PER_SHARD = click.option(
     "--rows-per-shard", type=COUNT, help="[default: what fits in 1 GiB, at most 65536]"
 )
@@ -32,6 +45,12 @@ ADD = click.option(
     is_flag=True,
     help="Append rows that the dataset, prepared again, has and a finished output lacks, in new "
     "shards; those it has stay.",
+)
+UPDATE = click.option(
+    "--update",
+    is_flag=True,
+    help="Make a finished output what the dataset is now: keep rows that are still right, compute "
+    "new and changed ones, drop the others; features of other options are moved aside.",
 )
 RETRY_FAILED = click.option(
     "--retry-failed", is_flag=True, help="In a finished output, compute the failed rows again."
@@ -65,15 +84,16 @@ def _as_mapping(ctx: click.Context, param: click.Parameter, value: Any) -> Mappi
 
 
 def group(
-    name: str, kind: Callable[..., Any], *options: Callable[[Any], Any]
+    name: str, kind: Callable[..., Any], title: str, *options: Callable[[Any], Any]
 ) -> Callable[[Command], Command]:
     """Return a decorator that adds options and passes them to the command as one object.
 
     Parameters
     ----------
-    name : of the command's parameter.
-    kind : the class of the object; its fields have the names of the options.
-    options : of click.
+    name : str. Name of the command's parameter.
+    kind : callable. Class of the object; its fields have the names of the options.
+    title : str. What `--help` shows the options under.
+    options : decorators of click.
     """
 
     def decorate(command: Command) -> Command:
@@ -84,9 +104,7 @@ def group(
             kwargs[name] = kind(**{field: kwargs.pop(field) for field in fields})
             return command(*args, **kwargs)
 
-        decorated: Any = called
-        for option in reversed(options):
-            decorated = option(decorated)
+        decorated: Any = section(title, *options)(called)
         fields = [param.name for param in decorated.__click_params__[before:]]
         return decorated
 
@@ -95,22 +113,23 @@ def group(
 
 def selection_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
     """Add options of `pipeline.jobs.options.Selection`, passed as `select`."""
-    return group("select", Selection, *options)
+    return group("select", Selection, "Input", *options)
 
 
 def storage_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
     """Add options of `pipeline.jobs.options.Storage`, passed as `storage`."""
-    return group("storage", Storage, *options)
+    return group("storage", Storage, "Storage", *options)
 
 
 def compute_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
     """Add options of `pipeline.jobs.options.Compute`, passed as `compute`."""
-    return group("compute", Compute, *options)
+    return group("compute", Compute, "Computing", *options)
 
 
 place_options: Callable[[Any], Any] = group(
     "place",
     Place,
+    "Cluster",
     click.option("--workers", type=COUNT, help="Work in N processes of this machine."),
     click.option(
         "--scheduler",

@@ -1,13 +1,15 @@
 """params.yaml, checked: the one place that knows its keys."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, UnknownName
 from pipeline.schema import SchemaError, convert
+from pipeline.wording import did_you_mean
 
 PARAMS_FILE = Path("params.yaml")
 
@@ -20,7 +22,11 @@ _OF_OLDER_KEYS = (
 
 
 class ParamsError(PipelineError):
-    """params.yaml is missing, is no YAML, or has unknown, missing or wrong entries."""
+    """params.yaml is missing, is not YAML, or has unknown, missing or wrong entries."""
+
+
+class UnknownExperiment(ParamsError, UnknownName):
+    """Neither params.yaml nor the published systems have this experiment, ensemble or dataset."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,7 @@ class Extract:
     storage: str = "float32"
     batch_size: int | None = None
     rows_per_shard: int | None = None
-    device: str = "cpu"
+    device: str = "auto"
 
     @property
     def options(self) -> dict[str, Any]:
@@ -151,12 +157,10 @@ class Params:
         Raises
         ------
         ParamsError
-            There is none of this name; the known ones are listed.
+            There is none of this name; the nearest ones are listed.
         """
         if name not in self.datasets:
-            raise ParamsError(
-                f"{PARAMS_FILE} has no dataset {name!r}; it has {', '.join(self.datasets)}"
-            )
+            raise self._unknown("dataset", name, self.datasets)
         return self.datasets[name]
 
     def entry(self, name: str) -> ExperimentEntry:
@@ -165,12 +169,10 @@ class Params:
         Raises
         ------
         ParamsError
-            There is none of this name; the known ones are listed.
+            There is none of this name; the nearest ones are listed.
         """
         if name not in self.experiments:
-            raise ParamsError(
-                f"{PARAMS_FILE} has no experiment {name!r}; it has {', '.join(self.experiments)}"
-            )
+            raise self._unknown("experiment", name, self.experiments)
         return self.experiments[name]
 
     def ensemble(self, name: str) -> dict[str, float]:
@@ -184,12 +186,16 @@ class Params:
             There is none of this name, or a member is no experiment.
         """
         if name not in self.ensembles:
-            raise ParamsError(
-                f"{PARAMS_FILE} has no ensemble {name!r}; it has {', '.join(self.ensembles)}"
-            )
+            raise self._unknown("ensemble", name, self.ensembles)
         for member in self.ensembles[name]:
             self.entry(member)
         return self.ensembles[name]
+
+    @staticmethod
+    def _unknown(what: str, name: str, known: Iterable[str]) -> UnknownExperiment:
+        return UnknownExperiment(
+            f"{PARAMS_FILE} has no {what} {name!r}; {did_you_mean(name, known)}"
+        )
 
 
 def load_params() -> Params:

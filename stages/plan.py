@@ -1,5 +1,6 @@
 """What `train`, `embed` and `run` make of params.yaml: experiments of presets and differences."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -7,7 +8,8 @@ from pipeline.heads.experiments import TRAINED_VECTORS, Size, resolve_experiment
 from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.heads.presets import PRESETS
 from pipeline.retrieval.ensemble import ENSEMBLES
-from stages.params import Params
+from pipeline.wording import did_you_mean
+from stages.params import PARAMS_FILE, Params, UnknownExperiment
 
 
 def experiment_of(params: Params, name: str, size: Size | None = None) -> Experiment:
@@ -23,8 +25,8 @@ def experiment_of(params: Params, name: str, size: Size | None = None) -> Experi
 
     Raises
     ------
-    ParamsError
-        There is none of this name; the known ones are listed.
+    UnknownExperiment
+        There is none of this name; the nearest are listed.
     HeadError
         Its preset, its head or a setting is unknown, or a setting is out of range.
     """
@@ -34,7 +36,8 @@ def experiment_of(params: Params, name: str, size: Size | None = None) -> Experi
         return replace(
             preset, captions=_captions_of(params, preset.captions.name) or preset.captions
         )
-    entry = params.entry(name)
+    require_experiments(params, [name])
+    entry = params.experiments[name]
     return resolve_experiment(
         name,
         preset=entry.preset,
@@ -48,6 +51,24 @@ def experiment_of(params: Params, name: str, size: Size | None = None) -> Experi
         average_captions=entry.average_captions,
         finetuning=entry.finetuning,
     )
+
+
+def require_experiments(params: Params, names: Iterable[str], others: Iterable[str] = ()) -> None:
+    """Raise unless each name is an experiment of params.yaml, a published system, or another.
+
+    Raises
+    ------
+    UnknownExperiment
+        The nearest names are listed.
+    """
+    known = [*params.experiments, *PRESETS, *others]
+    for name in names:
+        if name not in known:
+            where = f"{PARAMS_FILE} has no" if params.experiments else "there is no"
+            raise UnknownExperiment(
+                f"{where} experiment {name!r}, and no published system is called so; "
+                f"{did_you_mean(name, known, 'pipeline list experiments')}"
+            )
 
 
 def _captions_of(params: Params, folder: str) -> CaptionFeatures | None:

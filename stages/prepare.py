@@ -2,13 +2,14 @@
 
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
 from pipeline.datasets.checks import check_split
 from pipeline.experiments.layout import Layout
-from stages.console import log_settings, progress_of
+from stages.command import Group
+from stages.console import progress_of
 from stages.prepare_clips import clips, msrvtt, msvd, trecvid_vtt
 from stages.prepare_options import (
     Assignment,
@@ -16,16 +17,17 @@ from stages.prepare_options import (
     count,
     expect_option,
     images_option,
+    log_dataset,
     out_option,
     path_option,
-    shown,
     split_option,
+    table_options,
     write_dataset,
 )
 from stages.prepare_regions import entities, regions
 
 
-@click.group()
+@click.group(cls=Group)
 def prepare() -> None:
     """Read or draw captioned images or clips into a dataset.
 
@@ -63,7 +65,6 @@ def scenes(num_images: int, seed: int, out: Path) -> None:
     """
     from pipeline.scenes.draw_scenes import draw_scenes
 
-    log_settings("prepare scenes", images=num_images, seed=seed, out=out)
     started = time.monotonic()
     with progress_of("scenes", "image") as progress:
         manifest = draw_scenes(out, num_images, seed, progress)
@@ -103,7 +104,6 @@ def moving_scenes(num_clips: int, seed: int, form: Literal["mp4", "gif"], out: P
     """
     from pipeline.scenes.moving.draw_clips import draw_moving_scenes
 
-    log_settings("prepare moving-scenes", clips=num_clips, seed=seed, format=form, out=out)
     started = time.monotonic()
     with progress_of("moving scenes", "clip") as progress:
         manifest = draw_moving_scenes(out, num_clips, seed, form, progress)
@@ -146,16 +146,6 @@ def flickr8k(
     """
     from pipeline.datasets.readers.flickr8k import read_flickr8k
 
-    log_settings(
-        "prepare flickr8k",
-        root=root,
-        images=images,
-        captions=captions,
-        split=shown(split),
-        captions_per_image=captions_per_image,
-        expect=shown(expect),
-        out=out,
-    )
     started = time.monotonic()
     manifest = read_flickr8k(
         root,
@@ -214,15 +204,6 @@ def coco(
     files = [(named or split, path) for named, path in captions]
     from pipeline.datasets.readers.coco import read_coco
 
-    log_settings(
-        "prepare coco",
-        root=root,
-        captions=",".join(f"{s}={path}" for s, path in files),
-        folder=shown(folder),
-        boxes=",".join(map(str, boxes)) or None,
-        expect=shown(expect),
-        out=out,
-    )
     started = time.monotonic()
     manifest = read_coco(root, files, folders=folder, boxes=boxes, expect=expect)
     write_dataset(manifest, out, started)
@@ -262,47 +243,58 @@ def karpathy(
     """
     from pipeline.datasets.readers.karpathy import read_karpathy
 
-    log_settings(
-        "prepare karpathy",
-        root=root,
-        captions=captions,
-        restval=restval,
-        expect=shown(expect),
-        out=out,
-    )
     started = time.monotonic()
     write_dataset(read_karpathy(root, captions, restval=restval, expect=expect), out, started)
 
 
 @prepare.command()
-@images_option
-@captions_option
+@path_option("--root", "Folder of the images.  [default: that of the captions]", required=False)
+@path_option(
+    "--captions",
+    "Table, tar files, or a folder with either.  [default: ROOT's metadata; else no captions]",
+    required=False,
+)
 @click.option("--name", help="Name of the dataset.  [default: that of the folder OUT]")
+@table_options
 @expect_option
 @out_option
-def folder(root: Path, captions: Path, name: str | None, expect: dict[str, int], out: Path) -> None:
-    """Read your own images from a CSV or JSONL file: path, caption, optional split and id.
-
-    One line is one caption; lines of the same path are one image. Without splits, images are
-    split 80/10/10 into train, val and test by the hash of their id.
+def folder(
+    root: Path | None,
+    captions: Path | None,
+    name: str | None,
+    expect: dict[str, int],
+    out: Path,
+    **table: Any,
+) -> None:
+    """Read your own images, with a table of paths and captions or without one.
 
     \b
-    Example:
-      pipeline prepare folder --root IMAGES --captions captions.csv --out data/mine
-    """
-    name = name or out.resolve().name
-    from pipeline.datasets.readers.folder import read_folder
+    --captions  .csv .tsv .txt   separated by , ; tab or |, with a header
+                .jsonl .json     one object a line; a list of objects; lists by column
+                .parquet         also with images inside, as Hugging Face stores them
+                .tar             WebDataset shards, shard-{000..009}.tar; unpacked to OUT/images
+                a folder         with metadata.csv, .jsonl or .parquet, or with tar files
+    Columns     path (image, file_name, filename, ...), caption (text, sentence, ..., or several:
+                caption1, caption2, ...), if wanted split and id
 
-    log_settings(
-        "prepare folder",
-        root=root,
-        captions=captions,
-        name=name,
-        expect=shown(expect),
-        out=out,
-    )
+    Rows of the same path are one image. Without --captions and without metadata, all image files
+    below ROOT are read, without captions. Without splits, images are split 80/10/10 into train, val
+    and test by the hash of their id.
+
+    \b
+    Examples:
+      pipeline prepare folder --root IMAGES --captions captions.csv --out data/mine
+      pipeline prepare folder --root IMAGES --out data/mine
+      pipeline prepare folder --captions 'shards/{000..009}.tar' --out data/mine
+    """
+    if root is None and captions is None:
+        raise click.UsageError("give --root, --captions, or both")
+    name = name or out.resolve().name
+    from pipeline.datasets.prepare import prepare as prepare_dataset
+
     started = time.monotonic()
-    write_dataset(read_folder(root, captions, name=name, expect=expect), out, started)
+    manifest = prepare_dataset(captions, out, root=root, name=name, expect=expect, **table)
+    log_dataset(manifest, out, started)
 
 
 for command in (clips, entities, msrvtt, msvd, regions, trecvid_vtt):

@@ -2,16 +2,18 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
-from stages.console import log_settings
+from stages.command import Command
 from stages.prepare_options import (
     captions_option,
     expect_option,
+    log_dataset,
     out_option,
     path_option,
-    shown,
+    table_options,
     write_dataset,
 )
 
@@ -21,35 +23,40 @@ subset_option = click.option(
 )
 
 
-@click.command()
+@click.command(cls=Command)
 @clips_option
 @captions_option
 @click.option("--name", help="Name of the dataset.  [default: that of the folder OUT]")
+@table_options
 @expect_option
 @out_option
-def clips(root: Path, captions: Path, name: str | None, expect: dict[str, int], out: Path) -> None:
-    """Read your own clips or sounds from a CSV or JSONL file: path, caption, optional split and id.
+def clips(
+    root: Path,
+    captions: Path,
+    name: str | None,
+    expect: dict[str, int],
+    out: Path,
+    **table: Any,
+) -> None:
+    """Read your own clips or sounds from a table of paths and captions, as `prepare folder` does.
 
-    One line is one caption; lines of the same path are one clip, which may have any number of
-    captions. Without splits, clips are split 80/10/10 into train, val and test by the hash of
-    their id. No clip is opened: whether it can be decoded is found out by `extract`.
+    Rows of the same path are one clip, which may have any number of captions. Without splits, clips
+    are split 80/10/10 into train, val and test by the hash of their id. No clip is opened: whether
+    it can be decoded is found out by `extract`.
 
     \b
     Example:
       pipeline prepare clips --root CLIPS --captions captions.csv --out data/mine
     """
     name = name or out.resolve().name
-    from pipeline.datasets.readers.folder import read_folder
+    from pipeline.datasets.prepare import prepare
 
-    log_settings(
-        "prepare clips", root=root, captions=captions, name=name, expect=shown(expect), out=out
-    )
     started = time.monotonic()
-    manifest = read_folder(root, captions, name=name, expect=expect, media="clips")
-    write_dataset(manifest, out, started)
+    manifest = prepare(captions, out, root=root, name=name, expect=expect, media="clips", **table)
+    log_dataset(manifest, out, started)
 
 
-@click.command()
+@click.command(cls=Command)
 @clips_option
 @path_option("--captions", "AllVideoDescriptions.txt, or a table: file, id, caption, split.")
 @path_option("--mapping", "youtube_mapping.txt, for AllVideoDescriptions.txt.", required=False)
@@ -73,21 +80,12 @@ def msvd(
     """
     from pipeline.datasets.readers.msvd import read_msvd
 
-    log_settings(
-        "prepare msvd",
-        root=root,
-        captions=captions,
-        mapping=mapping,
-        subset=subset or None,
-        expect=shown(expect),
-        out=out,
-    )
     started = time.monotonic()
     manifest = read_msvd(root, captions, mapping=mapping, subset=subset, expect=expect)
     write_dataset(manifest, out, started)
 
 
-@click.command()
+@click.command(cls=Command)
 @clips_option
 @click.option(
     "--captions",
@@ -111,19 +109,11 @@ def msrvtt(
     """
     from pipeline.datasets.readers.msrvtt import read_msrvtt
 
-    log_settings(
-        "prepare msrvtt",
-        root=root,
-        captions=",".join(map(str, captions)),
-        subset=subset or None,
-        expect=shown(expect),
-        out=out,
-    )
     started = time.monotonic()
     write_dataset(read_msrvtt(root, captions, subset=subset, expect=expect), out, started)
 
 
-@click.command("trecvid-vtt")
+@click.command("trecvid-vtt", cls=Command)
 @clips_option
 @path_option("--captions", "Folder of vines.textDescription.*.testingSet and vtt.gt.")
 @subset_option
@@ -140,13 +130,5 @@ def trecvid_vtt(
     """
     from pipeline.datasets.readers.trecvid_vtt import read_trecvid_vtt
 
-    log_settings(
-        "prepare trecvid-vtt",
-        root=root,
-        captions=captions,
-        subset=subset or None,
-        expect=shown(expect),
-        out=out,
-    )
     started = time.monotonic()
     write_dataset(read_trecvid_vtt(root, captions, subset=subset, expect=expect), out, started)

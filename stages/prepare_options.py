@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pipeline.datasets.checks import check_split
+from pipeline.wording import counted
 from stages.console import log_done
 
 if TYPE_CHECKING:
@@ -81,9 +82,50 @@ expect_option = split_option(
 )
 
 
+def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a table of paths and captions."""
+    for option in reversed(_TABLE_OPTIONS):
+        command = option(command)
+    return command
+
+
+_TABLE_OPTIONS = (
+    click.option("--path-column", metavar="NAME", help="Column of the paths."),
+    click.option(
+        "--caption-column",
+        "caption_columns",
+        metavar="NAME",
+        multiple=True,
+        help="Column of captions; repeatable.",
+    ),
+    click.option("--split-column", metavar="NAME", help="Column of the splits."),
+    click.option(
+        "--id-column", metavar="NAME", help="Column of the ids.  [default for all four: recognised]"
+    ),
+    click.option(
+        "--encoding",
+        metavar="NAME",
+        help="Encoding of the file, such as cp1252.  [default: UTF-8, or as its first bytes state]",
+    ),
+    click.option(
+        "--split-by-folder", is_flag=True, help="The first folder of a path is the image's split."
+    ),
+    click.option(
+        "--skip-bad",
+        is_flag=True,
+        help="Leave out rows that cannot be used, and list them in OUT/left-out.csv.",
+    ),
+)
+
+
 def write_dataset(manifest: "Manifest", out: Path, started: float) -> None:
-    """Write the dataset and say what is in it, with all that its preparation noted."""
+    """Write a dataset and log it."""
     manifest.write(out)
+    log_dataset(manifest, out, started)
+
+
+def log_dataset(manifest: "Manifest", out: Path, started: float) -> None:
+    """Log what is in a dataset, with all that its preparation noted."""
     splits = ", ".join(f"{split} {n}" for split, n in manifest.counts.items())
     captions = sum(len(e.captions) for e in manifest.entries)
     notes = "".join(
@@ -92,12 +134,7 @@ def write_dataset(manifest: "Manifest", out: Path, started: float) -> None:
         if key != "source_files"
     )
     log_done(
-        f"{len(manifest.entries)} {manifest.media} ({splits}), {captions} captions in {out}, "
-        f"{time.monotonic() - started:.1f} s{notes}"
+        f"{counted(len(manifest.entries), manifest.media.removesuffix('s'))} ({splits}), "
+        f"{counted(captions, 'caption')} in {out}, {time.monotonic() - started:.1f} s{notes}"
         + (f"; phrases with boxes: {len(manifest.phrases)}" if manifest.phrases else "")
     )
-
-
-def shown(values: dict[str, Any]) -> str | None:
-    """Return a repeatable option's values for the line of settings; None if there are none."""
-    return ",".join(f"{key}={value}" for key, value in values.items()) or None

@@ -6,19 +6,18 @@ from typing import Literal
 
 import click
 
-from stages.console import log_settings
+from stages.command import Command
 from stages.prepare_options import (
     expect_option,
     images_option,
     out_option,
     path_option,
-    shown,
     split_option,
     write_dataset,
 )
 
 
-@click.command()
+@click.command(cls=Command)
 @path_option("--root", "Folder, .tar.gz or .zip with Annotations/, Sentences/ and <split>.txt.")
 @path_option("--images", "Folder of the photos.")
 @split_option(
@@ -60,16 +59,6 @@ def entities(
     """
     from pipeline.datasets.readers.entities import read_entities
 
-    log_settings(
-        "prepare entities",
-        root=root,
-        images=images,
-        split=shown(split),
-        boxes=several,
-        scale_boxes=scale_boxes,
-        expect=shown(expect),
-        out=out,
-    )
     started = time.monotonic()
     manifest = read_entities(
         root, images, splits=split, several=several, scale=scale_boxes, expect=expect
@@ -77,7 +66,7 @@ def entities(
     write_dataset(manifest, out, started)
 
 
-@click.command()
+@click.command(cls=Command)
 @images_option
 @path_option("--regions", "CSV or JSONL file of images, phrases and boxes.")
 @click.option("--name", help="Name of the dataset.  [default: that of the folder OUT]")
@@ -96,8 +85,5 @@ def regions(root: Path, regions: Path, name: str | None, expect: dict[str, int],
     from pipeline.datasets.region_table import read_regions
 
     name = name or out.resolve().name
-    log_settings(
-        "prepare regions", root=root, regions=regions, name=name, expect=shown(expect), out=out
-    )
     started = time.monotonic()
     write_dataset(read_regions(root, regions, name=name, expect=expect), out, started)

@@ -7,16 +7,19 @@ import click
 
 from pipeline.cluster.place import Place
 from pipeline.jobs.options import Compute, Selection, Storage
-from stages.console import CONSOLE, OUTPUT, log_parameters
+from stages.command import Command
+from stages.console import CONSOLE, OUTPUT
 from stages.options import (
     ADD,
     COMPRESS,
+    JSON,
     LIMIT,
     RETRY_FAILED,
     ROWS_PER_SHARD,
     SPLIT,
     THREADS,
     TRUST_STAMPS,
+    UPDATE,
     compute_options,
     place_options,
     selection_options,
@@ -27,7 +30,7 @@ from stages.options import (
 _METHODS = ("edge-boxes", "selective-search", "bing", "grid", "boxes", "ground-truth")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--method", required=True, type=click.Choice(_METHODS), help="Who proposes.")
 @click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
 @click.option("--out", required=True, type=OUTPUT, help="Folder of the proposals.")
@@ -51,8 +54,9 @@ _METHODS = ("edge-boxes", "selective-search", "bing", "grid", "boxes", "ground-t
 )
 @selection_options(SPLIT, LIMIT)
 @compute_options(THREADS)
-@storage_options(ROWS_PER_SHARD, COMPRESS, ADD, RETRY_FAILED, TRUST_STAMPS)
+@storage_options(ROWS_PER_SHARD, COMPRESS, ADD, UPDATE, RETRY_FAILED, TRUST_STAMPS)
 @place_options
+@JSON
 @click.pass_context
 def propose(
     ctx: click.Context,
@@ -66,6 +70,7 @@ def propose(
     compute: Compute,
     storage: Storage,
     place: Place,
+    as_json: bool,
 ) -> None:
     """Propose boxes on the images of a prepared dataset.
 
@@ -82,10 +87,9 @@ def propose(
     from pipeline.regions.proposal_source import Proposer
     from stages.feature_log import log_made
 
-    log_parameters("propose")
     started = time.monotonic()
     index = job.propose(
         dataset, out, proposer=Proposer(method, number, boxes, model), select=select,
         storage=storage, compute=compute, place=place, monitor=CONSOLE,
     )  # fmt: skip
-    log_made(ctx, out, index, time.monotonic() - started)
+    log_made(ctx, out, index, time.monotonic() - started, as_json)

@@ -1,22 +1,25 @@
-"""`pipeline recipes`: the image recipes, listed or one printed whole."""
+"""`pipeline recipes`: the recipes, listed or one printed whole."""
 
 import json
 
 import click
 
 from pipeline.hashing import recipe_hash
-from pipeline.recipes import RECIPES, Recipe, resolve_recipe
+from pipeline.recipes import Recipe, resolve_recipe
+from stages.command import Answer
+from stages.options import JSON
 
 
-@click.command()
+@click.command(cls=Answer)
 @click.argument("name", required=False)
 @click.option(
     "--weights",
     help="Weights of the recipe hash: imagenet (downloaded if need be), a file or random:SEED."
     "  [default: imagenet where they are here already]",
 )
-def recipes(name: str | None, weights: str | None) -> None:
-    """List the image recipes, or print all of one as JSON with its recipe hash.
+@JSON
+def recipes(name: str | None, weights: str | None, as_json: bool) -> None:
+    """List the recipes, or print all of an image recipe as JSON with its recipe hash.
 
     \b
     Examples:
@@ -29,18 +32,14 @@ def recipes(name: str | None, weights: str | None) -> None:
         return
     if weights is not None:
         raise click.UsageError("--weights is for the hash of one recipe; give its name too")
-    table = [("recipe", "shape", "bytes a row", "source", "imagenet weights")]
-    table += [
-        (r.name, " x ".join(map(str, r.shape)), str(r.row_bytes), r.source, r.weights)
-        for r in RECIPES.values()
-    ]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = [
-            cell.rjust(width) if column == 2 else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        click.echo("  ".join(cells).rstrip())
+    from stages.listing import print_table
+    from stages.listing import recipes as rows_of_recipes
+
+    rows = rows_of_recipes()
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+    else:
+        print_table(rows)
 
 
 def _described(recipe: Recipe, source: str | None) -> dict[str, object]:

@@ -5,12 +5,13 @@ from pathlib import Path
 import click
 
 from pipeline.errors import WrongUsage
-from pipeline.experiments.layout import Layout
-from stages.console import CONSOLE, OUTPUT, log_settings
+from pipeline.experiments.layout import Layout, NotMade
+from stages.command import Command
+from stages.console import CONSOLE, OUTPUT
 from stages.experiment import layout_of
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--dataset",
     type=click.Path(path_type=Path),
@@ -62,8 +63,13 @@ def report(
     if captions:
         _report_captions(layout, html)
         return
+    if not layout.evaluations.is_dir():
+        raise NotMade(
+            f"{layout.evaluations} not found: no experiment has been measured on {layout.dataset} "
+            f"yet; `pipeline run NAME --dataset {layout.dataset}` measures one, such as those in "
+            "docs/heads.md"
+        )
     out = out or layout.report
-    log_settings("report", dataset=layout.dataset, out=out, html=html)
     from pipeline.report.results import Folders
     from pipeline.report.write import write_report
     from pipeline.retrieval.tables import markdown_table
@@ -82,7 +88,6 @@ def _report_regions(layout: Layout, html: Path | None) -> None:
     if html is None:
         raise WrongUsage("--regions writes a page only; give --html DIR")
     files = sorted(layout.localizations.glob("*.h5"))
-    log_settings("report", dataset=layout.dataset, html=html, files=len(files))
     write_localization_page(files, layout.dataset, html, monitor=CONSOLE)
 
 
@@ -96,7 +101,6 @@ def _report_captions(layout: Layout, html: Path | None) -> None:
         raise WrongUsage("--captions writes a page only; give --html DIR")
     files = sorted(layout.captions("x").parent.glob("*.jsonl"))
     spaces = sorted(layout.regularities("x").parent.glob("*.json"))
-    log_settings("report", dataset=layout.dataset, html=html, files=len(files), spaces=len(spaces))
     write_captions_page(
         files,
         layout.caption_scores("x").parent,

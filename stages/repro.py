@@ -21,6 +21,7 @@ from pipeline.errors import PipelineError, WrongUsage
 from pipeline.experiments.layout import Layout
 from pipeline.files import parse_json
 from pipeline.retrieval.tables import RECALL_FILE
+from stages.command import Command
 from stages.console import printable
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class ReproError(PipelineError):
     """A stage failed, or DVC did."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("targets", nargs=-1)
 def repro(targets: tuple[str, ...]) -> None:
     """Run `dvc repro` on all stages or some, and end with the table and what to try next.

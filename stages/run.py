@@ -1,19 +1,27 @@
 """`pipeline run`: whatever is missing between a dataset and the recall tables of experiments."""
 
+import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from pipeline.experiments.layout import Layout
 from pipeline.heads.training.training_options import TrainingOptions
-from stages.console import CONSOLE, log_done, log_settings
+from pipeline.wording import counted
+from stages.command import Command
+from stages.console import CONSOLE, FAILED, SOME_ROWS_FAILED, log_chosen, log_done
 from stages.experiment import LEAVE_OUT_FAILED, layout_of
+from stages.options import JSON
 from stages.training import training_options
 
+if TYPE_CHECKING:
+    from pipeline.experiments.run import FailedExperiment
 
-@click.command()
+
+@click.command(cls=Command)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...|all")
 @click.option(
     "--dataset",
@@ -27,6 +35,7 @@ from stages.training import training_options
     "dataset, or small]",
 )
 @training_options
+@click.option("--test-split", help="[default: that of params.yaml, or test, val, dev]")
 @click.option(
     "--seeds",
     type=click.IntRange(1),
@@ -36,20 +45,30 @@ from stages.training import training_options
 )
 @LEAVE_OUT_FAILED
 @click.option("--dry-run", is_flag=True, help="Say what would be done, with sizes, and do nothing.")
+@JSON
+@click.pass_context
 def run(
+    ctx: click.Context,
     names: tuple[str, ...],
     dataset: Path | None,
     size: Literal["tiny", "small", "paper"] | None,
     seeds: int,
     dry_run: bool,
+    test_split: str | None,
+    as_json: bool,
     training: TrainingOptions,
 ) -> None:
     """Make what is missing or out of date for some experiments, from features to recall tables.
 
     Names are experiments and ensembles of params.yaml, or published systems (docs/heads.md lists
     them), which need no params.yaml; `all` are all of both. Everything is made in one process,
-    with the files and bytes of the single commands. The same command again goes on where it
+    with the files and bytes of the single commands. The same command again resumes where it
     stopped.
+
+    It is also how to update: after the dataset was prepared again with images or captions added,
+    removed or changed, or options in params.yaml were, the same command recomputes what depends on
+    the change and keeps the rest. An experiment that fails does not stop the others; the exit
+    status is then 1, or 3 if only images without features are to blame.
 
     \b
     Examples:
@@ -57,36 +76,67 @@ def run(
       pipeline run all --dataset data/flickr8k --dry-run
     """
     # Here, as the job below: what they import takes longer than --help should.
+    from pipeline.language.presets import LANGUAGE_PRESETS
+    from pipeline.retrieval.ensemble import ENSEMBLES
     from stages.params import load_params
+    from stages.plan import every_name, require_experiments, run_options
 
     params = load_params()
+    if names == ("all",):
+        names = tuple(every_name(params))
+    require_experiments(params, names, [*params.ensembles, *ENSEMBLES, *LANGUAGE_PRESETS])
     layout = layout_of(dataset, params.dataset)
     of_file = params.dataset != "" and layout.name == Layout.of(params.dataset).name
-    size = size or (params.size if of_file else "small")
-    log_settings(
-        "run", experiments=",".join(names), dataset=layout.dataset, size=size,
-        seed=training.seed, seeds=seeds if seeds > 1 else None, max_epochs=training.max_epochs,
-        leave_out_failed=training.leave_out_failed or None,
-    )  # fmt: skip
+    if size is None:
+        size = params.size if of_file else "small"
+        log_chosen(size=size)
+    from pipeline.experiments.run import RunFailed
     from pipeline.experiments.run import run as run_experiments
     from pipeline.retrieval.tables import markdown_table
-    from stages.plan import every_name, run_options
 
     started = time.monotonic()
-    result = run_experiments(
-        every_name(params) if names == ("all",) else names,
-        layout.dataset,
-        seeds=seeds,
-        training=training,
-        dry_run=dry_run,
-        monitor=CONSOLE,
-        **run_options(params, size),
-    )
+    options = run_options(params, size)
+    options["test_split"] = test_split or options["test_split"]
+    failed: tuple[FailedExperiment, ...] = ()
+    try:
+        result = run_experiments(
+            names,
+            layout.dataset,
+            seeds=seeds,
+            training=training,
+            dry_run=dry_run,
+            monitor=CONSOLE,
+            **options,
+        )
+    except RunFailed as error:
+        result, failed = error.result, error.failed
     log_done(
         f"{'to be made' if dry_run else 'made'}: {', '.join(result.made) or 'nothing'}; "
         f"{time.monotonic() - started:.1f} s"
     )
-    for name, perplexity in result.perplexities.items():
-        click.echo(f"{name}: perplexity {perplexity:.2f} on the validation split")
-    if result.tables:
-        click.echo(markdown_table(result.tables), nl=False)
+    if as_json:
+        found = {"tables": result.tables, "perplexities": result.perplexities}
+        lost = [{"name": f.name, "step": str(f.step), "error": str(f.error)} for f in failed]
+        click.echo(json.dumps({"made": result.made, **found, "failed": lost}, indent=2))
+    else:
+        for name, perplexity in result.perplexities.items():
+            click.echo(f"{name}: perplexity {perplexity:.2f} on the validation split")
+        if result.tables:
+            click.echo(markdown_table(result.tables), nl=False)
+    if failed:
+        _log_failed(failed)
+        ctx.exit(SOME_ROWS_FAILED if all(one.of_rows for one in failed) else FAILED)
+
+
+def _log_failed(failed: Sequence["FailedExperiment"]) -> None:
+    """Write the table of the experiments that were not made."""
+    log_done(f"not made: {counted(len(failed), 'experiment')}")
+    log_done("| experiment | step | reason |")
+    log_done("| --- | --- | --- |")
+    for one in failed:
+        log_done(f"| {one.name} | {one.step} | {str(one.error).replace('|', chr(92) + '|')} |")
+    if any(one.of_rows for one in failed):
+        log_done(
+            "images without features: fix or remove their files, or give --leave-out-failed to "
+            "`pipeline run`; then run the same command again"
+        )

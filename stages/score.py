@@ -4,12 +4,12 @@ from pathlib import Path
 
 import click
 
-from pipeline.errors import WrongUsage
-from stages.console import CONSOLE, OUTPUT, log_settings
+from stages.command import Answer
+from stages.console import CONSOLE, OUTPUT
 from stages.experiment import layout_of
 
 
-@click.command()
+@click.command(cls=Answer)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
 @click.option(
     "--dataset",
@@ -42,31 +42,23 @@ def score(
     """
     # Here: these take longer to import than --help should.
     from pipeline.datasets.manifest import read_manifest
+    from pipeline.experiments.captions import score as score_files
     from pipeline.experiments.known_truth import caption_truth_of
-    from pipeline.language.score_captions import evaluate_captions, markdown
+    from pipeline.language.score_captions import markdown
     from stages.params import load_params
+    from stages.plan import experiment_of
 
     params = load_params()
     layout = layout_of(dataset, params.dataset)
-    found = list(files) or sorted(layout.captions("x").parent.glob("*.jsonl"))
-    if not found:
-        raise WrongUsage(
-            f"{layout.captions('x').parent} holds no captions; make some with `pipeline caption`, "
-            "or name a FILE"
-        )
-    if repeated := {f.stem for f in found if [g.stem for g in found].count(f.stem) > 1}:
-        raise WrongUsage(f"several files are called {', '.join(sorted(repeated))}; rename one")
-    log_settings("score", dataset=layout.dataset, out=out, files=len(found), ranked_by=ranked_by)
-    truth, head = caption_truth_of(read_manifest(layout.dataset)), None
-    if ranked_by is not None:
-        from pipeline.experiments.captioners import open_ranking_head
-        from stages.plan import experiment_of
-
-        head = open_ranking_head(experiment_of(params, ranked_by), layout)
-    rows = {}
-    for file in found:
-        folder = out / file.stem if out is not None else layout.caption_scores(file.stem)
-        rows[file.stem] = evaluate_captions(
-            file, layout.dataset, folder, truth=truth, ranked_by=head, monitor=CONSOLE
-        )
+    own = {ranked_by: experiment_of(params, ranked_by)} if ranked_by is not None else {}
+    rows = score_files(
+        files or None,
+        layout.dataset,
+        out,
+        ranked_by=ranked_by,
+        experiments=own,
+        root=layout.root,
+        monitor=CONSOLE,
+    )
+    truth = caption_truth_of(read_manifest(layout.dataset))
     click.echo(markdown(rows, truth), nl=False)

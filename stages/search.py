@@ -8,19 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.search.sides import SIDES, default_side
-from stages.console import CONSOLE, log_done, log_settings, printable
+from pipeline.search.sides import SIDES
+from stages.command import Answer
+from stages.console import CONSOLE, log_done, printable
 from stages.experiment import layout_of
-from stages.sources import region_sources_of, source_options, sources_of
+from stages.sources import own_embeddings, region_sources_of, source_options, sources_of
 
 if TYPE_CHECKING:
     from pipeline.search.embedded_dataset import Hit
 
 
-@click.command()
+@click.command(cls=Answer)
 @click.argument("sentence", required=False)
 @source_options
 @click.option("--image", metavar="FILE_OR_ID", help="Picture to ask with, by its id or file.")
+@click.option(
+    "--features",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="With --image, in place of --experiment: find images by the cosine of these features; no "
+    "dataset and no training is needed.",
+)
 @click.option("--minus", multiple=True, metavar="WORD", help="Picture less this word; repeatable.")
 @click.option("--plus", multiple=True, metavar="WORD", help="Picture plus this word; repeatable.")
 @click.option(
@@ -64,6 +72,7 @@ if TYPE_CHECKING:
 def search(
     sentence: str | None,
     image: str | None,
+    features: Path | None,
     minus: tuple[str, ...],
     plus: tuple[str, ...],
     queries: Path | None,
@@ -75,22 +84,33 @@ def search(
     marked: Path | None,
     regularities: bool,
     as_json: bool,
-    experiment: str,
+    experiment: str | None,
     **files: Any,
 ) -> None:
     """Find the images or sentences of an embedding file that are nearest to a query.
 
-    One result a line: rank, score, id, file and first caption; of sentences rank, score, id, text
-    and image. A greater score is nearer; ties stand in the order of the ids.
+    The whole dataset is searched, and embedded before where it has to be. One result per line:
+    rank, score, id, file, first caption and split; of sentences rank, score, id, text, image and
+    split. A greater score is nearer; ties stand in the order of the ids.
 
     \b
     Examples:
       pipeline search "a dog running on the grass" --experiment NAME --top 5
       pipeline search --image photo.jpg --experiment NAME
       pipeline search --image photo.jpg --minus blue --plus red --experiment NAME
+      pipeline search --image photo.jpg --features features/photos
       pipeline search "the red ball" --regions --marked found --experiment NAME
       pipeline search --regularities --experiment NAME
     """
+    if features is not None:
+        weights = files.pop("weights")
+        others = (sentence, queries, minus, plus, of, around_mean, approximate, regions, marked)
+        if image is None or any((*others, regularities, experiment, *files.values())):
+            raise click.UsageError("--features goes with --image, --top, --weights and --json")
+        _search_features(features, image, top, weights, as_json)
+        return
+    if experiment is None:
+        raise click.UsageError("give --experiment NAME, or --image with --features DIR")
     if regularities:
         if any((sentence, queries, image, minus, plus, of, around_mean, approximate, regions)):
             raise click.UsageError("--regularities takes --json alone")
@@ -107,10 +127,8 @@ def search(
         raise click.UsageError("give a SENTENCE, --queries FILE or --image, one of them")
     if image is None and (minus or plus):
         raise click.UsageError("--minus and --plus go with --image")
-    of = of or default_side(image is not None, bool(minus or plus))
-    how: Any = {"of": of, "top": top, "around_mean": around_mean, "approximate": approximate}
+    how: Any = {"top": top, "around_mean": around_mean, "approximate": approximate}
     sources = sources_of(experiment, **files)
-    log_settings("search", experiment=experiment, **sources, **how)
     # Here: these import numpy and h5py.
     from pipeline.search.query_sentences import read_sentences
     from pipeline.search.searcher import Searcher
@@ -118,12 +136,13 @@ def search(
     started = time.monotonic()
     sentences = [sentence or ""] if queries is None else read_sentences(queries)
     searcher = Searcher(**sources, monitor=CONSOLE)
+    of = of or searcher.default_of(image is not None, bool(minus or plus))
     if image is None:
         asked: list[dict[str, Any]] = [{"sentence": text} for text in sentences]
-        found = searcher.by_sentences(sentences, **how)
+        found = searcher.by_sentences(sentences, of=of, **how)
     else:
         asked = [{"image": image, "minus": list(minus), "plus": list(plus)}]
-        found = [searcher.by_image(image, minus=minus, plus=plus, **how)]
+        found = [searcher.by_image(image, minus=minus, plus=plus, of=of, **how)]
     answers = [
         {"query": query, "results": [_result(hit, of) for hit in hits]}
         for query, hits in zip(asked, found, strict=True)
@@ -136,8 +155,30 @@ def search(
     searched, seconds = searcher.ids(of), time.monotonic() - started
     if image in searched:
         log_done(f"{image} itself is left out of its results")
-    where = f"among {len(searched)} {of} by {searcher.similarity}"
+    where = f"among {len(searched)} {of}{searcher.embedded.of_splits} by {searcher.similarity}"
     log_done(f"queries: {len(asked)}, {where}: {seconds:.2f} s")
+
+
+def _search_features(
+    features: Path, image: str, top: int, weights: str | None, as_json: bool
+) -> None:
+    """Write a line for each image with features like these: rank, score and id."""
+    from pipeline.search.similar_images import FeatureSearcher
+
+    started = time.monotonic()
+    searcher = FeatureSearcher(features, weights=weights)
+    hits = searcher.by_image(image, top=top)
+    results = [{"rank": hit.rank, "score": hit.score, "id": hit.id} for hit in hits]
+    answers = [{"query": {"image": image}, "results": results}]
+    if as_json:
+        whole = {"features": str(features), "similarity": "cosine", "of": "images"}
+        click.echo(json.dumps({**whole, "answers": answers}, indent=2))
+    else:
+        _print(answers)
+    searched, failed = len(searcher.searched), len(searcher.features) - len(searcher.searched)
+    left_out = f"; {failed} rows without features are left out" if failed else ""
+    seconds = time.monotonic() - started
+    log_done(f"among {searched} rows by cosine{left_out}: {seconds:.2f} s")
 
 
 def _ask_analogies(as_json: bool, experiment: str, files: dict[str, Any]) -> None:
@@ -146,9 +187,10 @@ def _ask_analogies(as_json: bool, experiment: str, files: dict[str, Any]) -> Non
     from pipeline.search.regularities import markdown, regularities, write_regularities
     from pipeline.search.searcher import Searcher
 
-    sources = sources_of(experiment, **files)
+    # Of the test split, as tables are.
+    own = files["embeddings"] or own_embeddings(experiment, files["dataset"])
+    sources = sources_of(experiment, **{**files, "embeddings": own})
     out = layout_of(sources["dataset"], "").regularities(experiment)
-    log_settings("search", experiment=experiment, **sources, out=out)
     searcher = Searcher(**sources, monitor=CONSOLE)
     found = regularities(searcher, CONSOLE.log, image_words_of(searcher.embedded.manifest))
     write_regularities(out, found)
@@ -165,7 +207,6 @@ def _search_regions(
 ) -> None:
     """Write a line for each image: rank, score, id, file, box and first caption."""
     sources = region_sources_of(experiment, **files)
-    log_settings("search", experiment=experiment, **sources, top=top, marked=marked)
     from pipeline.search.region_searcher import RegionSearcher
 
     started = time.monotonic()
@@ -202,8 +243,8 @@ def _search_regions(
 def _result(hit: "Hit", of: str) -> dict[str, Any]:
     found = {"rank": hit.rank, "score": hit.score, "id": hit.id}
     if of == "images":
-        return {**found, "file": str(hit.file), "caption": hit.caption}
-    return {**found, "sentence": hit.caption, "image": hit.image}
+        return {**found, "file": str(hit.file), "caption": hit.caption, "split": hit.split}
+    return {**found, "sentence": hit.caption, "image": hit.image, "split": hit.split}
 
 
 def _print(answers: Sequence[dict[str, Any]]) -> None:

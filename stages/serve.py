@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.errors import WrongUsage
-from stages.console import CONSOLE, log_done, log_settings
+from stages.command import Command
+from stages.console import CONSOLE, log_done
 from stages.experiment import layout_of
 from stages.sources import region_sources_of, source_options, sources_of
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _CAPTIONS = 3
 
 
-@click.command()
+@click.command(cls=Command)
 @source_options
 @click.option(
     "--port",
@@ -34,7 +35,7 @@ _CAPTIONS = 3
 )
 @click.option("--top", type=click.IntRange(1, 200), default=12, show_default=True, help="How many.")
 def serve(
-    experiment: str, port: int, regions: bool, captions: str | None, top: int, **files: Any
+    experiment: str | None, port: int, regions: bool, captions: str | None, top: int, **files: Any
 ) -> None:
     """Serve a page with a box for a sentence, an upload for a picture, and their nearest.
 
@@ -46,18 +47,11 @@ def serve(
       pipeline serve --experiment NAME
       pipeline serve --experiment kiros2014-lstm --captions kiros2014-sc-nlm
     """
+    if experiment is None:
+        raise click.UsageError("Missing option '--experiment'.")
     if regions and captions:
         raise WrongUsage("--captions describes uploaded pictures, which --regions does not take")
     sources = (region_sources_of if regions else sources_of)(experiment, **files)
-    log_settings(
-        "serve",
-        experiment=experiment,
-        **sources,
-        captions=captions,
-        address="127.0.0.1",
-        port=port,
-        top=top,
-    )
     # Here: these import torch, which takes seconds, and the server.
     from pipeline.search.region_searcher import RegionSearcher
     from pipeline.search.searcher import Searcher

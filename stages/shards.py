@@ -1,14 +1,18 @@
 """`pipeline shards`: describe, check, index, convert, join and share feature shards."""
 
+import json
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeline.shards.convert.layouts import DEFAULT_ARRAYS, EXPORTS, IMPORTS
-from stages.console import CONSOLE, FAILED, OUTPUT, log_done, log_settings, printable
+from stages.command import Answer, Group
+from stages.console import CONSOLE, FAILED, OUTPUT, log_done, printable
+from stages.options import JSON
 from stages.shards_exchange import pull_command, push_command
 
 if TYPE_CHECKING:
@@ -33,7 +37,7 @@ _compress = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Group)
 def shards() -> None:
     """Describe, check, index, convert, join and share feature shards, anybody's.
 
@@ -49,27 +53,34 @@ shards.add_command(push_command)
 shards.add_command(pull_command)
 
 
-@shards.command()
+@shards.command(cls=Answer)
 @click.argument("path", type=_PATH)
-def info(path: Path) -> None:
+@JSON
+def info(path: Path, as_json: bool) -> None:
     """Say what is in a feature folder or a shard, how it was made and how to read it.
 
     \b
     Example:
       pipeline shards info data/features/scenes/efficientnet-lite0-pool
     """
-    from pipeline.shards.describe import describe
+    from pipeline.shards.describe import describe, summary_of
 
+    if as_json:
+        click.echo(json.dumps(summary_of(path), indent=2))
+        return
     for line in describe(path):
         click.echo(printable(line))
 
 
-@shards.command("verify")
+@shards.command("verify", cls=Answer)
 @click.argument("path", type=_PATH)
 @click.option("--quick", is_flag=True, help="Structure, ids and counts only; no features are read.")
 @_path("--images-of", "Dataset: compare the CRC-32 of its images or captions too.")
+@JSON
 @click.pass_context
-def verify_command(ctx: click.Context, path: Path, quick: bool, images_of: Path | None) -> None:
+def verify_command(
+    ctx: click.Context, path: Path, quick: bool, images_of: Path | None, as_json: bool
+) -> None:
     """Check a feature folder or a shard, and list every fault.
 
     Each fault is a line on stdout that names file, row and id. The exit status is 1 if there is
@@ -81,11 +92,13 @@ def verify_command(ctx: click.Context, path: Path, quick: bool, images_of: Path 
     """
     from pipeline.shards.verify import verify
 
-    log_settings("shards verify", path=path, quick=quick, images_of=images_of)
     started = time.monotonic()
     found = verify(path, quick=quick, images_of=images_of, monitor=CONSOLE)
-    for fault in found.faults:
-        click.echo(printable(str(fault)))
+    if as_json:
+        click.echo(json.dumps({"path": str(path), **asdict(found)}, indent=2))
+    else:
+        for fault in found.faults:
+            click.echo(printable(str(fault)))
     log_done(f"{path}: {found.counts()}, {time.monotonic() - started:.1f} s")
     for line in found.notes():
         log_done(line)
@@ -109,15 +122,16 @@ def index_command(path: Path, rows_per_shard: int | None) -> None:
     """
     from pipeline.shards.index import INDEX_FILE, rebuild_index
 
-    log_settings("shards index", path=path, rows_per_shard=rows_per_shard)
     started = time.monotonic()
     _log_set(path / INDEX_FILE, rebuild_index(path, rows_per_shard, monitor=CONSOLE), started)
 
 
 @shards.command("export")
 @click.argument("path", type=_PATH)
-@click.option("--to", required=True, type=click.Choice([*EXPORTS]), help="Layout.")
-@_out("File to write; for npy its name ends in _ims.npy.")
+@click.option(
+    "--to", type=click.Choice([*EXPORTS]), help="Layout.  [default: by the suffix of --out]"
+)
+@_out("File to write.")
 @_path("--ids", "File with an id a line: these rows in this order.  [default: all]")
 @click.option(
     "--repeat",
@@ -128,21 +142,25 @@ def index_command(path: Path, rows_per_shard: int | None) -> None:
 )
 @click.option("--copy", is_flag=True, help="h5: copy the rows instead of pointing to the shards.")
 @click.option("--compress", is_flag=True, help="h5 with --copy or --ids: gzip in small chunks.")
-@click.option("--allow-failed", is_flag=True, help="Write failed rows as NaN.")
+@click.option("--allow-failed", is_flag=True, help="Write failed rows as NaN, or null in tables.")
+@_path("--dataset", "parquet, arrow: prepared dataset, for columns with splits and captions.")
 def export_command(path: Path, out: Path, **options: Any) -> None:
     """Write a feature folder in a layout that other programs read.
 
-    npy: what VSE++ and SCAN read. h5: one HDF5 file, which points to the shards or is a copy.
-    safetensors: features, and ids in the metadata. vqa: what pytorch-vqa reads.
+    npy: an array and its ids as text; NAME_ims.npy as VSE++ and SCAN read it. parquet, arrow: a
+    table with id, split, captions, status, reason and vector. h5: one HDF5 file, which points to
+    the shards or is a copy. safetensors: features, and ids in the metadata. vqa: what pytorch-vqa
+    reads.
 
     \b
     Example:
+      pipeline shards export data/features/scenes/efficientnet-lite0-pool \\
+          --dataset data/scenes --out exports/scenes.parquet
       pipeline shards export data/features/scenes/efficientnet-lite0-pool \\
           --to npy --repeat 5 --out exports/scenes_ims.npy
     """
     from pipeline.shards.convert.export import export
 
-    log_settings("shards export", path=path, out=out, **options)
     started = time.monotonic()
     rows = export(path, out, **options, monitor=CONSOLE)
     log_done(f"{out}: {rows} rows, {time.monotonic() - started:.1f} s")
@@ -185,7 +203,6 @@ def import_command(source: Path, out: Path, **options: Any) -> None:
     """
     from pipeline.shards.convert.importers.import_features import import_features
 
-    log_settings("shards import", source=source, out=out, **options)
     started = time.monotonic()
     _log_set(out, import_features(source, out, **options, monitor=CONSOLE), started)
 
@@ -204,7 +221,6 @@ def merge_command(folders: tuple[Path, ...], out: Path, **options: Any) -> None:
     """
     from pipeline.shards.convert.merge import merge
 
-    log_settings("shards merge", folders=" ".join(map(str, folders)), out=out, **options)
     started = time.monotonic()
     _log_set(out, merge(folders, out, **options, monitor=CONSOLE), started)
 
@@ -214,7 +230,9 @@ def merge_command(folders: tuple[Path, ...], out: Path, **options: Any) -> None:
 @click.option("--licence", help="Who may use the images and captions.")
 @_path("--dataset", "Prepared dataset, which names its licence and source.")
 def card(path: Path, licence: str | None, dataset: Path | None) -> None:
-    """Write SHARDS.md into a feature folder: contents, recipe, checksums, how to read and cite.
+    """Write SHARDS.md and croissant.json into a feature folder, for people and catalogues.
+
+    They state contents, recipe, licence, checksums, and how to read and cite the features.
 
     \b
     Example:
@@ -222,9 +240,8 @@ def card(path: Path, licence: str | None, dataset: Path | None) -> None:
     """
     from pipeline.shards.card import write_card
 
-    log_settings("shards card", path=path, dataset=dataset, licence=licence)
     written = write_card(path, licence=licence, dataset=dataset, monitor=CONSOLE)
-    log_done(f"{written} written")
+    log_done(f"{written} and croissant.json written")
 
 
 def _log_set(path: Path, index: "FeatureIndex", started: float) -> None:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stages.console import CONSOLE, OUTPUT, log_done, log_settings
+from pipeline.wording import without_secrets
+from stages.command import Command
+from stages.console import CONSOLE, OUTPUT, log_done
 
 if TYPE_CHECKING:
     from pipeline.shards.remote.meter import Transfer
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 
 
-@click.command("push")
+@click.command("push", cls=Command)
 @click.argument("path", type=_PATH, metavar="DIR")
 @click.argument("url")
 def push_command(path: Path, url: str) -> None:
@@ -28,14 +30,12 @@ def push_command(path: Path, url: str) -> None:
       pipeline shards push data/features/scenes/efficientnet-lite0-pool /srv/features/scenes
     """
     from pipeline.shards.remote.push import push
-    from pipeline.shards.remote.remote import without_secrets
 
-    log_settings("shards push", path=path, url=without_secrets(url))
     started = time.monotonic()
     _log_transfer(without_secrets(url), push(path, url, monitor=CONSOLE), started)
 
 
-@click.command("pull")
+@click.command("pull", cls=Command)
 @click.argument("url")
 @click.argument("out", type=OUTPUT, metavar="DIR")
 @click.option("--split", help="Only the rows of this split of --dataset.  [default: all rows]")
@@ -61,17 +61,7 @@ def pull_command(
           --split test --dataset data/scenes
     """
     from pipeline.shards.remote.pull import pull
-    from pipeline.shards.remote.remote import without_secrets
 
-    log_settings(
-        "shards pull",
-        url=without_secrets(url),
-        out=out,
-        split=split,
-        dataset=dataset,
-        ids=ids,
-        recipe=recipe,
-    )
     started = time.monotonic()
     done = pull(url, out, split=split, dataset=dataset, ids=ids, recipe=recipe, monitor=CONSOLE)
     _log_transfer(out, done, started)

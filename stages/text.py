@@ -14,11 +14,14 @@ from pipeline.text.encoder_plans import ENCODERS, LEMMAS
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vocabulary import VOCABULARY_RULES
-from stages.console import CONSOLE, OUTPUT, log_parameters
+from stages.command import Command, section
+from stages.console import CONSOLE, OUTPUT
 from stages.options import (
     ADD,
     COMPRESS,
+    JSON,
     ROWS_PER_SHARD,
+    UPDATE,
     group,
     place_options,
     storage_options,
@@ -28,6 +31,7 @@ from stages.options import (
 captions_options = group(
     "captions",
     dict,
+    "Captions",
     click.option("--split", help="Only the captions of this split.  [default: all]"),
     click.option(
         "--phrases",
@@ -51,7 +55,10 @@ captions_options = group(
         help="Folder of shared codebooks: loaded from there, or stored there once fitted.",
     ),
     click.option(
-        "--device", default="cpu", show_default=True, help="Where --pca multiplies, such as cuda."
+        "--device",
+        default="auto",
+        show_default=True,
+        help="Where --pca multiplies: a torch device, or auto for the best of this machine.",
     ),
     click.option(
         "--trained-on",
@@ -62,66 +69,60 @@ captions_options = group(
 )
 
 
-def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.option(
-            "--weights",
-            help="Models of open_clip: PATH of a file, or random:SEED.  [default: those of the tag "
-            "in the encoder's name]",
-        ),
-        click.option(
-            "--tagger",
-            help="Tags: textblob, or perceptron:FILE, NLTK's averaged perceptron as JSON.  "
-            "[default: textblob]",
-        ),
-        click.option("--pca", type=click.IntRange(1), help="Keep N principal components."),
-        click.option(
-            "--codebook-words",
-            type=click.Choice(["source", "training"]),
-            help="Codebooks: fit to all words of the vectors, or to those of the training "
-            "captions.  [default: source; training with vectors of `pipeline vectors`]",
-        ),
-        click.option("--seed", type=click.IntRange(0), help="Of codebooks.  [default: 0]"),
-        click.option(
-            "--sample", type=click.IntRange(1), help="Words of a codebook.  [default: 300000]"
-        ),
-        click.option(
-            "--components", type=click.IntRange(1), help="Of each mixture.  [default: 30]"
-        ),
-        click.option(
-            "--wordnet",
-            type=click.Path(path_type=str),
-            help="Lemmas: folder of a WordNet.  [default: rules and GloVe's words]",
-        ),
-        click.option(
-            "--max-length", type=click.IntRange(1), help="Ids: length of a row, with marks."
-        ),
-        click.option(
-            "--layout",
-            type=click.Choice(list(TOKEN_LAYOUTS)),
-            help="Token ids: marks around the words.",
-        ),
-        click.option(
-            "--vocabulary",
-            help=f"Words that count: {', '.join(VOCABULARY_RULES)}, min-N or top-N.",
-        ),
-        click.option(
-            "--tokenizer",
-            type=click.Choice([*TOKENIZERS, LEMMAS]),
-            help="How captions are split into words.  [default: the encoder's]",
-        ),
-        click.option(
-            "--vectors",
-            help="Word vectors: glove-6b-50d (packaged), a .txt, .vec or .bin, a .safetensors of "
-            "`pipeline vectors` or the name of one in data/vectors/DATASET, or "
-            "sentence-transformer:MODEL.  [default: glove-6b-50d, where the encoder takes any]",
-        ),
-    ):
-        command = option(command)
-    return command
+_plan_options: Callable[[Any], Any] = section(
+    "Encoder",
+    click.option(
+        "--vectors",
+        help="Word vectors: glove-6b-50d (packaged), a .txt, .vec or .bin, a .safetensors of "
+        "`pipeline vectors` or the name of one in data/vectors/DATASET, or "
+        "sentence-transformer:MODEL.  [default: glove-6b-50d, where the encoder takes any]",
+    ),
+    click.option(
+        "--tokenizer",
+        type=click.Choice([*TOKENIZERS, LEMMAS]),
+        help="How captions are split into words.  [default: the encoder's]",
+    ),
+    click.option(
+        "--vocabulary",
+        help=f"Words that count: {', '.join(VOCABULARY_RULES)}, min-N or top-N.",
+    ),
+    click.option(
+        "--layout",
+        type=click.Choice(list(TOKEN_LAYOUTS)),
+        help="Token ids: marks around the words.",
+    ),
+    click.option("--max-length", type=click.IntRange(1), help="Ids: length of a row, with marks."),
+    click.option(
+        "--wordnet",
+        type=click.Path(path_type=str),
+        help="Lemmas: folder of a WordNet.  [default: rules and GloVe's words]",
+    ),
+    click.option("--components", type=click.IntRange(1), help="Of each mixture.  [default: 30]"),
+    click.option(
+        "--sample", type=click.IntRange(1), help="Words of a codebook.  [default: 300000]"
+    ),
+    click.option("--seed", type=click.IntRange(0), help="Of codebooks.  [default: 0]"),
+    click.option(
+        "--codebook-words",
+        type=click.Choice(["source", "training"]),
+        help="Codebooks: fit to all words of the vectors, or to those of the training "
+        "captions.  [default: source; training with vectors of `pipeline vectors`]",
+    ),
+    click.option("--pca", type=click.IntRange(1), help="Keep N principal components."),
+    click.option(
+        "--tagger",
+        help="Tags: textblob, or perceptron:FILE, NLTK's averaged perceptron as JSON.  "
+        "[default: textblob]",
+    ),
+    click.option(
+        "--weights",
+        help="Models of open_clip: PATH of a file, or random:SEED.  [default: those of the tag "
+        "in the encoder's name]",
+    ),
+)
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--encoder",
     required=True,
@@ -133,8 +134,9 @@ def _plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--dataset", required=True, type=click.Path(path_type=Path), help="Prepared dataset.")
 @click.option("--out", required=True, type=OUTPUT, help="Folder of the shards.")
 @captions_options
-@storage_options(ROWS_PER_SHARD, COMPRESS, ADD)
+@storage_options(ROWS_PER_SHARD, COMPRESS, ADD, UPDATE)
 @place_options
+@JSON
 @click.pass_context
 def text(
     ctx: click.Context,
@@ -144,6 +146,7 @@ def text(
     captions: dict[str, Any],
     storage: Storage,
     place: Place,
+    as_json: bool,
     **options: Any,
 ) -> None:
     """Turn the captions of a prepared dataset into feature shards.
@@ -165,9 +168,8 @@ def text(
 
     started = time.monotonic()
     options["vectors"] = Layout(dataset).named_vectors(options["vectors"])
-    log_parameters("text", vectors=options["vectors"])
     index = encode(
         dataset, out, encoder=encoder, captions=Captions(**captions), storage=storage, place=place,
         monitor=CONSOLE, **options,
     )  # fmt: skip
-    log_made(ctx, out, index, time.monotonic() - started)
+    log_made(ctx, out, index, time.monotonic() - started, as_json)

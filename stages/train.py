@@ -9,12 +9,13 @@ import click
 
 from pipeline.errors import WrongUsage
 from pipeline.heads.training.training_options import TrainingOptions
-from stages.console import OUTPUT, log_done, log_settings
+from stages.command import Command
+from stages.console import OUTPUT, log_chosen, log_done
 from stages.experiment import experiment_options, layout_of
 from stages.training import training_options
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--experiment", required=True, help="Name of an experiment in params.yaml.")
 @experiment_options
 @training_options
@@ -56,22 +57,12 @@ def train(
     layout = layout_of(dataset, params.dataset)
     plan = replace(plan, word_vectors=layout.named_vectors(plan.word_vectors))
     out = out or layout.head(experiment)
-    log_settings(
-        "train",
-        experiment=experiment,
+    log_chosen(
         head=plan.head,
-        settings=plan.settings,
-        dataset=layout.dataset,
-        train=training.train_split,
-        validation=training.validation_split,
+        settings=plan.settings or None,
         word_vectors=plan.word_vectors,
-        average_captions=plan.average_captions,
+        average_captions=plan.average_captions or None,
         finetuning=plan.finetuning,
-        seed=training.seed,
-        max_epochs=training.max_epochs,
-        workers=training.workers,
-        device=training.device,
-        out=out,
     )
     started = time.monotonic()
     options: dict[str, Any] = {

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from pipeline.heads.training.training_options import TrainingOptions
+from stages.command import section
 from stages.console import CONSOLE
 
 _OPTIONS = (
@@ -27,7 +28,10 @@ _OPTIONS = (
         help="Processes that read batches ahead; what is trained does not depend on their number.",
     ),
     click.option(
-        "--device", default="cpu", show_default=True, help="A torch device, such as cuda."
+        "--device",
+        default="auto",
+        show_default=True,
+        help="A torch device, such as cpu or cuda:1; auto is the best of this machine.",
     ),
 )
 
@@ -66,7 +70,4 @@ def training_options(command: Callable[..., None]) -> Callable[..., None]:
         )
         command(training=training, **others)
 
-    decorated: Callable[..., None] = with_training
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+    return section("Training", *_OPTIONS)(with_training)

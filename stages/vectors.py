@@ -9,7 +9,8 @@ from click.core import ParameterSource
 
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors.settings import Training
-from stages.console import CONSOLE, OUTPUT, log_done, log_settings
+from stages.command import Command
+from stages.console import CONSOLE, OUTPUT, log_done
 
 _TRAINING = (
     "split", "corpus", "allow_leaks", "algorithm", "dim", "window", "min_count", "epochs",
@@ -28,7 +29,7 @@ def _number(name: str, text: str, smallest: int = 1) -> Any:
     )
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--source",
     help="Vectors to read: glove-6b-50d (packaged), a .txt (GloVe or word2vec text), a .vec or "
@@ -98,17 +99,7 @@ def vectors(
           --out data/vectors/flickr8k/word2vec-500d.safetensors
     """
     _refuse_training_options(ctx, source, train)
-    training = None
-    shown: dict[str, Any] = {}
-    if train is not None:
-        training = Training(trainer=train, **numbers)  # type: ignore[arg-type]
-        shown = {"split": split, "corpus": corpus, **numbers}
-    if train == "word2vec":
-        del shown["buckets"]
-    log_settings(
-        "vectors", source=source, train=train, dataset=dataset, out=out, tokenizer=tokenizer,
-        **shown,
-    )  # fmt: skip
+    training = Training(trainer=train, **numbers) if train else None  # type: ignore[arg-type]
     # Here, since `--help` needs none of it.
     from pipeline.text.vectors.store import store_vectors
 

@@ -170,12 +170,14 @@ def _fault_of_end(status: int, strike: str, ended: bool, said: str, cold: bool) 
     else:
         allowed = {
             "KILL all": {-signal.SIGKILL, 0}, "KILL one": {-signal.SIGKILL, 0},
-            "TERM": {1, 0, -signal.SIGTERM}, "INT": {1, 0, -signal.SIGINT},
+            "TERM": {128 + signal.SIGTERM, 0, -signal.SIGTERM},
+            "INT": {128 + signal.SIGINT, 0, -signal.SIGINT},
             "HUP": {-signal.SIGHUP, 0},
         }[strike]  # fmt: skip
     if status not in allowed:
         return f"status {status} after {strike}"
-    return "status 1 without a reason" if status == 1 and "pipeline: error:" not in said else None
+    reason = status <= 0 or "pipeline: error:" in said
+    return None if reason else f"status {status} without a reason"
 
 
 def _fault_of_orphans(running: Running) -> str | None:

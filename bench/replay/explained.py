@@ -26,4 +26,30 @@ EXPLAINED: tuple[Explained, ...] = (
         "h5py's create_virtual_dataset stored the second in which it was called, so that "
         "`shards export --to h5` of one commit differed from run to run; today's view has no time",
     ),
+    *(
+        Explained(
+            path,
+            place,
+            "AVIF is one of the formats that the reason of an unreadable image lists; hashes of "
+            "the shards that store it follow",
+        )
+        for path, place in (
+            ("*photos*/shard-*.h5", "dataset error*"),
+            ("*photos*/index.json", "key shards*"),
+            ("logs/*", "line *"),
+        )
+    ),
+    *(
+        Explained(
+            path,
+            place,
+            "the card begins with the header of a dataset card, and croissant.json is written next "
+            "to it; files.json lists both",
+        )
+        for path, place in (
+            ("*/SHARDS.md", "line *"),
+            ("*/croissant.json", "only in tree"),
+            ("*/files.json", "key c*"),
+        )
+    ),
 )

@@ -40,7 +40,7 @@ def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
 
 
 def notebook_page(notebook: dict[str, Any]) -> str:
-    """Return the notebook's cells as Markdown, with the text that they printed."""
+    """Return the notebook's cells as Markdown, with their texts and images."""
     parts = []
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
@@ -49,7 +49,11 @@ def notebook_page(notebook: dict[str, Any]) -> str:
             continue
         parts.append(f"```python\n{source}\n```")
         for output in cell["outputs"]:
-            text = output.get("text") or output.get("data", {}).get("text/plain")
+            data = output.get("data", {})
+            if "image/png" in data:
+                image = "".join(data["image/png"]).replace("\n", "")
+                parts.append(f"![Output of the cell above](data:image/png;base64,{image})")
+            text = output.get("text") or data.get("text/plain")
             if text:
                 parts.append(f"```text\n{''.join(text)}\n```")
     parts.insert(1, f"This page is a notebook: [{NOTEBOOK}]({NOTEBOOK}).")

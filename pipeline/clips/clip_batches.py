@@ -21,7 +21,7 @@ from pipeline.clips.clip_file import open_clip
 from pipeline.clips.frames import taken_frames
 from pipeline.clips.recipes import PARTS, ClipRecipe
 from pipeline.clips.sampling import Sampling
-from pipeline.devices import one_core_each
+from pipeline.devices import device_type, one_core_each
 from pipeline.images.decode import UnusableImage, fault_of_the_system
 from pipeline.jobs.ordered import ending_at_once, started_ahead
 from pipeline.progress import DECODE, FORWARD, Stopwatch
@@ -34,12 +34,12 @@ _BATCHES_AHEAD = 2
 
 def default_threads(device: str) -> int:
     """Return how many batches are in networks at once: one for each core, or two for a GPU."""
-    return torch.get_num_threads() if torch.device(device).type == "cpu" else 2
+    return torch.get_num_threads() if device_type(device) == "cpu" else 2
 
 
 def default_readers(device: str) -> int:
     """Return how many clips are decoded at once."""
-    most = 8 if torch.device(device).type == "cpu" else 16
+    most = 8 if device_type(device) == "cpu" else 16
     return max(1, min(most, torch.get_num_threads()))
 
 

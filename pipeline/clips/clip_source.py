@@ -12,6 +12,7 @@ from pipeline.clips.clip_batches import View, clip_rows, default_readers, defaul
 from pipeline.clips.clip_file import clip_crc32
 from pipeline.clips.recipes import ClipRecipe, resolve_clip_recipe
 from pipeline.clips.views import clip_header, clip_view, load_clip_weights
+from pipeline.devices import device_type
 from pipeline.jobs.feature_source import Task
 from pipeline.jobs.options import Compute
 from pipeline.jobs.origins import Files, Rows
@@ -153,7 +154,7 @@ def source_on_worker(
     """Build the source of some clips on a worker; see `ClipSource.task`."""
     how = Compute(**settings["how"])
     view, header = _view(*settings["recipe"], how, dataset)
-    cpu = torch.device(how.device).type == "cpu"
+    cpu = device_type(how.device) == "cpu"
     return ClipSource(
         header,
         ids,

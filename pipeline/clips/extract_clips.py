@@ -76,6 +76,8 @@ def extract_clips(
     if compute.codebook is not None and not any(map(is_sound_recipe, names)):
         raise WrongUsage("--codebook is of recipes of sound words, such as mfcc-bow-1024")
     folders = [out.resolve().parent / name for name in names] if together else [out]
+    if not all(map(is_sound_recipe, names)):
+        compute = compute.on(place, monitor)
     entries = manifest.select(select.split)[: select.limit]
     clips = manifest.files(entries)
     pending: list[tuple[ClipSource, Path]] = []

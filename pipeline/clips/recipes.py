@@ -4,7 +4,6 @@
 are joined over time: `efficientnet-lite0-pool@even:8-halves`.
 """
 
-import difflib
 import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
@@ -20,8 +19,11 @@ from pipeline.recipes import (
     Normalise,
     Recipe,
     RecipeError,
+    UnknownRecipe,
+    is_image_recipe,
     resolve_recipe,
 )
+from pipeline.wording import did_you_mean
 
 Over = Literal["mean", "max", "halves"]
 OVERS: tuple[Over, ...] = get_args(Over)
@@ -205,10 +207,10 @@ def _usual_frames(network: Recipe | VolumeRecipe) -> str:
 def _network(name: str, precision: str, storage: str) -> Recipe | VolumeRecipe:
     key = _DEFAULT_VOLUME.get(name, name)
     if key not in VOLUMES:
-        if ":" not in name and DEFAULT_RECIPE.get(name, name) not in RECIPES:
+        if ":" not in name and not is_image_recipe(DEFAULT_RECIPE.get(name, name)):
             known = [*VOLUMES, *RECIPES]
-            near = difflib.get_close_matches(name, known, n=3, cutoff=0.4) or known
-            raise RecipeError(f"no recipe of clips is called {name!r}; near are {', '.join(near)}")
+            hint = did_you_mean(name, known, "pipeline list recipes")
+            raise UnknownRecipe(f"no recipe of clips is called {name!r}; {hint}")
         return resolve_recipe(name, precision, storage)
     for what, value, values in (
         ("precision", precision, PRECISIONS),

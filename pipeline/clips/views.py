@@ -1,12 +1,12 @@
 """From a recipe of clips and its weights to what the loop needs of it."""
 
 import numpy as np
-import torch
 from PIL import Image
 
 from pipeline.clips.clip_batches import View
 from pipeline.clips.recipes import ClipRecipe, VolumeRecipe
 from pipeline.clips.volumes import VolumeNetwork, load_volume_weights
+from pipeline.devices import device_type
 from pipeline.files import created_by
 from pipeline.images.batches import default_parallelism
 from pipeline.images.network import RecipeNetwork
@@ -60,7 +60,7 @@ def clip_view(recipe: ClipRecipe, weights: Weights, how: Compute) -> View:
     if isinstance(recipe.network, VolumeRecipe):
         volumes = VolumeNetwork(recipe.network, weights.state, how.device)
         usual = _RUNS_PER_BATCH
-        if torch.device(how.device).type != "cpu":
+        if device_type(how.device) != "cpu":
             usual = _RUNS_PER_BATCH_ON_GPU
         return View(recipe, recipe.network.run, volumes.cut, volumes, how.batch_size or usual)
     frames, network = (

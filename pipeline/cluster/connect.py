@@ -16,6 +16,7 @@ from distributed.system import MEMORY_LIMIT
 
 from pipeline.cluster.executor import Workers, offers
 from pipeline.cluster.failures import ClusterError, NoSuchWorker, unreachable
+from pipeline.wording import counted
 
 _CONNECT_SECONDS = 10
 # Batch systems start jobs when they like; more than this, and the wait is for nothing.
@@ -78,7 +79,7 @@ def local_workers(
         Client(cluster, set_as_default=False) as client,
     ):
         client.wait_for_workers(count)
-        log(_described(client, f"{count} local worker{'s' * (count > 1)}"))
+        log(_described(client, counted(count, "local worker")))
         yield Workers(client, cluster.scheduler_address, {}, log)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from pipeline.errors import PipelineError, WrongUsage
 from pipeline.executor import Executor
 from pipeline.progress import Monitor
+from pipeline.wording import counted
 
 
 class NoDask(PipelineError):
@@ -73,7 +74,7 @@ class Place:
     def name(self) -> str:
         """Return the place in words, for a summary."""
         if self.workers is not None:
-            return f"{self.workers} local worker{'s' * (self.workers > 1)}"
+            return counted(self.workers, "local worker")
         return self.scheduler or "one process"
 
     @contextmanager

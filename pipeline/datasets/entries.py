@@ -198,8 +198,13 @@ class PackedEntries(Sequence[ImageEntry]):
 
     def of_split(self, split: str) -> "PackedEntries":
         """Return the entries of a split that the dataset has."""
-        number = self._columns.splits.index(split)
-        return self.take(np.flatnonzero(self._columns.split[self._rows] == number))
+        return self.of_splits((split,))
+
+    def of_splits(self, splits: Sequence[str]) -> "PackedEntries":
+        """Return the entries of one split after the other, of splits that the dataset has."""
+        numbers = [self._columns.splits.index(split) for split in splits]
+        own = self._columns.split[self._rows]
+        return self.take(np.concatenate([np.flatnonzero(own == number) for number in numbers]))
 
     @property
     def _is_whole(self) -> bool:

@@ -8,12 +8,13 @@ A dataset with phrases and boxes has `regions.jsonl` beside, read by `pipeline.d
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+from pipeline.data_frames import data_frame
 from pipeline.datasets.checks import DatasetError, check_caption, check_entries
 from pipeline.datasets.entries import Captions, FilesBelow, ImageEntry, PackedEntries
 from pipeline.datasets.phrases import RegionPhrase, check_box, regions_text
@@ -21,6 +22,9 @@ from pipeline.files import appearing_whole, write_json, write_text
 from pipeline.hashing import canonical_json, sha256_of_file
 from pipeline.packed import TextMapping, repeated_texts
 from pipeline.schema import Natural, Sha256, decode, decode_lines
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MANIFEST_FILE = "manifest.jsonl"
 REGIONS_FILE = "regions.jsonl"
@@ -63,21 +67,27 @@ class Description:
     media: Media = "images"
 
 
-@dataclass(frozen=True)
+class UnknownEntry(DatasetError, KeyError):
+    """A dataset has no entry of an id; a `KeyError` as well."""
+
+    __str__ = Exception.__str__  # KeyError would quote the message
+
+
+@dataclass(frozen=True, repr=False)
 class Manifest:
-    """The images, or the clips, of a dataset in their fixed order.
+    """The images, or the clips, of a dataset in their fixed order: a sequence of entries.
 
     Attributes
     ----------
-    name : the dataset's name.
-    image_root : the folder that every entry's `file` is relative to.
-    entries : the images; row order of every feature file made from this dataset. Any sequence may
-        be given; it is kept in columns.
-    licence, source : who may use the images and captions, and where they came from.
-    notes : metadata of the preparation (JSON values), such as images left out.
-    phrases : the phrases and boxes to be written with it; `read_manifest` leaves them where they
-        are, and `pipeline.datasets.regions.read_phrases` reads them. None: the dataset has none.
-    media : what the files are.
+    name : str. The dataset's name.
+    image_root : Path. The folder that every entry's `file` is relative to.
+    entries : sequence of `pipeline.datasets.entries.ImageEntry`. The images; row order of every
+        feature file made from this dataset. Any sequence is accepted; it is kept in columns.
+    licence, source : str. Who may use the images and captions, and where they came from.
+    notes : dict. Metadata of the preparation (JSON values), such as images left out.
+    phrases : tuple or None. The phrases and boxes to be written with it; `read_manifest` leaves
+        them where they are, and `pipeline.read_phrases` reads them. None: the dataset has none.
+    media : str. "images" or "clips".
 
     Raises
     ------
@@ -85,6 +95,16 @@ class Manifest:
         Repeated ids, ids or files that leave the image root, control characters, empty
         captions, unusable split names, or no image at all; phrases of an unknown image or
         caption, empty ones, or ones with a box that has no area or leaves the image.
+
+    Examples
+    --------
+    >>> manifest
+    <Manifest mine: 3 images (train 2, test 1), 4 captions, root photos>
+    >>> manifest["a.jpg"].captions, manifest[-1].id, "d.jpg" in manifest
+    (('a dog', 'a brown dog'), 'c.jpg', False)
+    >>> test = manifest.split("test")
+    >>> [entry.id for entry in test], test.captions().texts[:]
+    (['c.jpg'], ['a tree'])
     """
 
     name: str
@@ -109,6 +129,72 @@ class Manifest:
             )
         if self.phrases is not None:
             _check_phrases(self.name, self.phrases, self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[ImageEntry]:
+        return iter(self.entries)
+
+    def __contains__(self, entry: object) -> bool:
+        return (entry.id if isinstance(entry, ImageEntry) else entry) in self.by_id
+
+    @overload
+    def __getitem__(self, key: str | int) -> ImageEntry: ...
+    @overload
+    def __getitem__(self, key: slice) -> Sequence[ImageEntry]: ...
+    def __getitem__(self, key: str | int | slice) -> ImageEntry | Sequence[ImageEntry]:
+        """Return the entry of an id or a position, or the entries of a slice.
+
+        Raises
+        ------
+        UnknownEntry, IndexError
+        """
+        if not isinstance(key, str):
+            return self.entries[key]
+        if key not in self.by_id:
+            raise UnknownEntry(
+                f"dataset {self.name!r} has no {self.unit} {key!r}; its {len(self)} ids look like "
+                f"{self.ids[0]!r}"
+            )
+        return self.by_id[key]
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{split} {count}" for split, count in self.counts.items())
+        captions = int(self.packed.num_captions.sum())
+        return (
+            f"<Manifest {self.name}: {len(self)} {self.media} ({counts}), {captions} captions, "
+            f"root {self.image_root}>"
+        )
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The id of each entry, in manifest order."""
+        return self.packed.ids
+
+    def split(self, split: str) -> "Manifest":
+        """Return the dataset of one split alone.
+
+        Raises
+        ------
+        DatasetError
+            The dataset has no such split.
+        """
+        entries = self.select(split)
+        chosen = {*entries.ids}
+        phrases = self.phrases and tuple(p for p in self.phrases if p.image in chosen)
+        return replace(self, entries=entries, phrases=phrases)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return a table with an index of ids and the columns file, split and captions (tuples).
+
+        Raises
+        ------
+        PandasMissing
+            pandas is not installed.
+        """
+        columns = ("file", "split", "captions")
+        return data_frame(self.ids, {c: [getattr(e, c) for e in self] for c in columns})
 
     @property
     def packed(self) -> PackedEntries:
@@ -225,6 +311,15 @@ class Manifest:
 
 def read_manifest(folder: str | Path) -> Manifest:
     """Read and check a dataset folder that `Manifest.write` made.
+
+    Parameters
+    ----------
+    folder : str or Path. A prepared dataset.
+
+    Returns
+    -------
+    Manifest
+        Its images or clips, a sequence of entries.
 
     Raises
     ------

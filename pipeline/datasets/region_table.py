@@ -1,6 +1,6 @@
 """Anybody's photos with boxes: a folder, and a CSV or JSONL file of images, phrases and boxes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,16 +11,16 @@ from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.photo_size import photo_size
 from pipeline.datasets.phrases import Box, RegionPhrase, check_box
-from pipeline.datasets.readers.folder import SHARES
+from pipeline.datasets.readers.tables.delimited import read_delimited
+from pipeline.datasets.readers.tables.table import RowFault
 from pipeline.datasets.source import (
     caption_line,
     media_file,
     parse_json,
-    read_csv,
     read_lines,
     source_notes,
 )
-from pipeline.datasets.splits import split_by_hash
+from pipeline.datasets.splits import SHARES, split_by_hash
 
 _SIDES = ("x0", "y0", "x1", "y1")
 _REQUIRED = ("image", "phrase", *_SIDES)
@@ -124,7 +124,11 @@ def read_regions(
 
 
 def _csv_rows(path: Path) -> Iterator[_Row]:
-    for row, where in read_csv(path, _REQUIRED, "image,phrase,x0,y0,x1,y1"):
+    table = read_delimited(path, _check_columns)
+    for number, row in table.records:
+        where = table.place(number)
+        if isinstance(row, RowFault):
+            raise DatasetError(f"{where}: {row}")
         try:
             x0, y0, x1, y1 = (float(row[side]) for side in _SIDES)
         except ValueError:
@@ -134,6 +138,11 @@ def _csv_rows(path: Path) -> Iterator[_Row]:
             ) from None
         said = {name: row.get(name, "").strip() for name in _OPTIONAL}
         yield _Row(row["image"].strip(), row["phrase"], (x0, y0, x1, y1), **said, where=where)
+
+
+def _check_columns(found: Sequence[str]) -> None:
+    if missing := [column for column in _REQUIRED if column not in found]:
+        raise RowFault("columns", f"the columns {', '.join(missing)} are missing")
 
 
 class _Record(msgspec.Struct):

@@ -1,7 +1,6 @@
 """Reading source files so that every complaint names the file and the line or entry."""
 
-import csv
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -10,11 +9,17 @@ from pipeline.hashing import sha256_of_file
 from pipeline.schema import SchemaError, decode
 
 _BOM = b"\xef\xbb\xbf"
+_CONVERT = "convert the file to UTF-8 first"
 T = TypeVar("T")
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+def read_lines(path: Path, remedy: str = _CONVERT) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line without its end) of a UTF-8 text file; a BOM is dropped.
+
+    Parameters
+    ----------
+    path : Path. The file.
+    remedy : str. What to do with a file in another encoding; it ends the message.
 
     Raises
     ------
@@ -28,7 +33,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                 # More than one where lines end in a carriage return alone.
                 for line in (read.removeprefix(_BOM) if number == 0 else read).splitlines():
                     number += 1
-                    yield number, _decode(line, path, number)
+                    yield number, _decode(line, path, number, remedy)
     except OSError as error:
         raise DatasetError(f"{path} cannot be read ({error.strerror}); check the path") from error
 
@@ -58,53 +63,6 @@ def parse_json(text: str, where: str, kind: type[T]) -> T:
         return decode(text, kind)
     except SchemaError as error:
         raise DatasetError(f"{where}: {error}; correct the file, or get it again") from error
-
-
-def read_csv(
-    path: Path, required: Collection[str], example: str
-) -> Iterator[tuple[dict[str, str], str]]:
-    """Yield each row of a CSV file with a header, by column in lower case, and its place.
-
-    Parameters
-    ----------
-    path : of the file.
-    required : columns that the header must have.
-    example : a header, for the message.
-
-    Raises
-    ------
-    DatasetError
-        No CSV, a header that repeats a column or lacks one, or a row of another length.
-    """
-    reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
-    header: list[str] | None = None
-    while True:
-        where = f"{path}, line {reader.line_num + 1}"
-        try:
-            values = next(reader, None)
-        except csv.Error as error:
-            raise DatasetError(
-                f"{where}: this is no CSV ({error}); check the quotes from this line on"
-            ) from error
-        if values is None:
-            break
-        if not values:
-            continue
-        if header is None:
-            header = [column.strip().lower() for column in values]
-            if len(set(header)) != len(header) or not set(required) <= set(header):
-                raise DatasetError(
-                    f"{where}: the header is {','.join(header)!r}; different columns with "
-                    + ", ".join(f"`{column}`" for column in required)
-                    + f" among them were expected, such as {example}"
-                )
-            continue
-        if len(values) != len(header):
-            raise DatasetError(
-                f"{where}: {len(values)} fields found, {len(header)} expected "
-                f"({','.join(header)}); texts with a comma need quotes"
-            )
-        yield dict(zip(header, values, strict=True)), where
 
 
 def media_file(root: Path, file: str, where: str, unit: str = "image") -> str:
@@ -139,19 +97,27 @@ def media_file(root: Path, file: str, where: str, unit: str = "image") -> str:
 
 
 def caption_line(text: str, where: str) -> str:
-    """Return a caption as one line: blanks at its ends cut, each line break made one space.
-
-    Sources do have captions with a line break at the end or inside; nothing else is changed.
+    """Return a caption as one line; see `one_line`.
 
     Raises
     ------
     DatasetError
         The caption is empty, or no text.
     """
-    line = " ".join(part.strip() for part in text.splitlines() if part.strip())
+    line = one_line(text)
     if fault := check_caption(line):
         raise DatasetError(f"{where}: the caption {fault}")
     return line
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line: blanks at its ends cut, each line break made one space.
+
+    Sources do have captions with a line break at the end or inside; nothing else is changed.
+    """
+    if text.isprintable():  # has no line break; most captions by far
+        return text.strip()
+    return " ".join(part.strip() for part in text.splitlines() if part.strip())
 
 
 def source_notes(files: Iterable[Path], mended: int) -> dict[str, Any]:
@@ -177,11 +143,10 @@ def _read_bytes(path: Path) -> bytes:
         raise DatasetError(f"{path} cannot be read ({error.strerror}); check the path") from error
 
 
-def _decode(line: bytes, path: Path, number: int) -> str:
+def _decode(line: bytes, path: Path, number: int, remedy: str = _CONVERT) -> str:
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DatasetError(
-            f"{path}, line {number}: byte {error.start + 1} of the line is not UTF-8; convert "
-            "the file to UTF-8 first"
+            f"{path}, line {number}: byte {error.start + 1} of the line is not UTF-8; {remedy}"
         ) from error

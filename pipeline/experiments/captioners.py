@@ -1,14 +1,16 @@
 """What describes images by the name of an experiment: opened from where its files lie."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.splits import split_for
+from pipeline.errors import WrongUsage
 from pipeline.experiments.layout import Layout, unseeded
 from pipeline.finetuning import WEIGHTS_FILE
+from pipeline.heads.experiments import Size, resolve_experiment
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.inputs.feature_spec import FeatureSpec
 from pipeline.heads.trained_head import TrainedHead, load_head
@@ -78,6 +80,63 @@ def open_baseline(
     else:
         captioner = MostFrequentCaption(entries)
     return _in_space_of(head, experiment, layout, f"{experiment.name}-{kind}", captioner)
+
+
+def experiment_finder(
+    own: Mapping[str, Experiment] | None = None, size: Size = "small"
+) -> Callable[[str], Experiment]:
+    """Return what finds an experiment by name: among the caller's own, then among the presets.
+
+    Parameters
+    ----------
+    own : mapping of str to Experiment, or None. Experiments by name.
+    size : str. Of the presets.
+    """
+
+    def find(name: str) -> Experiment:
+        return (own or {}).get(name) or resolve_experiment(name, size=size)
+
+    return find
+
+
+def open_captioner(
+    name: str,
+    layout: Layout,
+    experiment_named: Callable[[str], Experiment],
+    baseline: Baseline | None = None,
+    *,
+    writing: Writing | None = None,
+    train_split: str | None = None,
+) -> OpenCaptioner:
+    """Return what describes images by an experiment of a language model, or a baseline.
+
+    Parameters
+    ----------
+    name : str. Of the experiment.
+    layout : Layout. Of the dataset.
+    experiment_named : callable. Returns a retrieval experiment by name.
+    baseline : str or None. Describes in the space of a retrieval experiment; see `open_baseline`.
+    writing : Writing or None. How a language model writes; None: its defaults.
+    train_split : str or None. Split whose captions a baseline returns; None: the usual one.
+
+    Raises
+    ------
+    WrongUsage
+        A retrieval experiment without a baseline, or a language model with one.
+    LanguageError, HeadError, EncoderError, DatasetError, ShardError
+        See `open_language_model` and `open_baseline`.
+    """
+    writes = is_language_model(name, layout)
+    if writes and baseline is None:
+        return open_language_model(name, layout, experiment_named, writing)
+    if writes or baseline is None:
+        raise WrongUsage(
+            f"{name} is a language model; --baseline takes a retrieval experiment"
+            if writes
+            else f"{name} ranks captions and writes none; name a language model, or give "
+            "--baseline nearest for its nearest training captions"
+        )
+    return open_baseline(baseline, experiment_named(name), layout, train_split)
 
 
 def is_language_model(name: str, layout: Layout) -> bool:

@@ -1,6 +1,5 @@
 """The steps that train heads, with an image network or without, and extract with what it learnt."""
 
-import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from pipeline.jobs.options import extract_options
 from pipeline.progress import Monitor
 from pipeline.shards.feature_set import read_set_index
 from pipeline.shards.index import INDEX_FILE, read_index
+from pipeline.shards.resume.reuse import supersede
 from pipeline.text.vectors import load_vectors
 
 
@@ -72,7 +72,7 @@ def add_head(
 
 def add_tuned_features(plan: Plan, experiment: Experiment, head: Path) -> Path:
     """Add the step that extracts features with the network that was tuned beside a head."""
-    given = {**plan.extract, "weights": head / WEIGHTS_FILE}
+    given = {**plan.extract, "weights": head / WEIGHTS_FILE, "update": True}
     out, rows = plan.layout.features(experiment.embedded_images), len(plan.manifest.entries)
     recipe = recipe_for(plan, experiment.images)
 
@@ -82,8 +82,7 @@ def add_tuned_features(plan: Plan, experiment: Experiment, head: Path) -> Path:
 
     def make(monitor: Monitor) -> object:
         if (out / INDEX_FILE).is_file() and step.why_stale():
-            monitor.log(f"{out} holds features of an earlier training and is removed")
-            shutil.rmtree(out)
+            supersede(out)
         options = extract_options(given)
         return extract(
             plan.layout.dataset, out, recipe=experiment.images, monitor=monitor, **options

@@ -1,15 +1,16 @@
 """The steps that make features: of images or clips, of captions, and the words' vectors."""
 
 from pathlib import Path
+from typing import Any
 
 from pipeline.clips.extract_clips import extract_clips
 from pipeline.clips.recipe_lookup import recipe_of_clips
 from pipeline.clips.recipes import ClipRecipe
-from pipeline.experiments.records import features_record
+from pipeline.experiments.records import features_record, why_stale
 from pipeline.experiments.steps import Plan, Step
 from pipeline.heads.head_types import CaptionFeatures
 from pipeline.images.extract import extract
-from pipeline.jobs.options import extract_options
+from pipeline.jobs.options import Storage, extract_options
 from pipeline.jobs.side_by_side import SideBySide, split_name
 from pipeline.progress import Monitor
 from pipeline.recipes import Recipe, resolve_recipe
@@ -17,15 +18,18 @@ from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.side_by_side import write_view
 from pipeline.sound.recipes import AnySoundRecipe
 from pipeline.text.encode import Captions, encode
+from pipeline.text.refit import supersede_encoder
+from pipeline.text.vectors.record import expected_vectors, make_way_for, vectors_record
 from pipeline.text.vectors.settings import Training
 from pipeline.text.vectors.store import store_vectors
+from pipeline.wording import counted
 
 _NOT_OF_TRAINING = {"source", "tokenizer", "split", "corpus", "allow_leaks"}
 
 
 def add_features(plan: Plan, name: str) -> Path:
     """Add the steps of the features of a recipe, or of several side by side."""
-    given = dict(plan.extract)
+    given = {**plan.extract, "update": True}
     out, rows = plan.layout.features(name), len(plan.manifest.entries)
     if (names := split_name(name)) is not None:
         return _add_side_by_side(plan, name, names, out)
@@ -49,7 +53,7 @@ def _add_side_by_side(plan: Plan, name: str, names: SideBySide, out: Path) -> Pa
         return write_view(out, [FeatureSet(part) for part in parts], names.scaling)
 
     step = Step(
-        "extract", name, out, tuple(parts), f"{len(parts)} sets side by side", make,
+        "extract", name, out, tuple(parts), f"{counted(len(parts), 'set')} side by side", make,
         features_record, lambda: {"rows": len(plan.manifest.entries)}, always=True,
     )  # fmt: skip
     return plan.add(step)
@@ -70,13 +74,14 @@ def add_text(plan: Plan, captions: CaptionFeatures) -> Path:
             plan.layout.dataset,
             out,
             encoder=captions.encoder,
-            captions=Captions(fit_split=plan.split("train")),
+            captions=Captions(fit_split=plan.split("train"), device=plan.training.device),
+            storage=Storage(update=True),
             monitor=monitor,
             **options,
         )
 
     step = Step(
-        "text", captions.name, out, needs, f"{rows} rows of {captions.encoder}", make,
+        "text", captions.name, out, needs, f"{counted(rows, 'row')} of {captions.encoder}", make,
         features_record, lambda: {"rows": rows}, always=True,
     )  # fmt: skip
     return plan.add(step)
@@ -92,14 +97,26 @@ def add_own_vectors(plan: Plan, name: str | None) -> str | None:
 def _add_vectors(plan: Plan, name: str) -> Path:
     out, options = plan.layout.vectors(name), dict(plan.word_vectors[name])
 
+    others = {k: options[k] for k in _NOT_OF_TRAINING & options.keys()}
+    numbers = {k: v for k, v in options.items() if k not in {*others, "train"}}
+    training = Training(options["train"], **numbers) if "train" in options else None
+
+    def expected() -> dict[str, Any]:
+        return expected_vectors(plan.layout.dataset, training=training, **others)
+
     def make(monitor: Monitor) -> object:
-        others = {k: options[k] for k in _NOT_OF_TRAINING & options.keys()}
-        numbers = {k: v for k, v in options.items() if k not in {*others, "train"}}
-        training = Training(options["train"], **numbers) if "train" in options else None
+        wanted = expected()
+        if make_way_for(out, wanted, monitor.log) and training is not None:
+            # Encoders and rows of these vectors are of no use once there are others.
+            for step in plan.steps.values():
+                if step.job == "text" and out in step.needs:
+                    supersede_encoder(plan.layout.encoder(step.name), step.out)
+        if not why_stale(out, vectors_record, lambda: wanted):
+            return None  # moved back
         return store_vectors(plan.layout.dataset, out, training=training, monitor=monitor, **others)
 
     size = ", ".join(f"{key} {value}" for key, value in options.items())
-    return plan.add(Step("vectors", name, out, (), size, make))
+    return plan.add(Step("vectors", name, out, (), size, make, vectors_record, expected))
 
 
 def recipe_for(plan: Plan, name: str) -> Recipe | ClipRecipe | AnySoundRecipe:
@@ -112,4 +129,4 @@ def recipe_for(plan: Plan, name: str) -> Recipe | ClipRecipe | AnySoundRecipe:
 def rows_of(recipe: Recipe | ClipRecipe | AnySoundRecipe, rows: int) -> str:
     """Return what rows of a recipe take, for a person."""
     megabytes = rows * recipe.row_bytes / 1e6
-    return f"{rows} rows of {recipe.shape} {recipe.storage}, {megabytes:.1f} MB"
+    return f"{counted(rows, 'row')} of {recipe.shape} {recipe.storage}, {megabytes:.1f} MB"

@@ -5,9 +5,15 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.errors import PipelineError
+
 DATA = Path("data")
 
 _SEED = re.compile(r"-seed\d+$")
+
+
+class NotMade(PipelineError):
+    """What an experiment's files are made from, or one of them, does not exist yet."""
 
 
 def seeded(name: str, seed: int, first: int) -> str:
@@ -18,6 +24,17 @@ def seeded(name: str, seed: int, first: int) -> str:
 def unseeded(name: str) -> str:
     """Return the experiment of a name that `seeded` returned."""
     return _SEED.sub("", name)
+
+
+def of_splits(file: Path, splits: str) -> Path:
+    """Return the embedding file of several splits, next to that of the test split.
+
+    Parameters
+    ----------
+    file : Path. The file of the test split.
+    splits : str. "all", or names with commas between.
+    """
+    return file.with_name(f"{file.stem}.{splits.replace(',', '+')}{file.suffix}")
 
 
 @dataclass(frozen=True)
@@ -32,6 +49,10 @@ class Layout:
 
     dataset: Path
     root: Path = DATA
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dataset", Path(self.dataset))  # callers may pass texts
+        object.__setattr__(self, "root", Path(self.root))
 
     @classmethod
     def of(cls, name: str, root: Path = DATA) -> "Layout":

@@ -77,7 +77,7 @@ def json_record(file: Path) -> Record | None:
 
 
 def features_record(folder: Path) -> Record | None:
-    """Return recipe, weights and row count of a feature folder by its index alone.
+    """Return recipe, weights, row count and content of a feature folder by its index alone.
 
     Raises
     ------
@@ -87,7 +87,12 @@ def features_record(folder: Path) -> Record | None:
     if not (folder / INDEX_FILE).is_file() and not is_view(folder):
         return None
     index = read_set_index(folder)
-    return {"rows": index.rows, "recipe": index.header.recipe, **_weights(index.header)}
+    return {
+        "rows": index.rows,
+        "recipe": index.header.recipe,
+        **_weights(index.header),
+        "content_sha256": index.content_sha256,
+    }
 
 
 def weights_of(features: Path) -> dict[str, str]:
@@ -106,6 +111,8 @@ def _first_difference(found: Record, expected: Record, path: str = "") -> str:
         if isinstance(one, Mapping) and isinstance(other, Mapping):
             if unlike := _first_difference(one, other, f"{path}{name}."):
                 return unlike
+        elif name in found and name in expected and one != other and name.endswith("_sha256"):
+            return f"the {name.removesuffix('_sha256').replace('_', ' ')} has changed"
         elif name not in found or name not in expected or one != other:
             return f"{path}{name} is {_shown(found, name)}, expected {_shown(expected, name)}"
     return ""

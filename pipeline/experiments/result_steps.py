@@ -1,6 +1,7 @@
 """The steps that embed a split, join embeddings to ensembles, and measure them."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from pipeline.experiments.head_steps import hashes_of
@@ -15,7 +16,9 @@ from pipeline.progress import Monitor
 from pipeline.retrieval.embedding_file import read_provenance
 from pipeline.retrieval.ensemble import ensemble
 from pipeline.retrieval.evaluate import evaluate
+from pipeline.retrieval.ranking.protocols import resolve_protocol
 from pipeline.retrieval.tables import PROVENANCE_FILE
+from pipeline.wording import counted
 
 
 def add_embeddings(
@@ -44,7 +47,7 @@ def add_embeddings(
         )
 
     needs = (images, captions, head)
-    size = f"{len(plan.manifest.select(test))} images of split {test}"
+    size = f"{counted(len(plan.manifest.select(test)), 'image')} of split {test}"
     return plan.add(
         Step("embed", experiment.name, out, needs, size, make, embeddings_record, expected)
     )
@@ -62,7 +65,7 @@ def add_ensemble(plan: Plan, name: str, members: Mapping[str, float]) -> None:
     def make(monitor: Monitor) -> object:
         return ensemble(files, out, name=name, weights=members)
 
-    needs, size = tuple(files.values()), f"{len(files)} members"
+    needs, size = tuple(files.values()), f"{counted(len(files), 'member')}"
     plan.add(Step("ensemble", name, out, needs, size, make, embeddings_record, expected))
     add_evaluation(plan, name, out)
 
@@ -72,10 +75,15 @@ def add_evaluation(plan: Plan, name: str, embeddings: Path) -> None:
     out = plan.layout.evaluation(name)
 
     def read(folder: Path) -> Record | None:
-        return json_record(folder / PROVENANCE_FILE)
+        record = json_record(folder / PROVENANCE_FILE)
+        return record and {"protocol": None, **record}
 
     def expected() -> Record:
-        return {"embeddings_sha256": sha256_of_file(embeddings)}
+        asked, protocol = plan.evaluate.get("protocol"), None
+        if asked is not None:
+            given = {k: v for k, v in plan.evaluate.items() if k == "captions_per_image"}
+            protocol = asdict(resolve_protocol(asked, **given))
+        return {"embeddings_sha256": sha256_of_file(embeddings), "protocol": protocol}
 
     def make(monitor: Monitor) -> object:
         return evaluate(embeddings, out, monitor=monitor, **plan.evaluate)

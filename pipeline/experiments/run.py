@@ -1,11 +1,15 @@
 """The job of `pipeline run`: from a dataset to the recall tables of experiments, in one process."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pipeline.datasets.splits import require_captions
+from pipeline.devices import AUTO, choose_device
+from pipeline.errors import PipelineError
 from pipeline.experiments.experiment_steps import add_experiment
+from pipeline.experiments.failures import Failure, StepsFailed
 from pipeline.experiments.language_steps import add_language_model
 from pipeline.experiments.layout import DATA, Layout, seeded
 from pipeline.experiments.result_steps import add_ensemble
@@ -15,6 +19,7 @@ from pipeline.heads.head_types import Experiment
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
 from pipeline.language.presets import LANGUAGE_PRESETS, resolve_language_experiment
 from pipeline.language.trained_model import load_language_model
+from pipeline.one_or_many import texts_of
 from pipeline.progress import QUIET, Monitor
 from pipeline.report.results import columns_of
 from pipeline.retrieval.ensemble import ENSEMBLES
@@ -26,6 +31,42 @@ from pipeline.retrieval.tables import (
     read_provenance,
     read_recall,
 )
+from pipeline.shards.feature_set import FailedRows
+
+
+@dataclass(frozen=True)
+class FailedExperiment:
+    """An experiment that was not made.
+
+    Attributes
+    ----------
+    name : str. Of the experiment, with its seed if there are several.
+    step : str. The step that failed, such as "text fv-hglmm-pca1000".
+    error : PipelineError. Why.
+    """
+
+    name: str
+    step: str
+    error: PipelineError
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether it failed because some images have no features."""
+        return isinstance(self.error, FailedRows)
+
+
+class RunFailed(PipelineError):
+    """Some experiments were not made.
+
+    Attributes
+    ----------
+    result : RunResult. Of the others.
+    failed : tuple of FailedExperiment. In the asked order.
+    """
+
+    def __init__(self, result: "RunResult", failed: Sequence[FailedExperiment]) -> None:
+        self.result, self.failed = result, tuple(failed)
+        super().__init__("; ".join(f"{f.name}: {f.step}: {f.error}" for f in failed))
 
 
 @dataclass(frozen=True)
@@ -36,7 +77,7 @@ class RunResult:
     ----------
     tables : by experiment, in the asked order, its recall table, with the column `SEEN` where an
         encoder has seen the dataset; {} of a dry run.
-    made : the steps that were done or, of a dry run, that would be.
+    made : the steps that changed their output or, of a dry run, that would be made.
     perplexities : of the language models among the experiments, on the validation split; a word out
         of vocabulary counts as one word.
     """
@@ -47,7 +88,7 @@ class RunResult:
 
 
 def run(
-    names: Sequence[str],
+    names: str | Iterable[str],
     dataset: str | Path,
     *,
     experiments: Mapping[str, Experiment] | None = None,
@@ -65,12 +106,16 @@ def run(
 ) -> RunResult:
     """Make whatever is missing or out of date for the recall tables of some experiments.
 
-    The files and their bytes are those of the single commands, and lie where these look for them.
-    What several experiments share is made once. An interrupted run goes on where it stopped.
+    The files and their bytes are those of the single commands, and are stored where these look for
+    them. What several experiments share is made once. An interrupted run resumes where it stopped.
+
+    Where the dataset or the options have changed since the last call, everything that depends on
+    the change is made again, and nothing else: features keep the rows of images and captions that
+    are as before; features of other options are moved aside, see `pipeline.jobs.options.Storage`.
 
     Parameters
     ----------
-    names : of experiments, ensembles and language models.
+    names : str or iterable of str. Experiments, ensembles and language models.
     dataset : folder of a prepared dataset.
     experiments : experiments by name, before the published systems of `PRESETS`.
     ensembles : members with their weights by name, before those of `ENSEMBLES`.
@@ -79,7 +124,7 @@ def run(
     seeds : how often each is trained, with the seeds from that of `training` on: `vsepp`, then
         `vsepp-seed1` and so on, each with all its files.
     training : of all heads and language models; its monitor is `monitor`. `leave_out_failed` is
-        about embeddings as well.
+        about embeddings as well, `device` about all features and tables.
     test_split : the split that is embedded and measured; None: by its usual names.
     extract : options of `pipeline.images.extract.extract`.
     word_vectors : by name, options of `store_vectors`; None: those that the presets name.
@@ -92,11 +137,21 @@ def run(
     HeadError
         No preset has such a name.
     DatasetError
-        The dataset is missing, or lacks a split.
+        The dataset is missing, lacks a split, or has no captions.
+    RunFailed
+        Steps failed; all experiments that do not need them are made.
     PipelineError
-        A step failed; those before it are done and stay.
+        The system is at fault, as where the disk is full; the steps before are done and stay.
     """
+    names, _ = texts_of(names, "experiment")
     own = experiments or {}
+    asked = training.device
+    training = replace(training, device=choose_device(asked, monitor))
+    extract, evaluate = dict(extract or {}), dict(evaluate or {})
+    if asked != AUTO or extract.get("device", AUTO) == AUTO:
+        extract["device"] = training.device
+    # "mps" cannot rank, as it has no float64.
+    evaluate.setdefault("device", "cpu" if training.device == "mps" else training.device)
 
     def experiment_named(name: str) -> Experiment:
         return own.get(name) or resolve_experiment(name, size=size)
@@ -105,9 +160,9 @@ def run(
         Layout(Path(dataset), Path(root)),
         training=training,
         test_split=test_split,
-        extract=extract or {},
+        extract=extract,
         word_vectors=TRAINED_VECTORS if word_vectors is None else word_vectors,
-        evaluate=evaluate or {},
+        evaluate=evaluate,
         experiment_named=experiment_named,
     )
     every_seed = range(training.seed, training.seed + seeds)
@@ -123,15 +178,32 @@ def run(
             if members:
                 weights = {seeded(m, each, training.seed): weight for m, weight in members.items()}
                 add_ensemble(plan, seeded(name, each, training.seed), weights)
+    require_captions(plan.manifest)
     if dry_run:
         return RunResult({}, plan.announce(monitor))
-    made = plan.make(monitor)
     trained = [seeded(name, each, training.seed) for name in names for each in every_seed]
     written = {name for name in trained if plan.layout.language(name) in plan.steps}
-    tables = {name: _row(plan.layout.evaluation(name)) for name in trained if name not in written}
-    models = {name: load_language_model(plan.layout.language(name)) for name in sorted(written)}
+    failures: Mapping[Path, Failure] = {}
+    try:
+        made = plan.make(monitor)
+    except StepsFailed as error:
+        made, failures = error.made, error.failures
+    failed = []
+    for name in trained:
+        layout = plan.layout
+        out = layout.language(name) if name in written else layout.evaluation(name)
+        if (failure := failures.get(out)) is not None:
+            failed.append(FailedExperiment(name, failure.step, failure.error))
+    there = [name for name in trained if name not in {one.name for one in failed}]
+    tables = {name: _row(plan.layout.evaluation(name)) for name in there if name not in written}
+    models = {
+        name: load_language_model(plan.layout.language(name)) for name in there if name in written
+    }
     perplexities = {name: found.chosen["perplexity"] for name, found in models.items()}
-    return RunResult(tables, made, perplexities)
+    result = RunResult(tables, made, perplexities)
+    if failed:
+        raise RunFailed(result, failed)
+    return result
 
 
 def _row(evaluation: Path) -> Row:

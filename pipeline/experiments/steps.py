@@ -13,6 +13,8 @@ from typing import Any
 
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import Role, split_for
+from pipeline.errors import PipelineError
+from pipeline.experiments.failures import Failure, StepsFailed, stops_all
 from pipeline.experiments.layout import Layout
 from pipeline.experiments.records import Reader, Record, file_record, why_stale
 from pipeline.heads.experiments import resolve_experiment
@@ -36,7 +38,8 @@ class Step:
     read : Reader. Returns the record of `out`.
     expected : callable. Returns what the record must state; see `why_stale`.
     always : bool. `make` finds out by itself what is missing, and is called for an output that is
-        up to date too, since only it sees that an image or a caption has changed.
+        up to date too, since only it sees that an image or a caption has changed, is new or was
+        removed.
     """
 
     job: str
@@ -107,25 +110,49 @@ class Plan:
         return self.steps.setdefault(step.out, step).out
 
     def make(self, monitor: Monitor) -> tuple[str, ...]:
-        """Make what is missing or out of date, and return the steps that were.
+        """Make what is missing or out of date, and return the steps that changed their output.
+
+        A step that fails does not stop those that do not need it.
 
         Raises
         ------
+        StepsFailed
+            Some steps failed; all that do not need them are done.
         PipelineError
-            A step failed; those before it are done and stay.
+            The system is at fault, as where the disk is full; the steps before it are done.
         """
-        made = []
+        made: list[str] = []
+        failures: dict[Path, Failure] = {}
         for number, step in enumerate(self.steps.values(), 1):
-            reason = step.why_stale()
             line = f"[{number}/{len(self.steps)}] {step}:"
-            if reason or step.always:
-                monitor.log(f"{line} {reason or 'checked'} -> {step.out}")
-                step.make(monitor)
-            else:
-                monitor.log(f"{line} up to date")
-            if reason:
-                made.append(str(step))
+            if lacking := [need for need in step.needs if need in failures]:
+                # The first cause, however far back it is.
+                failure = failures[lacking[0]]
+                failures[step.out] = failure
+                monitor.log(f"{line} left out, since {failure.step} failed")
+                continue
+            try:
+                if self._make(step, line, monitor):
+                    made.append(str(step))
+            except PipelineError as error:
+                if stops_all(error):
+                    raise
+                failures[step.out] = Failure(str(step), error)
+                monitor.log(f"{line} failed: {error}")
+        if failures:
+            raise StepsFailed(failures, made)
         return tuple(made)
+
+    def _make(self, step: Step, line: str, monitor: Monitor) -> bool:
+        """Make a step if it has to be; return whether its output is another one."""
+        reason = step.why_stale()
+        if not reason and not step.always:
+            monitor.log(f"{line} up to date")
+            return False
+        before = None if reason else step.read(step.out)
+        monitor.log(f"{line} {reason or 'checked'} -> {step.out}")
+        step.make(monitor)
+        return bool(reason) or step.read(step.out) != before
 
     def announce(self, monitor: Monitor) -> tuple[str, ...]:
         """Log what each step would do, and return the steps that would be made.
@@ -140,5 +167,6 @@ class Plan:
             if reason:
                 undone.add(step.out)
                 made.append(str(step))
-            monitor.log(f"{step}: {reason or 'up to date'} ({step.size}) -> {step.out}")
+            state = "to be checked" if step.always else "up to date"
+            monitor.log(f"{step}: {reason or state} ({step.size}) -> {step.out}")
         return tuple(made)

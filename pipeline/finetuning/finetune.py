@@ -29,7 +29,7 @@ from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.batches import feature_header
 from pipeline.images.weights import Weights, WeightsError, load_weights
 from pipeline.progress import Progress
-from pipeline.recipes import RECIPES, Recipe, provider_of, resolve_recipe
+from pipeline.recipes import RECIPES, Recipe, is_image_recipe, resolve_recipe
 from pipeline.shards.feature_set import FeatureSet
 
 
@@ -174,7 +174,7 @@ def learnable_recipe(images: FeatureSpec) -> Recipe:
             f"{name!r} puts several recipes side by side; fine-tune one of them, and put its "
             "features beside the others afterwards"
         )
-    if name not in RECIPES and provider_of(name) is None:
+    if not is_image_recipe(name):
         raise FinetuningError(
             f"image features {name!r} are of no recipe of `pipeline recipes`, so their network is "
             "not known; take features that `pipeline extract` made"

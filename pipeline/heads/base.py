@@ -19,7 +19,7 @@ from pipeline.heads import HeadError
 from pipeline.heads.inputs.feature_rows import Features, Rows, in_blocks
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.pairs import HeldOut, Pairs
-from pipeline.progress import Progress, no_progress
+from pipeline.progress import QUIET, Progress, no_progress
 from pipeline.schema import SchemaError, convert
 
 # Enough for full matrix products, few enough for a long caption's activations.
@@ -37,6 +37,7 @@ class FitOptions:
     ----------
     seed : of everything random.
     progress : called with epochs done, epochs in all, and 0.
+    log : called with a line on what the data do not allow.
     work : folder of checkpoints; None keeps none.
     workers : processes that read batches ahead; 0 reads them in this one. No result depends on
         it.
@@ -53,6 +54,7 @@ class FitOptions:
     device: str = "cpu"
     words: Features | None = None
     start: Mapping[str, torch.Tensor] | None = None
+    log: Callable[[str], None] = QUIET.log
 
 
 class Head(Protocol):

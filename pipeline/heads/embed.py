@@ -1,4 +1,4 @@
-"""The job of `pipeline embed`: a trained head turns features of a split into an embedding file."""
+"""The job of `pipeline embed`: a trained head turns features into an embedding file."""
 
 import shutil
 import time
@@ -6,20 +6,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pipeline.cluster.place import Place
-from pipeline.datasets.entries import ImageEntry
-from pipeline.datasets.manifest import read_manifest
-from pipeline.datasets.splits import split_for
+from pipeline.datasets.entries import ImageEntry, PackedEntries
+from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.datasets.splits import ALL, split_for, splits_of
 from pipeline.files import OutputError
 from pipeline.heads import HeadError
 from pipeline.heads.embedding_source import CHUNK_ROWS, EmbeddingSource, Side
 from pipeline.heads.inputs.averaged import averaged
-from pipeline.heads.inputs.feature_rows import Rows
+from pipeline.heads.inputs.feature_rows import FeatureRows, Rows
 from pipeline.heads.inputs.pairs import (
     Pairs,
     first_captions_of,
@@ -37,6 +38,7 @@ from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.resume.locking import WORK_FOLDER, only_writer, work_folders
 from pipeline.summary import write_summary
 from pipeline.text.families import seen_of
+from pipeline.wording import counted
 
 # A worker embeds a shard at a time; the bytes of the file do not depend on it.
 _STORAGE = Storage(rows_per_shard=8 * CHUNK_ROWS)
@@ -48,12 +50,12 @@ def embed(
     *,
     head: str | Path,
     images: str | Path,
-    captions: str | Path,
+    captions: str | Path | None,
     select: Selection | None = None,
     place: Place | None = None,
     monitor: Monitor = QUIET,
 ) -> Embeddings:
-    """Embed the images and captions of a split with a trained head, and write them as one file.
+    """Embed images and their captions with a trained head, and write them as one file.
 
     The embeddings of each side are first made as a feature set in a work folder next to `out`,
     whose recipe is the head; an interrupted call resumes from there. The bytes of the file do not
@@ -64,16 +66,19 @@ def embed(
     dataset : folder of a prepared dataset.
     out : the embedding file; see `pipeline.retrieval.embedding_file`.
     head : folder of the trained head.
-    images, captions : folders of the features that the head was fitted on.
+    images, captions : folders of the features that the head was fitted on; of images without
+        captions those of captions are not read, and may be None.
     select : which images; the split None is "test", or one of the other usual names of
-        `pipeline.datasets.splits.USUAL_NAMES`.
+        `pipeline.datasets.splits.USUAL_NAMES`. It may be "all", or several names with commas
+        between: the rows are then those of one split after the other, and the provenance has their
+        numbers of images as `splits`.
     place : where rows are computed; None: in this process.
     monitor : receives log lines, and progress in rows.
 
     Returns
     -------
     Embeddings
-        The contents of the file, with its rows mapped. Images without a caption are left out. A
+        The contents of the file, with its rows mapped. Images without a caption are among them. A
         head that was fitted on averaged captions has one caption an image; see
         `pipeline.heads.inputs.averaged.averaged`.
 
@@ -90,15 +95,17 @@ def embed(
     select, place = select or Selection(), place or Place()
     started = time.monotonic()
     manifest = read_manifest(Path(dataset))
-    split = split_for("test", manifest, select.split)
-    entries = manifest.select(split)[: select.limit]
+    splits = _splits(manifest, select.split)
+    entries = manifest.packed.of_splits(splits)[: select.limit]
     trained = load_head(head_folder)
-    image_set, caption_set = FeatureSet(Path(images)), FeatureSet(Path(captions))
+    image_set, caption_set = FeatureSet(Path(images)), None
+    if captions is not None and entries.num_captions.any():
+        caption_set = FeatureSet(Path(captions))
     kept = with_features(entries, image_set) if select.leave_out_failed else entries
     provenance = {
         "dataset": manifest.name,
-        "split": split,
-        **made_from(dataset, image_set.index, caption_set.index),
+        **_stated(splits, select.split, kept),
+        **made_from(dataset, image_set.index, caption_set.index if caption_set else None),
         **pretraining_of(trained, image_set, caption_set, manifest.name),
     }
     watch = Stopwatch()
@@ -107,15 +114,31 @@ def embed(
         place=replace(place, summary=None), monitor=monitor, watch=watch,
     )  # fmt: skip
     if failed := len(entries) - len(kept):
-        monitor.log(f"{failed} images without features are left out")
-    if without_caption := len(kept) - len(embeddings.image_ids):
-        monitor.log(f"{without_caption} images without a caption are left out")
+        images = counted(failed, "image without features is", "images without features are")
+        monitor.log(f"{images} left out")
+    if silent := len(kept) - len(embeddings.captioned):
+        monitor.log(f"{silent} of {len(kept)} images have no caption")
     rows = len(embeddings.image_ids) + len(embeddings.caption_ids)
     if place.summary is not None:
         metadata = {"rows": rows, "images": len(embeddings.image_ids)}
         seconds = time.monotonic() - started
         write_summary(place.summary, out, metadata, rows, seconds, watch, place.name())
     return embeddings
+
+
+def _splits(manifest: Manifest, named: str | None) -> tuple[str, ...]:
+    """Return the splits that are embedded, of a text as `Selection` has it."""
+    if named is None or (named != ALL and "," not in named):
+        return (split_for("test", manifest, named),)
+    return splits_of(manifest, named)
+
+
+def _stated(splits: Sequence[str], named: str | None, entries: PackedEntries) -> dict[str, Any]:
+    """Return what the provenance states of the splits; of several their numbers of images."""
+    if splits == (named,) or named is None:
+        return {"split": splits[0]}
+    counts = entries.counts
+    return {"split": named, "splits": [[split, counts.get(split, 0)] for split in splits]}
 
 
 def require_head_of(head: str | Path, experiment: str) -> None:
@@ -134,7 +157,7 @@ def require_head_of(head: str | Path, experiment: str) -> None:
 
 
 def pretraining_of(
-    trained: TrainedHead, images: FeatureSet, captions: FeatureSet, dataset: str
+    trained: TrainedHead, images: FeatureSet, captions: FeatureSet | None, dataset: str
 ) -> dict[str, Any]:
     """Return what is known of the training of the encoders before a head, for its embeddings.
 
@@ -153,7 +176,7 @@ def pretraining_of(
     """
     said = {
         "images": images.index.header.trained_on,
-        "captions": captions.index.header.trained_on,
+        "captions": captions.index.header.trained_on if captions else (),
         "word vectors": (trained.word_vectors or {}).get("trained_on", ()),
     }
     both = {
@@ -167,7 +190,7 @@ def embed_split(
     trained: TrainedHead,
     entries: Sequence[ImageEntry],
     images: FeatureSet,
-    captions: FeatureSet,
+    captions: FeatureSet | None,
     out: Path,
     provenance: Mapping[str, Any],
     *,
@@ -182,7 +205,8 @@ def embed_split(
     ----------
     trained : the head.
     entries : the images, in the order of the result.
-    images, captions : features of the recipes that the head was fitted on.
+    images, captions : features of the recipes that the head was fitted on; None: no image has a
+        caption.
     out : the embedding file.
     provenance : more to record with the embeddings, such as dataset and split.
     head : folder of the head, which workers need.
@@ -203,19 +227,7 @@ def embed_split(
     ShardError
         The system refuses to write the file.
     """
-    trained.inputs.images.require(images, "image")
-    trained.inputs.captions.require(captions, "caption")
-    # Every row is taken once, so none is held.
-    joined = join_pairs(entries, images, captions, in_memory=0)
-    pairs = averaged(joined) if trained.average_captions else joined
-    header = EmbeddingsHeader(
-        pairs.image_ids,
-        pairs.caption_ids,
-        pairs.caption_image_ids,
-        trained.head.similarity,
-        {**trained.provenance, **provenance},
-    )
-    dataset = str(provenance.get("dataset", ""))
+    packed, dataset = PackedEntries.of(entries), str(provenance.get("dataset", ""))
 
     def source(
         side: Side,
@@ -226,9 +238,28 @@ def embed_split(
     ) -> EmbeddingSource:
         return EmbeddingSource(trained, side, dataset, ids, rows, read, features, head)
 
-    sides = (
-        source("images", pairs.image_ids, pairs.images, _itself(joined.image_ids), images),
-        source("captions", pairs.caption_ids, pairs.captions, _read(joined, trained), captions),
+    ids = packed.ids
+    trained.inputs.images.require(images, "image")
+    if captions is not None:
+        trained.inputs.captions.require(captions, "caption")
+    elif packed.num_captions.any():
+        raise HeadError("the images have captions, and no caption features are given; name them")
+    sides = [source("images", ids, FeatureRows(images, ids), _itself(ids), images)]
+    caption_ids: Sequence[str] = ()
+    caption_image_ids: Sequence[str] = ()
+    if captions is not None:
+        # Every row is taken once, so none is held.
+        joined = join_pairs(packed, images, captions, in_memory=0)
+        pairs = averaged(joined) if trained.average_captions else joined
+        caption_ids, caption_image_ids = pairs.caption_ids, pairs.caption_image_ids
+        read = _read(joined, trained)
+        sides.append(source("captions", caption_ids, pairs.captions, read, captions))
+    header = EmbeddingsHeader(
+        ids,
+        caption_ids,
+        caption_image_ids,
+        trained.head.similarity,
+        {**trained.provenance, **provenance},
     )
     digest = sha256(repr([side.origin.digest() for side in sides]).encode())
     digest.update(sides[0].tensors_sha256.encode())
@@ -237,8 +268,9 @@ def embed_split(
             make_features(
                 side, work / side.side, storage=_STORAGE, place=place, monitor=monitor, watch=watch
             )
-        images_blocks, captions_blocks = (_blocks(FeatureSet(work / side.side)) for side in sides)
-        return write_in_blocks(out, header, images_blocks, _removing(work, captions_blocks))
+        blocks = [_blocks(FeatureSet(work / side.side)) for side in sides]
+        blocks[-1] = _removing(work, blocks[-1])
+        return write_in_blocks(out, header, blocks[0], chain.from_iterable(blocks[1:]))
 
 
 def _read(joined: Pairs, trained: TrainedHead) -> Callable[[int], Sequence[str]]:

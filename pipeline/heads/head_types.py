@@ -1,6 +1,5 @@
 """The heads by name, and the experiments that name them."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -9,6 +8,7 @@ from typing import Any
 from pipeline.heads import HeadError
 from pipeline.heads.base import Head, HeadKind, choice, setting, settings_from, text
 from pipeline.heads.inputs.feature_spec import HeadInputs
+from pipeline.wording import did_you_mean
 
 HEADS = ("cca", "ridge", "vse", "relational", "scan", "two-branch", "word2visualvec", "zero-shot")
 """Every head by name. `two-branch` is `HEAD` of `pipeline.heads.architectures.two_branch`, and so
@@ -104,8 +104,7 @@ def head_kind(name: str) -> HeadKind:
     if name == "recurrent":
         raise HeadError("head 'recurrent' is now called vse")
     if name not in HEADS:
-        near = difflib.get_close_matches(name, HEADS, n=3, cutoff=0.4) or list(HEADS)
-        raise HeadError(f"no head is called {name!r}; did you mean {' or '.join(near)}?")
+        raise HeadError(f"no head is called {name!r}; {did_you_mean(name, HEADS)}")
     kind: HeadKind = import_module(f"pipeline.heads.architectures.{name.replace('-', '_')}").HEAD
     return kind
 

@@ -96,41 +96,49 @@ class TrainedHead:
         """The entry of the history whose weights the head has."""
         return next((entry for entry in self.history if entry.get("best")), self.history[-1])
 
-    def embed_images(self, features: npt.ArrayLike) -> Features:
+    def embed_images(self, features: "npt.ArrayLike") -> Features:
         """Embed image features of the recipe that the head was fitted on.
 
         Parameters
         ----------
-        features : (n, *row_shape) numbers, at least one row, all finite.
+        features : array_like. (row_shape) of one image or (n, *row_shape) of several, all finite;
+            a `pipeline.FeatureSet` is read whole.
 
         Returns
         -------
-        (n, dim) float32, or (n, parts, dim) where the similarity is one of sets of vectors.
+        numpy.ndarray
+            (dim,) float32 of one image, (n, dim) of several; (parts, dim) and (n, parts, dim) where
+            the similarity is one of sets of vectors.
 
         Raises
         ------
         HeadError
             The array has another shape, or a row is not finite.
         """
-        return self.head.embed_images(_rows(features, self.inputs.images, "image"))
+        rows, chosen = _rows(features, self.inputs.images, "image")
+        return self.head.embed_images(rows)[chosen]
 
-    def embed_captions(self, features: npt.ArrayLike) -> Features:
+    def embed_captions(self, features: "npt.ArrayLike") -> Features:
         """Embed caption features of the encoder that the head was fitted on.
 
         Parameters
         ----------
-        features : (n, *row_shape) numbers, at least one row, all finite.
+        features : array_like. (row_shape) of one caption or (n, *row_shape) of several, all finite;
+            a `pipeline.FeatureSet` is read whole.
 
         Returns
         -------
-        (n, dim) float32, or (n, parts, dim) where the similarity is one of sets of vectors.
+        numpy.ndarray
+            (dim,) float32 of one caption, (n, dim) of several; (parts, dim) and (n, parts, dim)
+            where the similarity is one of sets of vectors.
 
         Raises
         ------
         HeadError
             The array has another shape, or a row is not finite.
         """
-        return self.head.embed_captions(_rows(features, self.inputs.captions, "caption"))
+        rows, chosen = _rows(features, self.inputs.captions, "caption")
+        return self.head.embed_captions(rows)[chosen]
 
     def save(self, folder: str | Path) -> "TrainedHead":
         """Write the head's files, `head.json` last, and return the head with `tensors_sha256`.
@@ -193,7 +201,7 @@ def load_head(folder: str | Path) -> TrainedHead:
 
     Parameters
     ----------
-    folder : of the head's files.
+    folder : str or Path. Folder of the head's files.
 
     Returns
     -------
@@ -248,11 +256,25 @@ def _unfitted(described: Path, values: Mapping[str, Any]) -> Head:
         raise HeadError(f"{described}: {error}; run `pipeline train` again") from error
 
 
-def _rows(features: npt.ArrayLike, side: FeatureSpec, name: str) -> ArrayRows:
-    array = np.asarray(features, np.float32)
-    if array.shape[1:] != side.shape or not array.size:
+def _rows(features: npt.ArrayLike, side: FeatureSpec, name: str) -> tuple[ArrayRows, int | slice]:
+    """Return rows to embed, and which of the embeddings were asked for.
+
+    Heads embed one row or more: a single row is the first of one, and no rows are none of one.
+    """
+    numbers = ", ".join(map(str, side.shape))
+    takes = f"the head accepts {side.name!r} of shape ({numbers}) or (n, {numbers})"
+    try:
+        array = np.asarray(features, np.float32)
+    except (TypeError, ValueError, RuntimeError) as error:  # texts, ragged rows, tensors on a GPU
         raise HeadError(
-            f"{name} features of shape {array.shape} found; the head takes {side.name!r} of shape "
-            f"(n, {', '.join(map(str, side.shape))}), one row or more"
-        )
-    return ArrayRows(array)
+            f"{name} features of type {type(features).__name__} are not an array of numbers "
+            f"({error}); {takes}: `pipeline.load_encoder` makes features of sentences, "
+            "`pipeline.FeatureExtractor` of images"
+        ) from error
+    if array.shape == side.shape:
+        return ArrayRows(array[None]), 0
+    if array.shape in {(0,), (0, *side.shape)}:
+        return ArrayRows(np.zeros((1, *side.shape), np.float32)), slice(0)
+    if array.shape[1:] != side.shape:
+        raise HeadError(f"{name} features of shape {array.shape} found; {takes}")
+    return ArrayRows(array), slice(None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from pipeline.devices import one_core_each
+from pipeline.devices import device_type, one_core_each
 from pipeline.files import created_by
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.region import Picture
@@ -51,7 +51,7 @@ class Parallelism:
 def default_parallelism(recipe: Recipe, device: str) -> Parallelism:
     """Return the usual batch size and threads: as many as torch uses, or two for a GPU."""
     cores = torch.get_num_threads()
-    gpu = torch.device(device).type != "cpu"
+    gpu = device_type(device) != "cpu"
     crops = CROPS_PER_BATCH_ON_GPU if gpu else CROPS_PER_BATCH
     return Parallelism(
         batch_size=max(1, crops // recipe.crop.windows),

@@ -4,8 +4,8 @@ The rule: the file is read once; Pillow decodes its first frame, from memory and
 the EXIF orientation is applied, and metadata that cannot be understood turns nothing; 16-bit
 grey values are divided by 257; every other mode goes through `convert("RGB")`, so that grey
 becomes three equal channels, CMYK is converted without a colour profile and alpha is dropped.
-A file that ends early is unreadable, never half an image. Bytes are limited before reading,
-pixels before decoding.
+A file that ends early is unreadable, never half an image, and so is a TIFF in which libtiff finds
+an error. Bytes are limited before reading, pixels before decoding.
 
 What is wrong with a file is that row's status. What is wrong with the machine (no permission,
 an I/O error, too many open files, no memory) says nothing about the image: it ends the run,
@@ -22,9 +22,11 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import AvifImagePlugin, ExifTags, Image, UnidentifiedImageError
 
 from pipeline.errors import FileReadError
+from pipeline.images import heif
+from pipeline.images.libtiff import TiffError, libtiff_errors
 from pipeline.progress import DECODE, READ, Stopwatch
 from pipeline.recipes import PILLOW_RGB, RecipeError
 from pipeline.shards.format import MISSING, OK, REFUSED, UNREADABLE
@@ -36,10 +38,12 @@ MAX_BYTES = 2**30
 
 # Formats whose decoders are part of Pillow itself: none that starts another program. (JPEG
 # includes the multi-picture files of phones.)
-FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM")
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "AVIF")
 
 # Loads the decoders now, so that reading threads do not race to.
 Image.init()
+# One thread per image: images are decoded on all cores at the same time.
+AvifImagePlugin.DEFAULT_MAX_THREADS = 1
 
 _SIXTEEN_BIT = ("I", "I;16", "I;16L", "I;16B", "I;16N")
 _EIGHT_BIT = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
@@ -271,7 +275,8 @@ def decode(data: bytes, max_pixels: int = MAX_PIXELS, rule: Rule = to_rgb) -> Im
     OSError, MemoryError
         The system failed.
     """
-    with _reasons(max_pixels), Image.open(BytesIO(data), formats=FORMATS) as image:
+    formats = (*FORMATS, heif.FORMAT) if heif.is_heif(data) and heif.register_heif() else FORMATS
+    with _reasons(max_pixels, data), Image.open(BytesIO(data), formats=formats) as image:
         _require_size(image, max_pixels)
         image.load()
         return rule(image)
@@ -286,16 +291,21 @@ def _require_size(image: Image.Image, max_pixels: int) -> None:
 
 
 @contextmanager
-def _reasons(max_pixels: int) -> Iterator[None]:
-    """Turn whatever Pillow raises over a picture into the reason why it is unusable."""
+def _reasons(max_pixels: int, data: bytes = b"") -> Iterator[None]:
+    """Turn whatever Pillow raises over a picture, of `data`, into the reason it is unusable."""
     try:
-        yield
+        with libtiff_errors():
+            yield
     except (UnusableImage, MemoryError):
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise RefusedImage(f"more pixels than the limit of {max_pixels} ({error})") from error
     except UnidentifiedImageError:
+        if heif.is_heif(data) and not heif.register_heif():
+            raise UnreadableImage(heif.EXTRA) from None
         raise UnreadableImage(f"not an image of a known format ({', '.join(FORMATS)})") from None
+    except TiffError as error:
+        raise UnreadableImage(str(error)) from error
     # Pillow's decoders raise whatever their parsers stumble over; one bad file must not end a
     # run, so every exception becomes its reason, except what bears the system's number.
     except Exception as error:

@@ -1,9 +1,10 @@
-"""The job of `pipeline extract`: the images of a dataset become feature shards."""
+"""The job of `pipeline extract`: the images of a dataset, or plain image files, to shards."""
 
 from pathlib import Path
 
 from pipeline.cluster.place import Place
-from pipeline.datasets.manifest import NO_PICTURES, read_manifest
+from pipeline.datasets.manifest import NO_PICTURES, Manifest
+from pipeline.datasets.plain_images import Images, images_of
 from pipeline.images.image_source import image_source
 from pipeline.images.network import device_for
 from pipeline.jobs.make_features import make_features
@@ -15,7 +16,7 @@ from pipeline.shards.index import FeatureIndex
 
 
 def extract(
-    dataset: str | Path,
+    dataset: Images | Manifest,
     out: str | Path,
     *,
     recipe: str,
@@ -25,7 +26,7 @@ def extract(
     place: Place | None = None,
     monitor: Monitor = QUIET,
 ) -> FeatureIndex:
-    """Extract the features of a dataset's images into shards.
+    """Extract the features of images into shards.
 
     An image that is missing, unreadable or refused keeps its row, as NaN with a status and a
     reason. The same call resumes where the last one stopped; in a finished output it computes the
@@ -34,7 +35,8 @@ def extract(
 
     Parameters
     ----------
-    dataset : folder of a prepared dataset.
+    dataset : a prepared dataset, by its folder or as a `Manifest`; or a folder of image files, or a
+        list of files and folders, with paths as ids: see `pipeline.datasets.plain_images`.
     out : folder of the shards; their rows are float32 or float16, (images, *shape of the recipe),
         and their row ids are image ids.
     recipe : name of a recipe, of a backbone with a default recipe, "timm:<model>" or
@@ -63,6 +65,7 @@ def extract(
     Examples
     --------
     >>> extract("data/mine", "features/mine", recipe="resnet152-pool")
+    >>> extract("photos", "features/photos", recipe="resnet152-pool")
     >>> extract("data/mine", "features/mine", recipe="resnet152-grid",
     ...         storage=Storage(dtype="float16"), compute=Compute(device="cuda"))
     """
@@ -70,18 +73,21 @@ def extract(
     compute, place = compute or Compute(), place or Place()
     if (names := split_name(recipe)) is not None:
         place.refuse_summary_of_several()
+        images = images_of(dataset, monitor.log)
 
         def extract_one(name: str, folder: Path) -> FeatureIndex:
             return extract(
-                dataset, folder, recipe=name, select=select, storage=storage, compute=compute,
+                images, folder, recipe=name, select=select, storage=storage, compute=compute,
                 place=place, monitor=monitor,
             )  # fmt: skip
 
         return extract_side_by_side(names, Path(out), extract_one, monitor)
     resolved = resolve_recipe(recipe, compute.precision, storage.dtype)
+    compute = compute.on(place, monitor)
     if place.scheduler is None:  # whose workers may have what this machine lacks
         device_for(compute.device, resolved)
-    manifest = read_manifest(dataset).require("images", f"the recipe {recipe!r}", NO_PICTURES)
+    manifest = images_of(dataset, monitor.log)
+    manifest.require("images", f"the recipe {recipe!r}", NO_PICTURES)
     entries = manifest.select(select.split)[: select.limit]
     source = image_source(
         entries.ids, manifest.files(entries), resolved, manifest.name, compute, monitor

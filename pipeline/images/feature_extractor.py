@@ -1,6 +1,6 @@
-"""Features of a few pictures, with nothing written to disk."""
+"""Features of a few images, with nothing written to disk."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,8 +8,11 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from pipeline.devices import AUTO
 from pipeline.errors import PipelineError
 from pipeline.images.batches import Parallelism, default_parallelism, feature_header, picture_rows
+from pipeline.images.decode import UnusableImage
+from pipeline.images.given_pictures import GivenPicture, picture_of, pictures_of
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import load_weights
 from pipeline.progress import Stopwatch
@@ -19,30 +22,36 @@ from pipeline.shards.plan import Span
 
 
 class PictureError(PipelineError):
-    """A picture has no features: its file is missing, unreadable or refused."""
+    """An image has no features: its file is missing, unreadable or refused."""
 
 
 class FeatureExtractor:
-    """An image recipe as a function from pictures to feature rows.
+    """An image recipe as a function from images to feature rows.
 
     Attributes
     ----------
-    recipe : the `pipeline.recipes.Recipe` that is carried out.
-    recipe_hash : 16 hex digits; features with the same hash, from shards or from here, are the
-        same features.
+    recipe : `pipeline.recipes.Recipe`. What is computed.
+    recipe_hash : str. 16 hex digits; features with the same hash, from shards or from here, are
+        the same features.
 
     Examples
     --------
-    >>> extractor = FeatureExtractor("resnet152-pool")
-    >>> extractor(["a.jpg", "b.jpg"]).shape
-    (2, 2048)
+    >>> extractor = FeatureExtractor("efficientnet-lite0-pool")
+    >>> extractor("tests/a.jpg").shape  # doctest: +SKIP
+    (1280,)
+    >>> extractor(["tests/a.jpg", "tests/b.jpg"]).shape  # doctest: +SKIP
+    (2, 1280)
+    >>> extractor(np.zeros((480, 640, 3), np.uint8)).shape
+    (1280,)
+    >>> extractor([]).shape
+    (0, 1280)
     """
 
     def __init__(
         self,
         recipe: str,
         weights: str | Path = "imagenet",
-        device: str = "cpu",
+        device: str = AUTO,
         engine: str = "fast",
         precision: str = "float32",
         batch_size: int | None = None,
@@ -51,13 +60,17 @@ class FeatureExtractor:
 
         Parameters
         ----------
-        recipe, weights, device, engine, precision, batch_size : see
-            `pipeline.images.extract.extract`.
+        recipe : str. Name of an image recipe; see `pipeline.RECIPES`.
+        weights : str or Path. "imagenet", a file, or "random:SEED".
+        device : str. A torch device.
+        engine : str. "fast" or "reference".
+        precision : str. Arithmetic of the network, "float32" or "bfloat16".
+        batch_size : int or None. Images in a batch; None: as suits the device.
 
         Raises
         ------
         RecipeError, WeightsError, DeviceError
-            The recipe, its weights or the device are not to be had.
+            The recipe, its weights or the device are not available.
         """
         self.recipe = resolve_recipe(recipe, precision)
         usual = default_parallelism(self.recipe, device)
@@ -68,27 +81,34 @@ class FeatureExtractor:
         self._network = RecipeNetwork(self.recipe, loaded.state, device, engine)
         self.recipe_hash = feature_header(self.recipe, loaded, "").recipe_hash
 
-    def __call__(self, pictures: Sequence[str | Path | Image.Image]) -> npt.NDArray[np.float32]:
-        """Compute the features of some pictures.
+    def __call__(self, pictures: GivenPicture | Iterable[GivenPicture]) -> npt.NDArray[np.float32]:
+        """Compute the features of one image, or of several.
 
         Parameters
         ----------
-        pictures : files, or pictures that Pillow has opened; the two may be mixed.
+        pictures : image or iterable of images. An image is a path (str or Path), the bytes of an
+            image file, a Pillow image, an array (H, W, 3) or (H, W), or a tensor (3, H, W) or
+            (H, W, 3), of uint8 or of floats from 0 to 1. Kinds may be mixed; an array or tensor of
+            four axes holds several images.
 
         Returns
         -------
-        (pictures, *recipe.shape) float32, in the order of the pictures: the rows that
-        `pipeline.images.extract.extract` stores for the same files, as float32, when it computes
-        them in the same batches; in others they agree within rounding.
+        numpy.ndarray
+            (*recipe.shape) float32 of a single image, (n, *recipe.shape) of several, in their
+            order: the rows that `pipeline.extract` stores for the same files, as float32, when it
+            computes them in the same batches; in others they agree within rounding.
 
         Raises
         ------
+        UnexpectedType
+            A value is not an image.
         PictureError
-            A picture is missing, unreadable or refused; it is named, and no features are given.
+            An image is missing, unreadable or refused; it is named, and no features are returned.
         FileReadError
             The system, not a file, is at fault.
         """
-        given = [p if isinstance(p, Image.Image) else Path(p) for p in pictures]
+        several, alone = pictures_of(pictures)
+        given = [_opened(picture, row) for row, picture in enumerate(several)]
         rows = np.empty((len(given), *self.recipe.shape), np.float32)
         if not given:
             return rows
@@ -103,12 +123,21 @@ class FeatureExtractor:
                 if status != OK:
                     raise PictureError(_message(given[row], row, STATUS_NAMES[status], reason))
             rows[first_row : first_row + len(block)] = block.features
-        return rows
+        return rows[0] if alone else rows
+
+
+def _opened(picture: GivenPicture, row: int) -> Path | Image.Image:
+    try:
+        return picture_of(picture)
+    except UnusableImage as fault:
+        raise PictureError(
+            _message(Image.new("RGB", (1, 1)), row, STATUS_NAMES[fault.status], str(fault))
+        ) from fault
 
 
 def _message(picture: Path | Image.Image, row: int, status: str, reason: str) -> str:
-    name = picture if isinstance(picture, Path) else getattr(picture, "filename", "") or "a picture"
+    name = picture if isinstance(picture, Path) else getattr(picture, "filename", "") or "an image"
     return (
-        f"{name} (number {row} of the given, from 0) is {status}: {reason}; give pictures that can "
-        "be decoded"
+        f"{name} (number {row} of the images passed, from 0) is {status}: {reason}; pass images "
+        "that can be decoded"
     )

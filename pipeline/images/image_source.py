@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import torch
 
+from pipeline.devices import AUTO, device_type
 from pipeline.images.batches import (
     Parallelism,
     default_parallelism,
@@ -27,6 +28,7 @@ from pipeline.progress import Monitor, Stopwatch
 from pipeline.recipes import Recipe, resolve_recipe
 from pipeline.shards.format import FeatureHeader, RowBlock
 from pipeline.shards.plan import Span
+from pipeline.wording import counted
 
 _GPU_READERS = 16
 
@@ -86,13 +88,19 @@ class ImageSource:
             "weights": how.named_weights,
             "device": how.device,
             "engine": how.engine,
-            # A batch of a shard with fewer rows is filled up as it is in one process.
-            "batch_size": self.parallelism.batch_size,
+            # A batch of a shard with fewer rows is filled up as it is in one process. Only a
+            # worker that chooses its device knows how many rows suit it.
+            "batch_size": None if self._sized_by_worker else self.parallelism.batch_size,
+            "rows": len(self.ids),
             "threads": [how.threads or (None if how.gpu else threads), how.readers],
             "region": self.region,
         }
         factory = "pipeline.images.image_source:source_on_worker"
         return Task(factory, settings, self._pictures_of, how.gpu)
+
+    @property
+    def _sized_by_worker(self) -> bool:
+        return self.how.device == AUTO and self.how.batch_size is None
 
     def _crc32_of_region(self, row: int, photo_crc32: int) -> int:
         picture = self.pictures[row]
@@ -160,9 +168,8 @@ def source_on_worker(
         name, precision, storage, str(how.weights), how.device, how.engine, dataset
     )
     usual = _default_on_worker(network.recipe, how.device)
-    parallelism = Parallelism(
-        settings["batch_size"], threads or usual.threads, readers or usual.readers
-    )
+    size = settings["batch_size"] or max(1, min(usual.batch_size, settings["rows"]))
+    parallelism = Parallelism(size, threads or usual.threads, readers or usual.readers)
     region, photos = settings["region"], PhotoCache()
     pictures = [_from_json(row, region, photos) for row in rows]
     return ImageSource(
@@ -192,7 +199,7 @@ def _network(
 def _default_on_worker(recipe: Recipe, device: str) -> Parallelism:
     """Return the usual parallelism of a worker: on a CPU one thread, for a GPU its cores read."""
     usual = default_parallelism(recipe, device)
-    if torch.device(device).type == "cpu":
+    if device_type(device) == "cpu":
         return usual
     readers = min(_GPU_READERS, len(os.sched_getaffinity(0)))
     return Parallelism(usual.batch_size, usual.threads, readers)
@@ -223,7 +230,7 @@ def _log_memory(network: RecipeNetwork, parallelism: Parallelism, monitor: Monit
     if network.remark:
         monitor.log(network.remark)
     monitor.log(
-        f"batches of {parallelism.batch_size} images, {parallelism.threads} at once, "
-        f"{parallelism.readers} reader{'s' * (parallelism.readers > 1)}; memory: {held:.1f} GB "
+        f"batches of {counted(parallelism.batch_size, 'image')}, {parallelism.threads} at once, "
+        f"{counted(parallelism.readers, 'reader')}; memory: {held:.1f} GB "
         f"now, at most {more:.1f} GB more{sharing}"
     )

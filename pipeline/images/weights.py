@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import urllib.error
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +13,7 @@ from pipeline.hashing import sha256_of_file
 from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.backbones.backbone_weights import read_state_dict
 from pipeline.images.backbones.known_backbones import backbone_named
+from pipeline.images.npm_weights import SHA256, fetched_npm_archive, npm_archive
 from pipeline.networks.random_weights import seeded_state
 from pipeline.networks.state_dicts import Weights, WeightsError, state_sha256
 from pipeline.recipes import Recipe, provider_of
@@ -27,9 +29,20 @@ __all__ = [
 
 # Oxford's VGG, converted by J. Johnson from the Caffe files without change (pytorch/vision#28).
 _CONVERTED = "https://web.eecs.umich.edu/~justincj/models/"
-# Berkeley's own file, published without a SHA-256 and so not downloaded unasked.
-_CAFFENET = "http://dl.caffe.berkeleyvision.org/"
-_CAFFENET_SHA1 = " (SHA-1 4c8d77deb20ea792f84eb5e6d0a11ca0a8660a46)"
+# Where the authors' own files are; published without a SHA-256 and so not downloaded unasked.
+_UNVERIFIED = {
+    "bvlc_reference_caffenet.caffemodel": (
+        "http://dl.caffe.berkeleyvision.org/bvlc_reference_caffenet.caffemodel (SHA-1 "
+        "4c8d77deb20ea792f84eb5e6d0a11ca0a8660a46)"
+    ),
+    **{
+        f"ResNet-{depth}-model.caffemodel": (
+            f"ResNet-{depth}-model.caffemodel by the links of "
+            "https://github.com/KaimingHe/deep-residual-networks"
+        )
+        for depth in (101, 152)
+    },
+}
 
 
 def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
@@ -38,8 +51,9 @@ def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
     Parameters
     ----------
     recipe : names the network and the weights that "imagenet" means.
-    source : "imagenet", "random:SEED", or the path of a `.pth`, `.pt`, `.safetensors` or
-        `.caffemodel` file; for their layouts see `pipeline.images.backbones.backbone_weights`.
+    source : "imagenet", "random:SEED", or the path of a `.pth`, `.pt`, `.safetensors`,
+        `.caffemodel` or `.tgz` file; for their layouts see
+        `pipeline.images.backbones.backbone_weights`.
 
     Raises
     ------
@@ -76,11 +90,11 @@ def load_backbone_weights(backbone: Backbone, name: str, own: str, source: str) 
     if not path.is_file():
         raise WeightsError(
             f"no weights file {source!r}; give `imagenet`, `random:SEED`, or the path of a "
-            ".pth, .safetensors or .caffemodel file"
+            ".pth, .safetensors, .caffemodel or .tgz file"
         )
     sha256 = sha256_of_file(path)
     if published and not own.startswith("package:"):
-        _check_name(path, sha256)
+        _check_published(own, path, sha256)
     state = read_state_dict(path, backbone, name)
     return Weights(own if published else f"file:{path.name}", sha256, state)
 
@@ -114,7 +128,10 @@ def _file_of(weights: str) -> Path:
     kind, _, package = weights.partition(":")
     if kind == "package":
         return _packaged_file(package)
-    return Path(torch.hub.get_dir()) / "checkpoints" / _address(weights).rpartition("/")[2]
+    if kind == "npm":
+        return npm_archive(package)
+    name = package if kind == "caffe" else _address(weights).rpartition("/")[2]
+    return Path(torch.hub.get_dir()) / "checkpoints" / name
 
 
 def _packaged_file(package: str) -> Path:
@@ -133,23 +150,25 @@ def _packaged_file(package: str) -> Path:
 def _address(weights: str) -> str:
     kind, name = weights.split(":", 1)
     if kind == "caffe":
-        return (_CAFFENET if name.endswith(".caffemodel") else _CONVERTED) + name
+        return _UNVERIFIED.get(name, _CONVERTED + name)
     # Here, as in `pipeline.images.backbones.known_backbones`.
     url: str = import_module("torchvision.models").get_weight(name).url
     return url
 
 
 def _fetched(weights: str) -> Path:
+    kind, _, name = weights.partition(":")
+    if kind == "npm":
+        return fetched_npm_archive(name)
     path = _file_of(weights)
     if path.is_file():
         return path
     url = _address(weights)
     remedy = (
-        f"fetch {url}{_CAFFENET_SHA1 if url.startswith(_CAFFENET) else ''} on a machine that can "
-        f"and put it at {path}, or give the path of such a file, or take random:SEED for a "
-        "trial without meaning"
+        f"fetch {url} on a machine that can and put it at {path}, or give the path of such a "
+        "file, or take random:SEED for a trial without meaning"
     )
-    if url.startswith(_CAFFENET):
+    if name in _UNVERIFIED:
         raise WeightsError(f"{weights} are not in torch's cache; {remedy}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -161,17 +180,19 @@ def _fetched(weights: str) -> Path:
     return path
 
 
-def _check_name(path: Path, sha256: str) -> None:
-    if not sha256.startswith(_digits(path)):
+def _check_published(weights: str, path: Path, sha256: str) -> None:
+    expected = SHA256.get(weights.removeprefix("npm:"), _digits(path))
+    if not sha256.startswith(expected):
         raise WeightsError(
             f"{path} is not the published file: its SHA-256 starts with {sha256[:8]}, not "
-            f"{_digits(path)}; remove it, or give its path as the weights if it is meant"
+            f"{expected[:8]}; remove it, or give its path as the weights if it is meant"
         )
 
 
 def _digits(path: Path) -> str:
     """Return the start of the SHA-256 in a name such as resnet152-394f9c45.pth, or ""."""
-    return path.stem.rpartition("-")[2] if "-" in path.stem else ""
+    found = re.search(r"-([0-9a-f]{8})$", path.stem)
+    return found[1] if found else ""
 
 
 def _random_weights(backbone: Backbone, source: str) -> Weights:

@@ -22,6 +22,7 @@ from pipeline.shards.plan import Span, runs
 from pipeline.shards.resume.compute import build_here, build_on_workers
 from pipeline.shards.resume.feature_build import ShardBuild
 from pipeline.summary import write_summary
+from pipeline.wording import counted
 
 Order = npt.NDArray[np.int64]
 
@@ -39,7 +40,8 @@ def make_features(
 
     A row that cannot be computed is stored as NaN with a status and a reason. The same call resumes
     where the last one stopped; in a finished output it computes the rows whose origin has changed
-    since, and no others. It writes the same bytes, interrupted or not, on any number of threads
+    since, and no others; with `Storage.update` also where rows were added to the dataset or removed
+    from it. It writes the same bytes, interrupted or not, on any number of threads
     and workers.
 
     Parameters
@@ -61,8 +63,8 @@ def make_features(
     FileReadError
         The system, not a file, is at fault; finished rows are kept.
     ShardError
-        The output holds another feature set or other rows, is being written by another process,
-        or the disk is full.
+        The output holds another feature set or other rows and is not to be updated, is being
+        written by another process, or the disk is full.
     ClusterError
         Workers are not available or fail.
     KeyboardInterrupt
@@ -105,6 +107,7 @@ def open_build(source: FeatureSource, origin: Origin, out: Path, storage: Storag
         storage.compress,
         origin.digest(),
         storage.add,
+        storage.update,
     )
 
 
@@ -134,6 +137,8 @@ class _Job:
         The stamps of the rows' files, taken before they are read; None where nobody trusts them.
         """
         build, log = self.build, self.monitor.log
+        for line in build.moved:
+            log(line)
         for found in build.damaged:
             log(f"will be recomputed: {found}")
         for folder in build.other_work():
@@ -144,18 +149,25 @@ class _Job:
             known = StampRecord(out).unchanged(build, stamps)
         changed, gone, failed = self._compare(known)
         plural = self.origin.plural
-        if changed:
+        if (replaced := build.replaced_rows) is not None:
+            kept, removed = replaced
+            log(
+                f"{len(build.ids)} rows: {kept - len(changed)} kept, {len(build.ids) - kept} new, "
+                f"{len(changed)} changed, {removed} removed"
+            )
+        elif changed:
             log(f"{plural} changed or new: {len(changed)}; their rows are recomputed")
         if gone:
             log(f"{plural} missing now: {len(gone)}; their rows are kept as they are")
         if failed and not storage.retry_failed:
-            log(f"{len(failed)} rows failed before; --retry-failed computes them again")
+            log(f"{counted(len(failed), 'row')} failed before; --retry-failed computes them again")
         build.redo([*changed, *failed] if storage.retry_failed else changed)
         header, rows = build.header, len(build.ids)
+        shards = counted(build.plan.shards, "shard")
         log(
-            f"{rows} rows of {header.row_shape} {header.dtype}: "
-            f"{rows * header.row_bytes / 1e6:.1f} MB in {build.plan.shards} "
-            f"shard{'s' * (build.plan.shards > 1)}; {build.rows_done} rows are done"
+            f"{counted(rows, 'row')} of {header.row_shape} {header.dtype}: "
+            f"{rows * header.row_bytes / 1e6:.1f} MB in {shards}; "
+            f"{counted(build.rows_done, 'row is', 'rows are')} done"
         )
         return stamps
 
@@ -217,20 +229,20 @@ class _Job:
         changed: list[int] = []
         gone: list[int] = []
         failed: list[int] = []
-        origin, total = self.origin, len(self.build.ids)
+        origin, total, compared = self.origin, len(self.build.ids), 0
         with self.monitor.progress("checking", origin.plural.removesuffix("s")) as progress:
-            for span, status, known in self.build.finished():
-                rows = np.arange(span.start, span.stop)
+            for rows, status, known in self.build.existing():
                 failed += rows[status != OK].tolist()
+                compared += len(rows)
                 if unchanged is not None:
-                    rows = rows[~unchanged[span.start : span.stop]]
-                now = origin.crc32(self._numbers(span)[rows - span.start])
-                old, code = known[rows - span.start], status[rows - span.start]
+                    read = ~unchanged[rows]
+                    rows, status, known = rows[read], status[read], known[read]
+                now = origin.crc32(rows if self.order is None else self.order[rows])
                 here = (now != 0) | (origin.files is None)
-                new = here & (now != old) & ((old != 0) | (code != OK))
+                new = here & (now != known) & ((known != 0) | (status != OK))
                 changed += rows[new].tolist()
-                gone += rows[(old != 0) & ~here].tolist()
-                progress(span.stop, total, 0)
+                gone += rows[(known != 0) & ~here].tolist()
+                progress(compared, total, 0)
         return changed, gone, sorted({*failed} - {*changed})
 
     def _numbers(self, span: Span) -> Order:

@@ -1,11 +1,14 @@
 """Options that all families of features share; each object is passed whole to where it is used."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from pipeline.cluster.place import Place
+from pipeline.devices import AUTO, choose_device
 from pipeline.errors import WrongUsage
+from pipeline.progress import Monitor
 
 
 def _require_counts(options: object) -> None:
@@ -51,6 +54,10 @@ class Storage:
     rows_per_shard : None: as the output has it, or what makes shards of up to 1 GiB.
     compress : gzip in small chunks: smaller, slower to read.
     add : append rows that the dataset has and a finished output lacks, in new shards.
+    update : make a finished output what the dataset is now: rows of ids whose origin is as before
+        are kept, others computed, those that the dataset no longer has dropped, all in the
+        dataset's order. One of other features is moved aside to `NAME~<8 digits of its recipe
+        hash>`, and moved back when it is asked for again.
     retry_failed : compute the failed rows of a finished output again.
     trust_stamps : do not read files again whose size and modification time are those of the last
         call with this option.
@@ -60,11 +67,14 @@ class Storage:
     rows_per_shard: int | None = None
     compress: bool = False
     add: bool = False
+    update: bool = False
     retry_failed: bool = False
     trust_stamps: bool = False
 
     def __post_init__(self) -> None:
         _require_counts(self)
+        if self.add and self.update:
+            raise WrongUsage("give either add or update: an update adds rows, too, in their order")
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,8 @@ class Compute:
     codebook : file of the codebook of bags of sound words: read from there, or fitted and stored
         there. None: next to the output.
     precision : arithmetic of the network, of `pipeline.recipes.PRECISIONS`.
-    device : a torch device, such as "cpu" or "cuda"; the worker's, where workers compute.
+    device : a torch device, such as "cpu" or "cuda"; "auto" for the best of the machine that
+        computes, which is the worker's on a scheduler.
     engine : of `pipeline.images.engine.ENGINES`; their features agree up to rounding.
     batch_size : images, frames or clips in a batch; None: what suits recipe and device.
     threads : batches (or images, or files) in work at once; None: one for each core.
@@ -90,7 +101,7 @@ class Compute:
     trained_on: str | None = None
     codebook: str | Path | None = None
     precision: str = "float32"
-    device: str = "cpu"
+    device: str = AUTO
     engine: str = "fast"
     batch_size: int | None = None
     threads: int | None = None
@@ -98,6 +109,12 @@ class Compute:
 
     def __post_init__(self) -> None:
         _require_counts(self)
+
+    def on(self, place: Place, monitor: Monitor) -> "Compute":
+        """Return these options with "auto" resolved, unless a scheduler's workers compute."""
+        if place.scheduler is not None:
+            return self
+        return replace(self, device=choose_device(self.device, monitor))
 
     @property
     def gpu(self) -> bool:

@@ -1,6 +1,5 @@
 """The trained language models by name, their settings, and the experiments that name them."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -8,6 +7,7 @@ from typing import Any, Literal
 from pipeline.heads.base import choice, setting
 from pipeline.heads.head_types import CaptionFeatures
 from pipeline.language import LanguageError
+from pipeline.wording import did_you_mean
 
 Condition = Literal["nothing", "sentence", "image"]
 
@@ -117,8 +117,6 @@ def condition_of(model: str) -> Condition:
         No such model; the nearest names are listed.
     """
     if model not in MODELS:
-        near = difflib.get_close_matches(model, MODELS, n=3, cutoff=0.4) or list(MODELS)
-        raise LanguageError(
-            f"no language model is called {model!r}; did you mean {' or '.join(near)}?"
-        )
+        hint = did_you_mean(model, MODELS)
+        raise LanguageError(f"no language model is called {model!r}; {hint}")
     return MODELS[model]

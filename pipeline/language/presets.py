@@ -5,7 +5,6 @@ A preset has the values of its paper, or, where that is silent, of the authors' 
 images.
 """
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -14,6 +13,7 @@ from pipeline.heads.base import settings_from
 from pipeline.heads.presets.preset import POOLED_IMAGES, Size
 from pipeline.language import LanguageError
 from pipeline.language.model_types import LanguageExperiment, LanguageSettings
+from pipeline.wording import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -145,11 +145,8 @@ def resolve_language_experiment(
         A setting is unknown or out of range.
     """
     if name not in LANGUAGE_PRESETS:
-        near = difflib.get_close_matches(name, LANGUAGE_PRESETS, n=3, cutoff=0.4)
-        raise LanguageError(
-            f"no language model is published as {name!r}; did you mean "
-            f"{' or '.join(near or LANGUAGE_PRESETS)}?"
-        )
+        hint = did_you_mean(name, LANGUAGE_PRESETS)
+        raise LanguageError(f"no language model is published as {name!r}; {hint}")
     found = LANGUAGE_PRESETS[name].at(size)
     values = {**found.settings, **(settings or {})}
     checked = settings_from(LanguageSettings, values, found.model)

@@ -13,6 +13,7 @@ from pipeline.localization import LocalizationError
 from pipeline.progress import Monitor
 from pipeline.regions.proposals import Proposals, image_of_region, read_proposals
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.wording import counted
 
 
 @dataclass(frozen=True)
@@ -118,5 +119,10 @@ class OpenSources:
             return frozenset()
         failures = [*self.truth.failures(), *self.regions.failures()]
         images = frozenset(image_of_region(row_id)[0] for row_id, _, _ in failures)
-        monitor.log(f"{len(images)} images without features of all regions are left out")
+        left = counted(
+            len(images),
+            "image without features of all regions is",
+            "images without features of all regions are",
+        )
+        monitor.log(f"{left} left out")
         return images

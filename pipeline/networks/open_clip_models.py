@@ -3,7 +3,6 @@
 open_clip is an extra and is imported only when one of its models is named.
 """
 
-import difflib
 import importlib
 import logging
 from collections.abc import Iterator, Mapping
@@ -12,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, UnknownName
+from pipeline.networks.hub import hub_or_cache
+from pipeline.wording import did_you_mean, nearest
 
 PREFIX = "open-clip"
 
@@ -23,6 +24,10 @@ _USUAL_FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 
 class ModelError(PipelineError):
     """open_clip is not installed, or has no such model or weights."""
+
+
+class UnknownClipModel(ModelError, UnknownName):
+    """open_clip has no model of this name."""
 
 
 @dataclass(frozen=True)
@@ -124,9 +129,8 @@ def find_clip_model(name: str) -> ClipModel:
     model, _, tag = name.removeprefix(f"{PREFIX}:").partition(".")
     known = library.list_models()
     if model not in known:
-        near = difflib.get_close_matches(model, known, n=3, cutoff=0.4)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise ModelError(f"open_clip {library.__version__} has no model {model!r}{hint}")
+        hint = did_you_mean(model, known)
+        raise UnknownClipModel(f"open_clip {library.__version__} has no model {model!r}; {hint}")
     found = ClipModel(model, tag)
     if tag:
         _require_tag(found)
@@ -150,7 +154,8 @@ def fetch_weights(model: ClipModel) -> Path:
     fault = "the repository has neither file"
     for file in files:
         try:
-            return Path(hub.hf_hub_download(repository, file))
+            with hub_or_cache():
+                return Path(hub.hf_hub_download(repository, file))
         except errors.RemoteEntryNotFoundError:
             continue
         # The hub's client raises errors of several libraries.
@@ -219,9 +224,9 @@ def _require_tag(model: ClipModel) -> None:
     library = open_clip()
     tags = library.list_pretrained_tags_by_model(model.model)
     if model.tag not in tags:
-        near = difflib.get_close_matches(model.tag, tags, n=3, cutoff=0.4) or tags
+        near = nearest(model.tag, tags) or tags
         hint = f"there are {', '.join(near)}" if near else "it has none, so give a file"
-        raise ModelError(f"{model.architecture} has no weights {model.tag!r}; {hint}")
+        raise UnknownClipModel(f"{model.architecture} has no weights {model.tag!r}; {hint}")
     sibling = f"{model.model}-quickgelu"
     if model.tag in library.list_pretrained_tags_by_model(sibling):
         raise ModelError(

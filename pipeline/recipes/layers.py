@@ -1,12 +1,12 @@
 """Layers by name, and the layout of what they give: a row, a map, or tokens."""
 
-import difflib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pipeline.recipes.schema import Pool, RecipeError
+from pipeline.recipes.schema import Pool, RecipeError, UnknownRecipe
+from pipeline.wording import nearest
 
 TOKENS: dict[str, Pool] = {
     "class": "class token",
@@ -112,10 +112,10 @@ def layout_of(
 def unknown_layer(backbone: str, layer: str, names: Iterable[str]) -> RecipeError:
     """Return the refusal of a layer's name, with the names near it or those at the top."""
     names = list(names)
-    near = difflib.get_close_matches(layer, names, n=5, cutoff=0.4)
+    near = nearest(layer, names)
     top = ", ".join(name for name in names if "." not in name)
     hint = f"did you mean {' or '.join(near)}?" if near else f"it has {top} and layers within"
-    return RecipeError(f"{backbone} has no layer {layer!r} to read; {hint}")
+    return UnknownRecipe(f"{backbone} has no layer {layer!r} to read; {hint}")
 
 
 def unused_layer(backbone: str, layer: str) -> RecipeError:

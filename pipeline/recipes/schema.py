@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args, get_origin
 
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, UnknownName
 
 PRECISIONS = ("float32", "tf32", "bf16", "fp16")
 STORAGES = ("float32", "float16")
@@ -17,6 +17,10 @@ PILLOW_RGB = "pillow, exif orientation applied, 16-bit / 257, convert('RGB')"
 
 class RecipeError(PipelineError):
     """No such recipe, backbone, layer, rule, precision or storage type."""
+
+
+class UnknownRecipe(RecipeError, UnknownName):
+    """No recipe or backbone has this name."""
 
 
 def _require_known(said: Any) -> None:

@@ -4,14 +4,23 @@ timm is an extra and is imported only when one of its models is named.
 """
 
 import difflib
-import importlib
+import importlib.util
 import math
 import re
 from typing import Any
 
 from pipeline.networks.pretraining import datasets_in_tag
 from pipeline.recipes.layers import TOKENS, layout_of, unknown_layer, unused_layer
-from pipeline.recipes.schema import Crop, Normalise, Pool, Recipe, RecipeError, Resize
+from pipeline.recipes.schema import (
+    Crop,
+    Normalise,
+    Pool,
+    Recipe,
+    RecipeError,
+    Resize,
+    UnknownRecipe,
+)
+from pipeline.wording import did_you_mean
 
 METHODS = {"pre_logits": "forward", "forward_features": "forward_features"}
 """Taps that are no layer, to the methods that give them of a model without its classifier."""
@@ -20,6 +29,11 @@ _PREFIX = "timm:"
 _NAME = re.compile(r"timm:(?P<model>[^-@]+)(-(?P<part>[^@]*))?(@(?P<layer>.*))?")
 # What a name asks for, to the recipe's `pool`.
 _PARTS: dict[str, Pool] = {"pool": "mean over cells", "grid": "none", **TOKENS}
+
+
+def is_timm_model(model: str) -> bool:
+    """Return whether timm is installed and has a model of this name."""
+    return importlib.util.find_spec("timm") is not None and bool(_timm().is_model(model))
 
 
 def timm_recipe(name: str) -> Recipe:
@@ -128,9 +142,8 @@ def create_timm_model(name: str, pretrained: bool = False) -> Any:
     timm, full = _timm(), name.removeprefix(_PREFIX)
     model, _, tag = full.partition(".")
     if not timm.is_model(model):
-        near = difflib.get_close_matches(model, timm.list_models(), n=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise RecipeError(f"timm {timm.__version__} has no model {model!r}{hint}")
+        hint = did_you_mean(model, timm.list_models())
+        raise UnknownRecipe(f"timm {timm.__version__} has no model {model!r}; {hint}")
     try:
         return timm.create_model(full, pretrained=pretrained, num_classes=0).eval()
     except RuntimeError as error:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from pipeline.devices import AUTO
 from pipeline.errors import WrongUsage
 from pipeline.files import created_by
 from pipeline.images.decode import to_rgb
@@ -34,8 +35,8 @@ def box_geometry_features(dataset: str, storage: str, how: Compute) -> ByPhoto:
     WrongUsage
         Other weights, another device or another engine.
     """
-    default = Compute()
-    if (str(how.weights), how.device, how.engine) != ("imagenet", default.device, default.engine):
+    processor = how.device in (AUTO, "cpu")
+    if not processor or (str(how.weights), how.engine) != ("imagenet", Compute.engine):
         raise WrongUsage(f"{BOX_GEOMETRY} has no network; leave --weights, --device, --engine out")
     header = FeatureHeader(
         recipe={"name": BOX_GEOMETRY, "values": list(_VALUES), "shape": [len(_VALUES)]},

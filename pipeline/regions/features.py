@@ -131,6 +131,8 @@ def _source(
     if not ids:
         raise ProposalError(f"{regions.folder} has no box for any of the {len(entries)} images")
     monitor.log(f"{len(ids)} regions of {len(entries)} images")
+    if recipe != BOX_GEOMETRY:
+        compute = compute.on(place, monitor)
     if is_by_photo(recipe):
         if regions.context:
             raise WrongUsage(f"--context is of regions that are cut out; {recipe} cuts none")

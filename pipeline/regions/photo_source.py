@@ -21,7 +21,8 @@ from pipeline.jobs.origins import Files, Rows
 from pipeline.progress import Stopwatch
 from pipeline.regions.box_geometry import BOX_GEOMETRY, box_geometry_features
 from pipeline.regions.by_photo import ByPhoto, RowsOf
-from pipeline.regions.roi_align import ROI_ALIGN, roi_align_features
+from pipeline.regions.map_recipe import ROI_ALIGN
+from pipeline.regions.roi_align import roi_align_features
 from pipeline.shards.format import REFUSED, FeatureHeader, RowBlock
 from pipeline.shards.plan import Span
 

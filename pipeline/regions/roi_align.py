@@ -21,10 +21,9 @@ from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import load_weights
 from pipeline.jobs.options import Compute
-from pipeline.recipes import Crop, Recipe, RecipeError, Resize, resolve_recipe
 from pipeline.regions.by_photo import ByPhoto, RowsOf
+from pipeline.regions.map_recipe import map_recipe
 
-ROI_ALIGN = "-roi-align"
 _SAMPLES = 4
 
 
@@ -71,31 +70,6 @@ def _rows(
     windows = cut_crops(resize_image(image, network.recipe.resize), network.window)
     grid = network(torch.from_numpy(windows[None].copy()))[0]
     return aligned_rows(grid, boxes, image.width, image.height)
-
-
-def map_recipe(name: str, precision: str = "float32", storage: str = "float32") -> Recipe:
-    """Return the recipe of the photo's map: that of `<backbone>-grid` at twice its side.
-
-    Raises
-    ------
-    RecipeError
-        There is no such grid, or it has no square cells.
-    """
-    grid = resolve_recipe(name.removesuffix(ROI_ALIGN) + "-grid", precision, storage)
-    if len(grid.shape) != 3 or grid.crop.rule != "none":
-        raise RecipeError(
-            f"{grid.name} gives {grid.shape} of a {grid.crop.rule!r} crop; ROI align needs the map "
-            "of a whole squashed photo"
-        )
-    side = 2 * grid.crop.size
-    return replace(
-        grid,
-        name=name,
-        resize=Resize("squash", side),
-        crop=Crop("none", side),
-        shape=(2 * grid.shape[0], 2 * grid.shape[1], grid.shape[2]),
-        source="this project",
-    )
 
 
 def aligned_rows(grid: torch.Tensor, boxes: np.ndarray, width: int, height: int) -> np.ndarray:

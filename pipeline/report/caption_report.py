@@ -24,6 +24,7 @@ from pipeline.pages.rendering import environment, jpeg_of
 from pipeline.progress import QUIET, Monitor
 from pipeline.report.figures import picture_chart
 from pipeline.search.regularities import COLUMNS, Plane, Regularities, read_regularities
+from pipeline.wording import counted
 
 SHOWN, SEED = 20, 0
 """Images with their captions, and the seed that draws them."""
@@ -116,7 +117,7 @@ def write_captions_page(
         licence=manifest.licence,
     )
     write_text(path, text)
-    monitor.log(f"{path}: {len(captions)} systems, {len(spaces)} spaces")
+    monitor.log(f"{path}: {counted(len(captions), 'system')}, {counted(len(spaces), 'space')}")
     return path
 
 

@@ -21,6 +21,7 @@ from pipeline.pages.marked import Mark, marked_photo
 from pipeline.pages.rendering import environment, jpeg_of
 from pipeline.progress import QUIET, Monitor
 from pipeline.report.published import localized_rows
+from pipeline.wording import counted
 
 SHOWN, TOP, SEED = 8, 3, 0
 """Queries of each kind, boxes drawn of each, and the seed that draws the queries."""
@@ -91,7 +92,7 @@ def write_localization_page(
             )
         tables[name] = tabulate(found, name, nms)
         shown[name] = examples_of(found, manifest)
-        monitor.log(f"{name}: {len(found.query_ids)} queries")
+        monitor.log(f"{name}: {counted(len(found.query_ids), 'query', 'queries')}")
     page = environment("pipeline.report").get_template("localization.html")
     path = folder / "localization.html"
     text = page.render(
@@ -107,7 +108,7 @@ def write_localization_page(
         licence=manifest.licence,
     )
     write_text(path, text)
-    monitor.log(f"{path}: {len(tables)} systems")
+    monitor.log(f"{path}: {counted(len(tables), 'system')}")
     return path
 
 

@@ -14,6 +14,7 @@ from pipeline.report.head_inspection import HeadInspection, WordPlane
 from pipeline.report.retrievals import Retrieval, protocol_of, retrieve
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.geometry import Closeness
+from pipeline.retrieval.ranking.splits import of_split
 from pipeline.retrieval.tables import (
     PROVENANCE_FILE,
     RECALL_FILE,
@@ -143,7 +144,7 @@ def collect_results(
         metadata = read_provenance(folders.evaluations / name / PROVENANCE_FILE)
         gaps: list[str] = []
         path = _embeddings_file(metadata, file_of, folders.embeddings, gaps)
-        embeddings = read_embeddings(path) if path else None
+        embeddings = of_split(read_embeddings(path), _split(metadata)) if path else None
         retrieval = retrieve(embeddings, protocol_of(metadata, recall)) if embeddings else None
         known = _fitting(dataset, metadata, retrieval, folders.dataset, gaps)
         # An ensemble has no head of its own, so that nothing is missing.
@@ -237,6 +238,11 @@ def flattened(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _split(metadata: Metadata) -> str | None:
+    """Return the split that a table is of; of an ensemble that of its members."""
+    return _text(metadata["provenance"], "split") or None
 
 
 def _split_of(member: Mapping[str, Any]) -> str:

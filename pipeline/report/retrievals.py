@@ -16,7 +16,7 @@ from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.geometry import Closeness, closeness, principal_plane
 from pipeline.retrieval.ranking.galleries import galleries
 from pipeline.retrieval.ranking.protocols import Protocol
-from pipeline.retrieval.ranking.ranks import Ranks, image_rows, rank_both_ways
+from pipeline.retrieval.ranking.ranks import Ranks, image_rows, query_rows, rank_both_ways
 from pipeline.retrieval.recall import measures
 from pipeline.retrieval.search import Gallery, SideName, nearest
 from pipeline.retrieval.similarity import unit_rows
@@ -64,7 +64,7 @@ class Retrieval:
 
     Attributes
     ----------
-    image_ids : the images that were ranked.
+    image_ids : the images that were queries.
     galleries : the ranks of each gallery, for intervals.
     first_gallery : the captions of the first gallery, id to the id of the image.
     caption_ids, caption_ranks : one a caption that counted as a query; ranks from 0.
@@ -165,12 +165,12 @@ def retrieve(embeddings: Embeddings, protocol: Protocol) -> Retrieval:
         See `pipeline.retrieval.ranking.protocols`.
     """
     ranked = [_Ranked(e, *rank_both_ways(e)) for e in galleries(embeddings, protocol)]
-    of_galleries = tuple(RankedGallery(r.images, r.captions, image_rows(r.gallery)) for r in ranked)
+    of_galleries = tuple(RankedGallery(r.images, r.captions, query_rows(r.gallery)) for r in ranked)
     bounds = intervals(of_galleries)
     caption_ids = tuple(caption for r in ranked for caption in r.gallery.caption_ids)
     caption_ranks = tuple(int(rank) for r in ranked for rank in r.captions)
     image_of_caption = tuple(image for r in ranked for image in r.gallery.caption_image_ids)
-    image_ids = tuple(image for r in ranked for image in r.gallery.image_ids)
+    image_ids = tuple(image for r in ranked for image in r.gallery.query_ids)
     image_ranks = tuple(int(rank) for r in ranked for rank in r.images)
     first = ranked[0].gallery
     firsts = [c for c, rank in zip(caption_ids, caption_ranks, strict=True) if rank == 0]
@@ -300,7 +300,7 @@ def _geometry(
     if e.caption_embeddings.ndim != 2:
         return None, {}, (0.0, 0.0)
     close = closeness(e.caption_embeddings, image_rows(e))
-    return close, *sentence_plane(e, chosen(e.image_ids, MAPPED, SEED))
+    return close, *sentence_plane(e, chosen(e.query_ids, MAPPED, SEED))
 
 
 @dataclass(frozen=True)
@@ -311,18 +311,25 @@ class _Ranked:
     images: Ranks
     captions: Ranks
 
+    def ranks(self, asking: SideName) -> dict[str, int]:
+        """Return the rank of each query of a side, from 0, by its id."""
+        ids, ranks = (
+            (self.gallery.caption_ids, self.captions)
+            if asking == "captions"
+            else (self.gallery.query_ids, self.images)
+        )
+        return dict(zip(ids, ranks.tolist(), strict=True))
+
 
 def _results_of(
     ranked: Sequence[_Ranked], asking: SideName, wanted: Sequence[str]
 ) -> tuple[QueryResult, ...]:
     results: dict[str, QueryResult] = {}
     for r in ranked:
-        e = r.gallery
-        ids, ranks = (
-            (e.caption_ids, r.captions) if asking == "captions" else (e.image_ids, r.images)
-        )
+        e, ranks = r.gallery, r.ranks(asking)
+        ids = e.caption_ids if asking == "captions" else e.image_ids
         row_of = {query: row for row, query in enumerate(ids)}
-        rows = [row_of[query] for query in wanted if query in row_of]
+        rows = [row_of[query] for query in wanted if query in ranks]
         if not rows:
             continue
         side: SideName = "images" if asking == "captions" else "captions"
@@ -340,7 +347,7 @@ def _results_of(
             best = nearest(own_gallery, query[None], asking, 1).rows[0, 0]
             results[ids[row]] = QueryResult(
                 ids[row],
-                int(ranks[row]) + 1,
+                ranks[ids[row]] + 1,
                 tuple(gallery.ids[k] for k in hits),
                 frozenset(own_gallery.ids),
                 own_gallery.ids[best],

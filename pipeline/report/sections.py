@@ -23,6 +23,7 @@ from pipeline.report.results import Dataset, Result, dataset_of
 from pipeline.report.retrievals import LengthBin, WordRow, by_length, by_word
 from pipeline.report.verdict import Verdict, verdict_of
 from pipeline.retrieval.recall import DIRECTIONS
+from pipeline.retrieval.small_galleries import warning_of
 from pipeline.retrieval.tables import COUNTS, HEADINGS, SEEN_SIGN
 
 _RUN = re.compile(r"(.+)-seed[0-9]+")
@@ -72,6 +73,11 @@ class Section:
     def seen(self) -> dict[str, str]:
         """By experiment, what its encoders have seen of the dataset."""
         return {result.name: result.seen for result in self.shown if result.seen}
+
+    @property
+    def warning(self) -> str:
+        """What to keep in mind of few images; "" of many."""
+        return warning_of([result.recall for result in self.results])
 
     @property
     def shown(self) -> tuple[Result, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pipeline.report.results import Result
 from pipeline.report.retrievals import QueryResult
 from pipeline.retrieval.bootstrap import margin_interval
+from pipeline.retrieval.small_galleries import FEWEST_IMAGES
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,19 @@ class Verdict:
     set_apart: tuple[Result, ...]
 
     @property
+    def enough(self) -> bool:
+        """Whether there are enough images for a verdict."""
+        return self.winner.recall["num_images"] >= FEWEST_IMAGES
+
+    @property
     def decided(self) -> bool:
-        """Whether the winner leads: it has no second, or the interval is above 0 or not known."""
-        return self.interval is None or self.interval[0] > 0
+        """Whether the winner leads: it has no second, or the interval is above 0 or not known.
+
+        No row leads another where the images are too few.
+        """
+        if self.second is None:
+            return True
+        return self.enough and (self.interval is None or self.interval[0] > 0)
 
     @property
     def found(self) -> QueryResult | None:

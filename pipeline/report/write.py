@@ -16,6 +16,7 @@ from pipeline.retrieval.tables import (
     read_recall,
     write_joint_table,
 )
+from pipeline.wording import counted
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def write_report(
         for name in names
     }
     paths = write_joint_table(tables, rows)
-    monitor.log(f"{len(rows)} experiments in {', '.join(map(str, paths))}")
+    monitor.log(f"{counted(len(rows), 'experiment')} in {', '.join(map(str, paths))}")
     if html is None:
         return Report(rows)
     # Here, since the tables alone need no templates and no pictures.
@@ -92,5 +93,5 @@ def write_report(
     for gap in gaps:
         monitor.log(gap)
     index = Path(html) / "index.html"
-    monitor.log(f"{index}: {len(names)} experiments, {len(gaps)} things left out")
+    monitor.log(f"{index}: {counted(len(names), 'experiment')}, {len(gaps)} things left out")
     return Report(rows, gaps)

@@ -143,6 +143,19 @@ def _mean_of_draws(figures: Matrix, rng: np.random.Generator) -> Matrix:
     return means
 
 
+def image_scores(gallery: RankedGallery) -> Matrix:
+    """Return what each image with its captions adds to `rsum`, (images,), whose mean that is."""
+    num_images = len(gallery.image_to_text)
+    found: Matrix = np.zeros(num_images)
+    for ranks, rows in (
+        (gallery.image_to_text, np.arange(num_images)),
+        (gallery.text_to_image, gallery.image_rows),
+    ):
+        hits = 100.0 * np.sum([ranks < k for k in CUTOFFS], axis=0)
+        found += np.bincount(rows, hits, num_images) * (num_images / len(ranks))
+    return found
+
+
 def mean_intervals(
     values: Matrix,
     image_rows: Ranks,

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pipeline.errors import PipelineError
 from pipeline.packed import TextIndex, repeated_texts
 from pipeline.retrieval.similarity import SIMILARITIES
+from pipeline.wording import counted
 
 _BLOCK_NUMBERS = 1 << 22
 
@@ -32,8 +33,9 @@ class Embeddings:
     image_ids : one id an image, each once.
     image_embeddings : (images, dim) float32, finite; (images, parts, dim) where the similarity is
         one of sets: absent parts are zero vectors.
-    caption_ids : one id a caption, each once.
-    caption_image_ids : for each caption the id of its image; every image has a caption.
+    caption_ids : one id a caption, each once; there may be none.
+    caption_image_ids : for each caption the id of its image. An image without a caption is found by
+        captions that describe others, and is no query itself.
     caption_embeddings : (captions, dim) or (captions, parts, dim) likewise, with the same dim and
         any number of parts.
     similarity : a name in `pipeline.retrieval.similarity.SIMILARITIES`.
@@ -76,18 +78,23 @@ class Embeddings:
                 f"captions: image_id names {len(unknown_ids)} images that are not among the "
                 f"images, first {unknown_ids[:5]}"
             )
-        alone = np.flatnonzero(np.bincount(rows, minlength=len(self.image_ids)) == 0).tolist()
-        if alone:
-            raise EmbeddingsError(
-                f"{len(alone)} images have no caption, first "
-                f"{[self.image_ids[row] for row in alone[:5]]}; leave them out or add their "
-                "captions"
-            )
 
     @cached_property
     def image_of_caption(self) -> npt.NDArray[np.int64]:
         """The row of each caption's image, (captions,)."""
         return TextIndex(self.image_ids).rows_of(self.caption_image_ids, len(self.caption_ids))
+
+    @cached_property
+    def captioned(self) -> npt.NDArray[np.int64]:
+        """The rows of the images with a caption, ascending: those that are queries."""
+        return np.unique(self.image_of_caption)
+
+    @property
+    def query_ids(self) -> Sequence[str]:
+        """The ids of the images with a caption, in row order."""
+        if len(self.captioned) == len(self.image_ids):
+            return self.image_ids
+        return [self.image_ids[row] for row in self.captioned.tolist()]
 
 
 def num_axes(similarity: str) -> int:
@@ -108,7 +115,7 @@ def _check_side(
             f"{side}: embeddings are {rows.dtype} of shape {rows.shape}, expected float32 of "
             f"shape {shape} for the similarity {similarity}"
         )
-    if not ids or 0 in rows.shape[1:]:
+    if (not ids and side == "images") or 0 in rows.shape[1:]:
         raise EmbeddingsError(f"{side}: there are none, or they have no dimension ({rows.shape})")
     if len(ids) != len(rows):
         raise EmbeddingsError(f"{side}: {len(ids)} ids for {len(rows)} rows; expected one a row")
@@ -128,6 +135,6 @@ def _check_side(
     ]
     if bad:
         raise EmbeddingsError(
-            f"{side}: {len(bad)} rows have NaN or infinite numbers, first "
+            f"{side}: {counted(len(bad), 'row has', 'rows have')} NaN or infinite numbers, first "
             f"{[ids[i] for i in bad[:5]]}; no rank is defined for them, so leave them out"
         )

@@ -138,6 +138,7 @@ def _side_by_side(
             f"{len(members)} and the weights {weights}"
         )
     first = members[0]
+    several = "splits" in first.provenance
     shares = np.sqrt(np.array(weights) / sum(weights))
     images: list[_Part] = []
     captions: list[_Part] = []
@@ -164,6 +165,8 @@ def _side_by_side(
         {
             "ensemble": [member.provenance for member in members],
             "weights": weights,
+            # Of several splits, for `of_split`: the rows are those of the first member.
+            **{key: first.provenance[key] for key in ("split", "splits") if several},
         },
     )
     return header, _joined(images), _joined(captions)
@@ -197,5 +200,6 @@ class _Part:
 
 
 def _joined(parts: Sequence[_Part]) -> Blocks:
-    for start in range(0, len(parts[0].rows), _ROWS):
+    # One block at least: the rows of no caption have a width too.
+    for start in range(0, max(1, len(parts[0].rows)), _ROWS):
         yield np.concatenate([part.taken(start) for part in parts], axis=1)

@@ -7,26 +7,33 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.devices import AUTO, choose_device
 from pipeline.errors import PipelineError
 from pipeline.files import require_folder, write_json
 from pipeline.hashing import sha256_of_file
 from pipeline.progress import QUIET, Monitor
-from pipeline.retrieval import bootstrap
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embedding_file import read_embeddings
-from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.ranking.galleries import galleries
+from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.ranking.galleries import first_captions, galleries
 from pipeline.retrieval.ranking.protocols import Protocol, resolve_protocol
-from pipeline.retrieval.ranking.ranks import Ranker, image_rows, rank_both_ways
+from pipeline.retrieval.ranking.ranks import Ranker, query_rows, rank_both_ways
+from pipeline.retrieval.ranking.splits import of_split
 from pipeline.retrieval.recall import (
     DIRECTIONS,
     Table,
     chance,
     mean_inverted_rank,
-    recall_table,
     table_of_ranks,
 )
+from pipeline.retrieval.small_galleries import (
+    INTERVALS,
+    chance_columns,
+    is_small,
+    small_columns,
+)
 from pipeline.retrieval.tables import PROVENANCE_FILE, write_recall
+from pipeline.wording import counted
 
 MAX_PAIRS = 200_000_000_000
 """Pairs of an image and a caption that are compared unless more are asked for."""
@@ -47,9 +54,10 @@ class Evaluation:
     ----------
     table : the columns of `pipeline.retrieval.recall.recall_table`; with a protocol then
         `pipeline.retrieval.tables.EXTRA_COLUMNS`, and `num_images` and `num_captions` count all
-        folds.
+        folds; of a gallery of fewer than 1,000 images
+        `pipeline.retrieval.small_galleries.SMALL_COLUMNS`.
     folds : the same columns up to the chance levels, of each fold; () with one gallery.
-    method : the protocol and the intervals' parameters, as JSON values; {} without a protocol.
+    method : the protocol and the intervals' parameters, as JSON values; {} without either.
     """
 
     table: Table
@@ -61,9 +69,10 @@ def evaluate(
     embeddings: str | Path,
     out: str | Path,
     *,
+    split: str | None = None,
     protocol: str | None = None,
     captions_per_image: int | None = 5,
-    device: str = "cpu",
+    device: str = AUTO,
     max_pairs: int = MAX_PAIRS,
     monitor: Monitor = QUIET,
 ) -> Evaluation:
@@ -73,18 +82,21 @@ def evaluate(
     ----------
     embeddings : the file, ours or anybody's; docs/evaluation.md has the layout.
     out : folder of the three files.
+    split : of a file of several splits the one that is ranked, or "all"; None: the file has one.
     protocol : a name that `pipeline.retrieval.ranking.protocols.resolve_protocol` knows. It checks
         what the file holds, and adds mean inverted rank, chance levels and 95 % intervals. None
-        ranks everything in one gallery, without these.
+        ranks everything in one gallery, without these unless it has fewer than 1,000 images.
     captions_per_image : captions of an image that count at most, the first ones; None counts all.
-    device : a torch device, such as "cuda". "cpu" needs no torch.
+    device : a torch device, such as "cuda"; "auto" for the best of this machine. "cpu" needs no
+        torch.
     max_pairs : refuse to compare more pairs of an image and a caption than these.
     monitor : gets one line with the counts and the seconds.
 
     Raises
     ------
     EmbeddingsError
-        The file is missing or damaged, or a similarity is not finite.
+        The file is missing or damaged, has no caption or no such split, or a similarity is not
+        finite.
     ProtocolError
         There is no such protocol, or the file cannot meet it.
     TooManyPairs
@@ -97,12 +109,14 @@ def evaluate(
     file, folder = Path(embeddings), Path(out)
     asked = None if protocol is None else resolve_protocol(protocol, captions_per_image)
     require_folder(folder)
-    rank = _ranker(device)
+    rank = _ranker(choose_device(device, monitor, float64=True))
     started = time.monotonic()
-    space = read_embeddings(file)
+    space = _rankable(read_embeddings(file), file, split)
+    if silent := len(space.image_ids) - len(space.captioned):
+        monitor.log(f"{silent} images without a caption are searched, and are no queries")
     _require_affordable(file, space, asked, max_pairs)
     if asked is None:
-        evaluation = Evaluation(recall_table(space, captions_per_image, rank))
+        evaluation = _evaluate_whole(space, captions_per_image, rank)
     else:
         evaluation = evaluate_protocol(space, asked, rank)
     table = evaluation.table
@@ -117,8 +131,8 @@ def evaluate(
         provenance["folds"] = list(evaluation.folds)
     write_json(folder / PROVENANCE_FILE, provenance)
     monitor.log(
-        f"{folder}: {table['num_images']} of {len(space.image_ids)} images and "
-        f"{table['num_captions']} of {len(space.caption_ids)} captions ranked by "
+        f"{folder}: {table['num_images']} of {counted(len(space.image_ids), 'image')} and "
+        f"{table['num_captions']} of {counted(len(space.caption_ids), 'caption')} ranked by "
         f"{space.similarity} in {time.monotonic() - started:.1f} s"
     )
     return evaluation
@@ -148,9 +162,12 @@ def evaluate_protocol(
         table = table_of_ranks(gallery, ranks)
         for direction, found in zip(DIRECTIONS, ranks, strict=True):
             table[f"{direction}_mean_inverted_rank"] = mean_inverted_rank(found)
-        table |= {f"{name}_chance": level for name, level in chance(gallery).items()}
+        if is_small(gallery):
+            table |= chance_columns(gallery)
+        else:
+            table |= {f"{name}_chance": level for name, level in chance(gallery).items()}
         tables.append(table)
-        ranked.append(RankedGallery(*ranks, image_rows(gallery)))
+        ranked.append(RankedGallery(*ranks, query_rows(gallery)))
     table = tables[0] if len(tables) == 1 else _mean(tables)
     if protocol.sets:
         # Every gallery is of the same images.
@@ -159,16 +176,37 @@ def evaluate_protocol(
     return Evaluation(
         table,
         tuple(tables) if len(tables) > 1 else (),
-        {
-            "protocol": asdict(protocol),
-            "intervals": {
-                "method": "percentile bootstrap over images with their captions",
-                "resamples": bootstrap.RESAMPLES,
-                "seed": bootstrap.SEED,
-                "level": bootstrap.LEVEL,
-            },
-        },
+        {"protocol": asdict(protocol), "intervals": INTERVALS},
     )
+
+
+def _rankable(space: Embeddings, file: Path, split: str | None) -> Embeddings:
+    """Return the split of a file that is ranked, which has captions."""
+    try:
+        space = of_split(space, split)
+    except EmbeddingsError as error:
+        raise EmbeddingsError(f"{file} {error}") from error
+    if not space.caption_ids:
+        raise EmbeddingsError(
+            f"{file} has no captions: nothing to rank; embed images with captions, or look at what "
+            "`pipeline search` finds among these"
+        )
+    return space
+
+
+def _evaluate_whole(
+    embeddings: Embeddings, captions_per_image: int | None, rank: Ranker
+) -> Evaluation:
+    """Rank both ways in one gallery, without a protocol."""
+    counted = (
+        embeddings if captions_per_image is None else first_captions(embeddings, captions_per_image)
+    )
+    ranks = rank(counted)
+    table = table_of_ranks(counted, ranks)
+    if not is_small(counted):
+        return Evaluation(table)
+    table |= small_columns(counted, RankedGallery(*ranks, query_rows(counted)))
+    return Evaluation(table, method={"intervals": INTERVALS})
 
 
 def _require_affordable(

@@ -1,6 +1,7 @@
 """Recall@K, median and mean rank in both directions, as one flat table; what chance would give."""
 
 from collections import Counter
+from collections.abc import Mapping
 from fractions import Fraction
 from math import comb
 from typing import Any
@@ -21,9 +22,9 @@ Table = dict[str, float | int]
 
 
 def recall(
-    images: npt.ArrayLike,
-    captions: npt.ArrayLike,
-    image_of_caption: npt.ArrayLike,
+    images: "npt.ArrayLike",
+    captions: "npt.ArrayLike",
+    image_of_caption: "npt.ArrayLike",
     *,
     similarity: str = "cosine",
     captions_per_image: int | None = 5,
@@ -32,25 +33,26 @@ def recall(
 
     Parameters
     ----------
-    images : (n, d) finite numbers, a row an image; compared as float32, as in an embedding file.
-        (n, parts, d) where the similarity is one of sets: absent parts are zero vectors.
-    captions : (m, d) or (m, parts, d) likewise, with the same d.
-    image_of_caption : (m,) integers 0 to n - 1, the row of each caption's image. Every image has
-        a caption; they may have different numbers of captions, in any order.
-    similarity : a name in `pipeline.retrieval.similarity.SIMILARITIES`.
-    captions_per_image : captions of an image that count at most, the first by their rows, both
-        as queries and in the gallery; None counts all.
+    images : array_like. (n, d) finite numbers, one row per image; compared as float32, as in an
+        embedding file. (n, parts, d) where the similarity is one of sets: absent parts are zero.
+    captions : array_like. (m, d) or (m, parts, d) likewise, with the same d.
+    image_of_caption : array_like. (m,) integers 0 to n - 1, the row of each caption's image. Images
+        may have different numbers of captions, in any order; one without is searched, and is no
+        query.
+    similarity : str. A name in `pipeline.retrieval.similarity.SIMILARITIES`.
+    captions_per_image : int or None. Most captions of an image that count, the first by their
+        rows, both as queries and in the gallery; None counts all.
 
     Returns
     -------
     dict
-        See `recall_table`. Equal scores stand in the order of the rows.
+        See `recall_table`. Equal scores are ranked in the order of the rows.
 
     Raises
     ------
     EmbeddingsError
         An array has another shape or dtype, a number that is not finite, or rows that do not
-        exist; an image has no caption; the similarity is not known.
+        exist; there is no caption; the similarity is not known.
 
     Examples
     --------
@@ -184,13 +186,45 @@ def chance(captions: Embeddings) -> dict[str, float]:
     1 - binomial(C - c, K) / binomial(C, K); a caption finds its image, one of N, with K / N.
     """
     of_image = Counter(captions.caption_image_ids)
-    num_images, num_captions = len(of_image), len(captions.caption_ids)
+    num_queries, num_captions = len(of_image), len(captions.caption_ids)
+    num_images = len(captions.image_ids)
     levels: dict[str, float] = {}
     for k in CUTOFFS:
         missed = sum(
             images * Fraction(comb(num_captions - c, k), max(1, comb(num_captions, k)))
             for c, images in Counter(of_image.values()).items()
         )
-        levels[f"{DIRECTIONS[0]}_r{k}"] = float(100 * (1 - missed / num_images))
+        levels[f"{DIRECTIONS[0]}_r{k}"] = float(100 * (1 - missed / num_queries))
         levels[f"{DIRECTIONS[1]}_r{k}"] = 100.0 * min(k, num_images) / num_images
     return levels
+
+
+def chance_ranks(captions: Embeddings) -> dict[str, float]:
+    """Return the median and mean rank, from 1, in both directions of a gallery in random order.
+
+    An image with c of the C captions finds its first one at rank (C + 1) / (c + 1) on average, and
+    none among the first r with probability binomial(C - c, r) / binomial(C, r); a caption finds its
+    image at any of N ranks. The median is the least rank that half of the queries reach.
+    """
+    of_image = Counter(captions.caption_image_ids)
+    images, total = len(captions.image_ids), len(captions.caption_ids)
+    alike = Counter(of_image.values())
+    mean = sum(n * Fraction(total + 1, c + 1) for c, n in alike.items()) / len(of_image)
+    to_text, to_image = DIRECTIONS
+    return {
+        f"{to_text}_median_rank": _chance_median(alike, total),
+        f"{to_text}_mean_rank": float(mean),
+        f"{to_image}_median_rank": _chance_median({1: 1}, images),
+        f"{to_image}_mean_rank": (images + 1) / 2,
+    }
+
+
+def _chance_median(alike: Mapping[int, int], total: int) -> int:
+    """Return the median rank, from 1, of queries with so many right items among `total`."""
+    missing = {right: Fraction(1) for right in alike}
+    rank, half = 0, Fraction(sum(alike.values()), 2)
+    while sum(number * missing[right] for right, number in alike.items()) > half:
+        for right in missing:
+            missing[right] *= Fraction(total - right - rank, total - rank)
+        rank += 1
+    return rank

@@ -12,6 +12,7 @@ from pipeline.errors import PipelineError
 from pipeline.files import write_json, write_text
 from pipeline.retrieval import bootstrap
 from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS, MEASURES
+from pipeline.retrieval.small_galleries import SMALL, SMALL_COLUMNS, chance_rows, warning_of
 from pipeline.schema import SchemaError, convert, decode
 
 Recall = Mapping[str, float | int]
@@ -34,6 +35,7 @@ EXTRA_COLUMNS = (
     "num_folds",
 )
 """What a protocol adds to the columns of a recall table, all or none."""
+_FURTHER = (*EXTRA_COLUMNS, *(name for name in SMALL_COLUMNS if name not in EXTRA_COLUMNS))
 _WHOLE = (*COUNTS, "num_folds")
 
 # In Markdown the first column of a direction carries the query, and so may the others.
@@ -58,6 +60,7 @@ _LEGEND = (
     "medr, meanr: median and mean rank, from 1."
 )
 _INTERVAL_LEGEND = "±: half the width of the 95 % bootstrap interval."
+_BOUNDS_LEGEND = "In brackets the 95 % bootstrap interval; chance: a random order of this gallery."
 
 
 class TableError(PipelineError):
@@ -140,13 +143,21 @@ def markdown_table(experiments: Mapping[str, Row]) -> str:
     """Return the joint table as Markdown that reads well as plain text too.
 
     Two tables with aligned columns: the metrics, one direction after the other, and then what
-    each row is about (its text columns and counts).
+    each row is about (its text columns and counts). Small galleries have a last row, chance, and
+    those of few images a warning.
     """
     rows = _joint_rows(experiments)
-    hidden = {*METRICS, *EXTRA_COLUMNS} - {"num_folds"}
+    hidden = {*METRICS, *_FURTHER} - {"num_folds"}
     rest = [column for column in _columns(rows) if column not in hidden]
-    tables = [_aligned(rows, ["experiment", *columns]) for columns in (METRICS, rest)]
-    legend = f"{_LEGEND} {_INTERVAL_LEGEND}" if any("rsum_low" in row for row in rows) else _LEGEND
+    figures = _aligned([*rows, *chance_rows(rows)], ["experiment", *METRICS])
+    tables = [figures, _aligned(rows, ["experiment", *rest])]
+    legend = _LEGEND
+    if any("rsum_low" in row and not _has_bounds(row) for row in rows):
+        legend = f"{legend} {_INTERVAL_LEGEND}"
+    if any(_has_bounds(row) for row in rows):
+        legend = f"{legend} {_BOUNDS_LEGEND}"
+    if warning := warning_of(rows):
+        legend = f"{legend}\n\n{warning}"
     if any(row.get(SEEN) for row in rows):
         legend = f"{legend}\n\n{SEEN_LEGEND}"
     return f"{tables[0]}\n{legend}\n\n{tables[1]}"
@@ -175,7 +186,7 @@ def _joint_rows(experiments: Mapping[str, Row]) -> list[dict[str, float | int | 
             raise TableError(
                 f"experiment {name!r} has a column 'experiment', the name's own; call it otherwise"
             )
-        known = (*METRICS, *EXTRA_COLUMNS)
+        known = (*METRICS, *_FURTHER)
         numbers = {c: v for c, v in row.items() if c in known or not isinstance(v, str)}
         _check_recall(f"experiment {name!r}", numbers)
         rows.append({"experiment": name, **row})
@@ -185,16 +196,19 @@ def _joint_rows(experiments: Mapping[str, Row]) -> list[dict[str, float | int | 
 def _columns(rows: Sequence[Row]) -> list[str]:
     """Return all columns but the experiment's name: texts first, then numbers."""
     there = dict.fromkeys(column for row in rows for column in row)
-    others = ("experiment", *METRICS, *COUNTS, *EXTRA_COLUMNS)
+    others = ("experiment", *METRICS, *COUNTS, *_FURTHER)
     texts = [column for column in there if column not in others]
-    extras = [column for column in EXTRA_COLUMNS if column in there]
+    extras = [column for column in _FURTHER if column in there]
     return [*texts, *METRICS, *COUNTS, *extras]
 
 
 def _check_recall(what: str, recall: Mapping[str, Any]) -> None:
-    # A protocol adds all of its columns or none.
-    extras = EXTRA_COLUMNS if any(name in recall for name in EXTRA_COLUMNS) else ()
-    expected = (*METRICS, *COUNTS, *extras)
+    # A protocol adds all of its columns or none, and so does a small gallery.
+    added = {name for name in _FURTHER if name in recall}
+    small = not added <= {*EXTRA_COLUMNS}
+    protocol = bool(added) if not small else not added <= {*SMALL_COLUMNS}
+    further = [*EXTRA_COLUMNS] * protocol + [*SMALL_COLUMNS] * small
+    expected = dict.fromkeys((*METRICS, *COUNTS, *further))
     missing = [name for name in expected if name not in recall]
     surplus = [name for name in recall if name not in expected]
     if missing or surplus:
@@ -225,9 +239,16 @@ def _cell(column: str, row: Row) -> str:
         return f"{_escaped(str(value))} {SEEN_SIGN}"
     if isinstance(value, str):
         return _escaped(value) or "–"
+    if column == "rsum" and _has_bounds(row):
+        return f"{value:.1f} ({row['rsum_low']:.1f}–{row['rsum_high']:.1f})"
     if column == "rsum" and "rsum_low" in row:
         return f"{value:.1f} ±{(float(row['rsum_high']) - float(row['rsum_low'])) / 2:.1f}"
     return str(value) if column in _WHOLE else f"{value:.1f}"
+
+
+def _has_bounds(row: Row) -> bool:
+    """Return whether a row's interval is shown by its bounds: of few images it is lopsided."""
+    return "rsum_low" in row and int(row["num_images"]) < SMALL
 
 
 def _escaped(text: str) -> str:

@@ -1,15 +1,16 @@
 """An embedding file with the dataset that it was made from: what is searched, and the hits."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
+from pipeline.datasets.splits import ALL, splits_of
 from pipeline.hashing import sha256_of_file
-from pipeline.packed import TextIndex
+from pipeline.packed import PackedTexts, TextIndex
 from pipeline.retrieval.approximate import ApproximateIndex, open_index
 from pipeline.retrieval.composition import ids_and_scores, require_composable
 from pipeline.retrieval.embedding_file import read_embeddings
@@ -28,6 +29,7 @@ class Hit:
     image : id of the image, or of the caption's image.
     file : of that image.
     caption : the sentence; of an image its first one, or "".
+    split : of that image.
     """
 
     rank: int
@@ -36,6 +38,7 @@ class Hit:
     image: str
     file: Path
     caption: str
+    split: str = ""
 
 
 class EmbeddedDataset:
@@ -45,20 +48,24 @@ class EmbeddedDataset:
     ----------
     file, folder : the embedding file, and the dataset's folder.
     space : the embeddings.
+    split : the splits that are searched, as text; None: all that are in the file.
     """
 
-    def __init__(self, file: Path, folder: Path, log: Callable[[str], None]) -> None:
+    def __init__(
+        self, file: Path, folder: Path, log: Callable[[str], None], split: str | None = None
+    ) -> None:
         """Read the embedding file; the dataset is read when it is first needed.
 
         Parameters
         ----------
+        split : see above; as `pipeline.datasets.splits.splits_of` accepts it.
         log : takes a line if the dataset has changed, and lines on an approximate index.
 
         Raises
         ------
         EmbeddingsError
         """
-        self.file, self.folder, self._log = file, folder, log
+        self.file, self.folder, self._log, self.split = file, folder, log, split
         self.space = read_embeddings(file)
         self._galleries: dict[SideName, Gallery] = {}
         self._of_dataset: dict[SideName, _Known] = {}
@@ -80,11 +87,19 @@ class EmbeddedDataset:
             )
         return manifest
 
+    @property
+    def of_splits(self) -> str:
+        """The splits that are searched, for messages, such as " of split test"; "" if unknown."""
+        split = self.split or self.space.provenance.get("split")
+        return "" if not split else " of all splits" if split == ALL else f" of split {split}"
+
     def gallery(self, side: SideName) -> Gallery:
-        """Return one side of the file.
+        """Return what is searched of one side of the file.
 
         Raises
         ------
+        DatasetError
+            The dataset has no such split.
         SearchError
             The dataset lacks an id.
         """
@@ -98,6 +113,8 @@ class EmbeddedDataset:
                     f"({self.space.provenance.get('dataset', 'its name is not recorded')}) with "
                     "--dataset"
                 )
+            if self.split is not None:
+                gallery = self._known(side).of_splits(gallery, splits_of(self.manifest, self.split))
             self._galleries[side] = gallery
         return self._galleries[side]
 
@@ -151,6 +168,12 @@ class EmbeddedDataset:
         if around_mean is not None:
             require_composable(self.space.similarity)
         gallery = self.gallery(of)
+        if not gallery.ids:
+            what = "sentences" if of == "captions" else "images"
+            raise SearchError(
+                f"{self.file} has no {what}{self.of_splits}, so none can be found; look for "
+                f"{'images' if of == 'captions' else 'those of another split'}"
+            )
         number = max(top, around_mean or 0) + (leave_out is not None)
         if approximate:
             hits = self._index(of).nearest(queries, asking, number)
@@ -172,6 +195,11 @@ class EmbeddedDataset:
         return self._of_dataset[side]
 
     def _index(self, side: SideName) -> ApproximateIndex:
+        if len(self.gallery(side).ids) < len(Gallery.of(self.space, side).ids):
+            raise SearchError(
+                f"an index is of a whole file, and only those{self.of_splits} are to be found in "
+                f"{self.file}; search exactly, or make a file of that split with `pipeline embed`"
+            )
         if side not in self._indexes:
             self._indexes[side] = open_index(self.file, self.space, side, self._log)
         return self._indexes[side]
@@ -196,9 +224,20 @@ class _Known:
         rows = self._index.rows_of(ids, len(ids))
         return [ids[at] for at in np.flatnonzero(rows < 0).tolist()]
 
-    def about(self, row_id: str) -> tuple[str, Path, str]:
-        """Return image id, file and text of an id that the dataset has."""
+    def of_splits(self, gallery: Gallery, splits: Sequence[str]) -> Gallery:
+        """Return the rows of a gallery that are of some splits."""
+        images = self._image_of_row[self._index.rows_of(gallery.ids, len(gallery.ids))]
+        wanted = self._entries.of_splits(splits).ids
+        chosen = TextIndex(self._entries.ids).rows_of(wanted, len(wanted))
+        rows = np.flatnonzero(np.isin(images, chosen))
+        if len(rows) == len(gallery.ids):
+            return gallery
+        ids = PackedTexts(gallery.ids[row] for row in rows.tolist())
+        return replace(gallery, ids=ids, rows=gallery.rows[rows])
+
+    def about(self, row_id: str) -> tuple[str, Path, str, str]:
+        """Return image id, file, text and split of an id that the dataset has."""
         row = int(self._index.rows_of([row_id], 1)[0])
         entry = self._entries[int(self._image_of_row[row])]
         text = entry.first_caption if self._texts is None else self._texts[row]
-        return entry.id, self._manifest.image_root / entry.file, text
+        return entry.id, self._manifest.image_root / entry.file, text, entry.split

@@ -6,6 +6,7 @@ from pathlib import Path
 from PIL import Image
 
 from pipeline.images.decode import UnusableImage
+from pipeline.images.given_pictures import GivenPicture, picture_of
 from pipeline.language.captioning.captions import Caption, Captioner
 from pipeline.language.captioning.captions_file import Described
 from pipeline.progress import QUIET, Monitor
@@ -43,28 +44,30 @@ def describe_picture(
 def describe_pictures(
     captioner: Captioner,
     network: PictureFeatures,
-    files: Sequence[str],
+    pictures: Sequence[GivenPicture],
     *,
     count: int = 5,
     seed: int = 0,
     monitor: Monitor = QUIET,
 ) -> list[Described]:
-    """Describe picture files; one that cannot be read has its error, and the others captions.
+    """Describe images; one that cannot be read has its error, and the others captions.
 
     Parameters
     ----------
     captioner, network, count, seed : see `describe_picture`.
-    files : paths; one that is given twice is described once.
-    monitor : gets progress in images.
+    pictures : sequence of images; see `pipeline.images.given_pictures.picture_of`. One that is not
+        a path is called "image N", N from 0.
+    monitor : Monitor. Receives progress in images.
     """
-    files = list(dict.fromkeys(files))
     described = []
     with monitor.progress("caption", "image") as progress:
-        for number, file in enumerate(files, 1):
+        for number, picture in enumerate(pictures):
+            name = str(picture) if isinstance(picture, str | Path) else f"image {number}"
             try:
-                found = describe_picture(captioner, network, Path(file), count=count, seed=seed)
-                described.append(Described(file, found, "" if found else "no caption was found"))
+                opened = picture_of(picture)
+                found = describe_picture(captioner, network, opened, count=count, seed=seed)
+                described.append(Described(name, found, "" if found else "no caption was found"))
             except (SearchError, UnusableImage) as error:
-                described.append(Described(file, error=str(error)))
-            progress(number, len(files), sum(not d.captions for d in described))
+                described.append(Described(name, error=str(error)))
+            progress(number + 1, len(pictures), sum(not d.captions for d in described))
     return described

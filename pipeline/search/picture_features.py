@@ -16,7 +16,7 @@ from pipeline.images.batches import feature_header
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import cut_crops, read_sample, resize_image
 from pipeline.images.weights import load_weights
-from pipeline.recipes import RECIPES, provider_of, resolve_recipe
+from pipeline.recipes import is_image_recipe, resolve_recipe
 from pipeline.retrieval.search import SearchError
 from pipeline.shards.format import STATUS_NAMES, FeatureHeader
 from pipeline.shards.side_by_side import SCALINGS, scaled
@@ -64,7 +64,7 @@ def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> P
     Parameters
     ----------
     side : the features.
-    made : what was fitted on them, for messages, such as "the head of 'vsepp'".
+    made : what uses them, for messages, such as "the head of 'vsepp'".
     weights : as `load_weights` takes them, of one network. None: those that the features name,
         which say where they are unless they are of a file.
 
@@ -80,14 +80,14 @@ def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> P
         if header.recipe_hash != side.recipe_hash:
             raise SearchError(
                 f"the recipe {side.name!r} with the weights {header.weights!r} (recipe hash "
-                f"{header.recipe_hash}) is not the one that {made} was fitted on: weights "
+                f"{header.recipe_hash}) is not the one that {made} uses: weights "
                 f"{side.weights!r}, recipe hash {side.recipe_hash}; give those weights, or ask "
                 "with the id of an image that is embedded already"
             )
         return PictureFeatures([network])
     if weights is not None:
         raise SearchError(
-            f"{made} was fitted on several recipes side by side, {side.name!r}, whose weights "
+            f"{made} uses several recipes side by side, {side.name!r}, whose weights "
             "cannot be given as one; leave them out"
         )
     each = [
@@ -98,8 +98,8 @@ def open_features(side: FeatureSpec, made: str, weights: str | None = None) -> P
     parts = [header.recipe for _, header in each]
     if recipe_hash({**side.recipe, "parts": parts}, digest) != side.recipe_hash:
         raise SearchError(
-            f"the recipes {side.name!r} with their weights are not those that {made} was fitted "
-            "on; ask with the id of an image that is embedded already"
+            f"the recipes {side.name!r} with their weights are not those that {made} uses; "
+            "ask with the id of an image that is embedded already"
         )
     (scaling,) = (key for key, text in SCALINGS.items() if text == side.recipe["scaling"])
     return PictureFeatures([network for network, _ in each], scaling)
@@ -111,12 +111,12 @@ def _network(
     """Return the network of one recipe, and what its features would say of themselves."""
     if {"clip", "media"} & {*side.recipe}:
         raise SearchError(
-            f"{made} was fitted on features of clips, {side.name!r}, for which picture files are "
+            f"{made} uses features of clips, {side.name!r}, for which picture files are "
             "not embedded; ask with the id of a clip that is embedded already"
         )
-    if side.name not in RECIPES and provider_of(side.name) is None:
+    if not is_image_recipe(side.name):
         raise SearchError(
-            f"{made} was fitted on {side.name!r}, features that no recipe of `pipeline recipes` "
+            f"{made} uses {side.name!r}, features that no recipe of `pipeline recipes` "
             "makes, so picture files cannot be embedded; ask with the id of an image that is "
             "embedded already"
         )
@@ -126,7 +126,7 @@ def _network(
     source = weights or ("imagenet" if side.weights == recipe.weights else side.weights)
     if source.startswith("file:"):
         raise SearchError(
-            f"{made} was fitted on features of the weights file {side.weights[5:]!r}, and where "
+            f"{made} uses features of the weights file {side.weights[5:]!r}, and where "
             "that file lies is not recorded; give its path as the weights"
         )
     loaded = load_weights(recipe, source)

@@ -1,16 +1,17 @@
 """Phrases in, boxes out: a localization file searched for what a phrase names."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.errors import WrongUsage
 from pipeline.localization.localized import read_localized
+from pipeline.one_or_many import texts_of
 from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.search import SearchError
 
@@ -107,26 +108,36 @@ class RegionSearcher:
             self.found, self.file, head=self._head, encoder=self._encoder, weights=None
         )
 
+    @overload  # a str is an Iterable[str] too, and the first that fits is meant
+    def by_phrases(  # type: ignore[overload-overlap]
+        self, phrases: str, *, top: int = ..., log: Callable[[str], None] | None = ...
+    ) -> list[RegionHit]: ...
+    @overload
+    def by_phrases(
+        self, phrases: Iterable[str], *, top: int = ..., log: Callable[[str], None] | None = ...
+    ) -> list[list[RegionHit]]: ...
     def by_phrases(
         self,
-        phrases: Sequence[str],
+        phrases: str | Iterable[str],
         *,
         top: int = 5,
         log: Callable[[str], None] | None = None,
-    ) -> list[list[RegionHit]]:
-        """Find the images whose best box is nearest to each phrase.
+    ) -> list[RegionHit] | list[list[RegionHit]]:
+        """Find the images whose best box is nearest to a phrase, or to each of several.
 
         Parameters
         ----------
-        phrases : each one line with a word in it.
+        phrases : str or iterable of str. Each one line with a word in it.
         top : how many images are wanted, at least 1.
         log : takes lines on words that the encoder does not know; None: the monitor does.
 
         Returns
         -------
+        list of RegionHit
+            Of a single phrase, best first; ties are in the order of the images, and within an
+            image the proposal that the method returned first is used.
         list of list of RegionHit
-            Of each phrase, best first; ties stand in the order of the images, and in an image the
-            proposal that the method gave first is taken.
+            Of several phrases.
 
         Raises
         ------
@@ -137,21 +148,25 @@ class RegionSearcher:
         """
         if top < 1:
             raise WrongUsage(f"--top {top} is below 1; take more")
-        rows = self.models.embed_sentences(phrases, log or self._monitor.log)
+        texts, alone = texts_of(phrases, "phrase")
+        if not texts:
+            return []
+        rows = self.models.embed_sentences(texts, log or self._monitor.log)
         images = [i for i in range(len(self.found.image_ids)) if self._has_boxes(i)]
-        best = np.empty((len(images), len(phrases)), np.int64)
-        score = np.empty((len(images), len(phrases)))
+        best = np.empty((len(images), len(texts)), np.int64)
+        score = np.empty((len(images), len(texts)))
         for place, image in enumerate(images):
             scores = self.found.scores(image, rows)
             best[place], score[place] = scores.argmax(axis=0), scores.max(axis=0)
         order = np.argsort(-score, axis=0, kind="stable")[:top]
-        return [
+        hits = [
             [
                 self._hit(rank, images[place], int(best[place, column]), score[place, column])
                 for rank, place in enumerate(order[:, column].tolist(), 1)
             ]
-            for column in range(len(phrases))
+            for column in range(len(texts))
         ]
+        return hits[0] if alone else hits
 
     def _has_boxes(self, image: int) -> bool:
         rows = self.found.regions_of(image)

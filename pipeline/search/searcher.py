@@ -1,11 +1,12 @@
 """Sentences and pictures in, hits out: an embedding file, its dataset and its models together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from pipeline.errors import WrongUsage
+from pipeline.one_or_many import texts_of
 from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.composition import compose, require_composable
 from pipeline.retrieval.search import SearchError, Vectors
@@ -13,8 +14,7 @@ from pipeline.search.embedded_dataset import EmbeddedDataset, Hit
 from pipeline.search.sides import SIDES, default_side
 
 if TYPE_CHECKING:
-    from PIL import Image
-
+    from pipeline.images.given_pictures import GivenPicture
     from pipeline.search.query_models import QueryModels
 
 Log = Callable[[str], None]
@@ -48,6 +48,7 @@ class Searcher:
         head: str | Path | None = None,
         encoder: str | Path | None = None,
         weights: str | None = None,
+        split: str | None = None,
         monitor: Monitor = QUIET,
     ) -> None:
         """Read the embedding file.
@@ -61,13 +62,14 @@ class Searcher:
             without the encoder no sentences and words.
         weights : of the image network, as `pipeline extract` takes them; None: as the head's
             record says.
+        split : search this split of the file alone, or several with commas between; None: all.
         monitor : takes lines on what a user should know.
 
         Raises
         ------
         EmbeddingsError
         """
-        self.embedded = EmbeddedDataset(Path(embeddings), Path(dataset), monitor.log)
+        self.embedded = EmbeddedDataset(Path(embeddings), Path(dataset), monitor.log, split)
         self._head, self._encoder = _path(head), _path(encoder)
         self._weights, self._monitor = weights, monitor
 
@@ -79,6 +81,10 @@ class Searcher:
     def ids(self, of: str) -> Sequence[str]:
         """Return the ids of the "images" or "sentences" that are searched."""
         return self.embedded.gallery(SIDES[of]).ids
+
+    def default_of(self, image: bool, words: bool) -> str:
+        """Return what is looked for unless a query says; see `default_side`."""
+        return default_side(image, words) if len(self.embedded.space.caption_ids) else "images"
 
     @cached_property
     def models(self) -> "QueryModels":
@@ -94,21 +100,43 @@ class Searcher:
             weights=self._weights,
         )
 
+    @overload  # a str is an Iterable[str] too, and the first that fits is meant
+    def by_sentences(  # type: ignore[overload-overlap]
+        self,
+        sentences: str,
+        *,
+        of: str = ...,
+        top: int = ...,
+        around_mean: int | None = ...,
+        approximate: bool = ...,
+        log: Log | None = ...,
+    ) -> list[Hit]: ...
+    @overload
     def by_sentences(
         self,
-        sentences: Sequence[str],
+        sentences: Iterable[str],
+        *,
+        of: str = ...,
+        top: int = ...,
+        around_mean: int | None = ...,
+        approximate: bool = ...,
+        log: Log | None = ...,
+    ) -> list[list[Hit]]: ...
+    def by_sentences(
+        self,
+        sentences: str | Iterable[str],
         *,
         of: str = "images",
         top: int = 5,
         around_mean: int | None = None,
         approximate: bool = False,
         log: Log | None = None,
-    ) -> list[list[Hit]]:
-        """Find the nearest of each sentence.
+    ) -> list[Hit] | list[list[Hit]]:
+        """Find the nearest of a sentence, or of each of several.
 
         Parameters
         ----------
-        sentences : each one line with a word in it.
+        sentences : str or iterable of str. Each one line with a word in it.
         of : what is looked for, "images" or "sentences".
         top : how many are wanted, at least 1.
         around_mean : re-sort this many by their distance to their mean before the first are taken
@@ -118,8 +146,10 @@ class Searcher:
 
         Returns
         -------
+        list of Hit
+            Of a single sentence, best first; ties stand in the order of the ids.
         list of list of Hit
-            Of each sentence, best first; ties stand in the order of the ids.
+            Of several sentences.
 
         Raises
         ------
@@ -130,17 +160,21 @@ class Searcher:
         """
         self._check(top, around_mean)
         self.embedded.gallery(SIDES[of])
-        rows = self.models.embed_sentences(sentences, log or self._monitor.log)
-        return self.embedded.nearest(
+        texts, alone = texts_of(sentences, "sentence")
+        if not texts:
+            return []
+        rows = self.models.embed_sentences(texts, log or self._monitor.log)
+        hits = self.embedded.nearest(
             rows, "captions", SIDES[of], top, None, around_mean, approximate
         )
+        return hits[0] if alone else hits
 
     def by_image(
         self,
-        image: "str | Path | Image.Image",
+        image: "GivenPicture",
         *,
-        minus: Sequence[str] = (),
-        plus: Sequence[str] = (),
+        minus: str | Iterable[str] = (),
+        plus: str | Iterable[str] = (),
         of: str | None = None,
         top: int = 5,
         around_mean: int | None = None,
@@ -152,10 +186,11 @@ class Searcher:
         Parameters
         ----------
         image : an id of the embedding file, whose embedding is taken from there and which is left
-            out of its own hits; else a picture, a file or decoded.
-        minus, plus : words; the similarity must be cosine.
+            out of its own hits; else an image: a path, bytes of a file, a Pillow image, an array or
+            a tensor, as `pipeline.FeatureExtractor` accepts them.
+        minus, plus : str or iterable of str. Words; the similarity must be cosine.
         of : what is looked for, "images" or "sentences"; None: sentences for a picture alone, else
-            images.
+            images; images where nothing has a caption.
         top, around_mean, approximate, log : as in `by_sentences`.
 
         Returns
@@ -170,8 +205,9 @@ class Searcher:
         SearchError, UnusableImage, PipelineError
             The picture or a word cannot be embedded or compared.
         """
-        words = [*minus, *plus]
-        side = SIDES[of or default_side(image=True, words=bool(words))]
+        less, more = (texts_of(words, "word")[0] for words in (minus, plus))
+        words = [*less, *more]
+        side = SIDES[of or self.default_of(image=True, words=bool(words))]
         self._check(top, around_mean)
         if words:
             require_composable(self.similarity)
@@ -179,12 +215,12 @@ class Searcher:
         query = self._embedding_of(image)
         if words:
             vectors = self.models.embed_sentences(words, log or self._monitor.log)
-            query = compose(query[0], vectors[: len(minus)], vectors[len(minus) :])[None]
+            query = compose(query[0], vectors[: len(less)], vectors[len(less) :])[None]
         own = image if side == "images" and isinstance(image, str) and image in ids else None
         (hits,) = self.embedded.nearest(query, "images", side, top, own, around_mean, approximate)
         return hits
 
-    def _embedding_of(self, image: "str | Path | Image.Image") -> Vectors:
+    def _embedding_of(self, image: "GivenPicture") -> Vectors:
         """Return (1, dim) or (1, parts, dim) float32."""
         space = self.embedded.space
         if isinstance(image, str):
@@ -196,7 +232,10 @@ class Searcher:
                     f"give one of them (ids there look like {space.image_ids[0]!r})"
                 )
             image = Path(image)
-        return self.models.embed_picture(image)
+        # Here, since it imports torch.
+        from pipeline.images.given_pictures import picture_of
+
+        return self.models.embed_picture(picture_of(image))
 
     def _check(self, top: int, around_mean: int | None) -> None:
         if top < 1:

@@ -1,13 +1,18 @@
-"""SHARDS.md: the dataset card that travels with published shards, written from their index."""
+"""SHARDS.md and croissant.json, which travel with published shards, written from their index.
 
+SHARDS.md is a dataset card: its header is what the hub of Hugging Face reads of a README.md.
+"""
+
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.datasets.manifest import read_manifest
-from pipeline.files import write_text
+from pipeline.files import write_json, write_text
 from pipeline.hashing import canonical_json
 from pipeline.progress import QUIET, Monitor
+from pipeline.shards.croissant import CROISSANT_FILE, croissant
 from pipeline.shards.describe import reading_lines
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import ShardError
@@ -16,6 +21,12 @@ from pipeline.shards.side_by_side import require_own_rows
 
 CARD_FILE = "SHARDS.md"
 _FAILURES_SHOWN = 100
+# Identifiers of the hub for licences that are usual for images and captions.
+_LICENCES = (
+    "apache-2.0", "cc-by-2.0", "cc-by-3.0", "cc-by-4.0", "cc-by-nc-2.0", "cc-by-nc-4.0",
+    "cc-by-nc-nd-4.0", "cc-by-nc-sa-4.0", "cc-by-nd-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0",
+    "cc0-1.0", "mit", "odbl", "pddl",
+)  # fmt: skip
 _PLAIN = re.compile(r"[\w ,/:;=()'\"?%.-]")
 
 
@@ -26,7 +37,7 @@ def write_card(
     dataset: str | Path | None = None,
     monitor: Monitor = QUIET,
 ) -> Path:
-    """Write SHARDS.md into a finished feature folder.
+    """Write SHARDS.md and croissant.json into a finished feature folder.
 
     Parameters
     ----------
@@ -38,7 +49,7 @@ def write_card(
     Returns
     -------
     Path
-        Of the page.
+        Of SHARDS.md.
 
     Raises
     ------
@@ -49,11 +60,14 @@ def write_card(
         licence = licence or manifest.licence
     require_own_rows(folder)
     features = FeatureSet(folder)
-    text = card_text(
-        features.index, features.failures(), licence, manifest.source if manifest else None
-    )
+    source = manifest.source if manifest else None
+    text = card_text(features.index, features.failures(), licence, source)
     path = features.folder / CARD_FILE
     write_text(path, text)
+    files = [features.folder / entry.file for entry in features.index.shards]
+    sizes = {file.name: file.stat().st_size for file in files}
+    about = croissant(features.index, sizes, licence, source)
+    write_json(features.folder / CROISSANT_FILE, about)
     if licence is None:
         monitor.log(f"no licence is stated in {CARD_FILE}; give --dataset or --licence")
     return path
@@ -86,6 +100,7 @@ def card_text(
     shape = " x ".join(map(str, header.row_shape))
     contents = index.content_sha256
     lines = [
+        *_header(index, licence),
         f"# Features of {_escaped(header.dataset)}",
         "",
         f"{index.rows} rows of {shape} {header.dtype} (axes: {_escaped(header.axes)}), ids beside "
@@ -155,6 +170,34 @@ def card_text(
     return "\n".join(lines) + "\n"
 
 
+def _header(index: FeatureIndex, licence: str | None) -> list[str]:
+    """Return the YAML header of a dataset card."""
+    # A JSON string of printable characters is a quoted string of YAML too.
+    quoted = json.dumps(f"Features of {_visible(index.header.dataset)}", ensure_ascii=False)
+    known = (licence or "").lower().replace(" ", "-").removesuffix(".")
+    known = {"cc0": "cc0-1.0", "public-domain": "cc0-1.0"}.get(known, known)
+    stated = [f"license: {known if known in _LICENCES else 'other'}"] if licence else []
+    return [
+        "---",
+        f"pretty_name: {quoted}",
+        *stated,
+        "tags: [features, embeddings, hdf5]",
+        "task_categories: [feature-extraction]",
+        f"size_categories: [{_size_category(index.rows)}]",
+        "viewer: false",
+        "---",
+        "",
+    ]
+
+
+def _size_category(rows: int) -> str:
+    """Return the hub's name of a number of rows, such as 1K<n<10K."""
+    names = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M")
+    powers = (3, 4, 5, 6, 7, 8)
+    found = zip(names, powers, strict=True)
+    return next((name for name, power in found if rows < 10**power), "100M<n<1B")
+
+
 def _failed_rows(index: FeatureIndex, failures: Sequence[tuple[str, str, str]]) -> list[str]:
     if not index.failed_rows:
         return []
@@ -170,10 +213,15 @@ def _failed_rows(index: FeatureIndex, failures: Sequence[tuple[str, str, str]]) 
 
 def _escaped(text: str) -> str:
     """Return text with everything that Markdown or HTML could act on as character references."""
-    visible = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    plain = "".join(c if _PLAIN.fullmatch(c) and c != "_" else f"&#{ord(c)};" for c in visible)
+    escaped = (c if _PLAIN.fullmatch(c) and c != "_" else f"&#{ord(c)};" for c in _visible(text))
+    plain = "".join(escaped)
     # No bare addresses: some renderers make links of them.
     return plain.replace("://", "&#58;//").replace("www.", "www&#46;")
+
+
+def _visible(text: str) -> str:
+    """Return text with everything that does not print as Python's escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _hex(text: str) -> str:

@@ -15,6 +15,7 @@ from pipeline.shards.layout import FEATURES, IDS, SHARD, SHARDS, STATUS
 from pipeline.shards.reader import ShardFile
 from pipeline.shards.sandbox import require_unbroken
 from pipeline.shards.side_by_side import is_view, read_view
+from pipeline.wording import counted
 
 _REASONS_SHOWN = 5
 
@@ -47,15 +48,13 @@ def describe(path: str | Path) -> list[str]:
     ShardError
     """
     path = Path(path)
-    if not path.exists():
-        raise ShardError(f"{path} not found; name a folder of shards, or one shard")
-    contents = _of_file(path) if path.is_file() else _of_folder(path)
+    contents = _contents_of(path)
     about, rows = contents.attributes, len(contents.status)
     values = int(np.prod(contents.row_shape))
     row_bytes = values * np.dtype(contents.dtype).itemsize
     on_disk = sum(file.stat().st_size for file in contents.files)
     known = int((contents.source_crc32 != 0).sum())
-    what = f"{len(contents.files)} shards" if path.is_dir() else "one shard"
+    what = counted(len(contents.files), "shard") if path.is_dir() else "one shard"
     reading = reading_lines(str(contents.files[0]))
     if is_view(path):
         parts = [part.name for part in read_view(path).parts]
@@ -83,6 +82,42 @@ def describe(path: str | Path) -> list[str]:
         f"to read {contents.files[0].name}:" if path.is_dir() else "to read it:",
         *(f"    {line}" for line in reading),
     ]
+
+
+def summary_of(path: str | Path) -> dict[str, Any]:
+    """Return the same facts as JSON values, without how to read the files.
+
+    Raises
+    ------
+    ShardError
+    """
+    path = Path(path)
+    contents = _contents_of(path)
+    about = contents.attributes
+    return {
+        "path": str(path),
+        "rows": len(contents.status),
+        "failed_rows": len(contents.failures),
+        "row_shape": list(contents.row_shape),
+        "dtype": contents.dtype,
+        "axes": about["axes"],
+        "dataset": about["dataset"],
+        "shards": len(contents.files),
+        "bytes": sum(file.stat().st_size for file in contents.files),
+        "recipe": about["recipe"],
+        "recipe_hash": about["recipe_hash"],
+        "weights": about["weights"],
+        "weights_sha256": about["weights_sha256"],
+        "trained_on": list(contents.trained_on),
+        "created_by": about["created_by"],
+        "failures": [list(failure) for failure in contents.failures],
+    }
+
+
+def _contents_of(path: Path) -> _Contents:
+    if not path.exists():
+        raise ShardError(f"{path} not found; name a folder of shards, or one shard")
+    return _of_file(path) if path.is_file() else _of_folder(path)
 
 
 def reading_lines(file: str) -> list[str]:

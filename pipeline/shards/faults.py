@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from pipeline.shards.index import INDEX_FILE
+from pipeline.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ class Verification:
 
     def counts(self) -> str:
         """Return the numbers of rows, sources and faults, for a log line."""
-        sources = "" if self.sources is None else f", {self.sources} sources compared"
-        return f"{self.rows} rows checked{sources}, {len(self.faults)} faults"
+        sources = "" if self.sources is None else f", {counted(self.sources, 'source')} compared"
+        return f"{counted(self.rows, 'row')} checked{sources}, {counted(len(self.faults), 'fault')}"
 
     def notes(self) -> list[str]:
         """Return a line for each check that could not be made, or was not asked for."""

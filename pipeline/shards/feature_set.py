@@ -1,26 +1,37 @@
 """Reading features by id, in the order asked for, from a folder of shards."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipeline.data_frames import data_frame
+from pipeline.datasets.manifest import Manifest
+from pipeline.one_or_many import texts_of
 from pipeline.packed import PackedTexts, TextIndex, repeated_texts
+from pipeline.shards.feature_dataset import FeatureDataset, as_array
 from pipeline.shards.format import OK, STATUS_NAMES, OtherShard, RowBlock, ShardEntry, ShardError
 from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
 from pipeline.shards.reader import ShardFile
+from pipeline.shards.row_keys import rows_at
 from pipeline.shards.sandbox import changed_since, require_unbroken
 from pipeline.shards.side_by_side import SideBySideRows, is_view, read_view
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _BLOCK_BYTES = 1 << 24
 
 
-class MissingRows(ShardError):
-    """Some of the asked ids have no row."""
+class MissingRows(ShardError, KeyError):
+    """Some of the requested ids have no row; a `KeyError` as well."""
+
+    __str__ = Exception.__str__  # KeyError would quote the message
 
 
 class FailedRows(ShardError):
-    """Some of the asked rows have no features."""
+    """Some of the requested rows have no features."""
 
 
 def read_features(path: str | Path) -> "FeatureSet":
@@ -28,17 +39,26 @@ def read_features(path: str | Path) -> "FeatureSet":
 
     Parameters
     ----------
-    path : the folder, as `pipeline extract`, `pipeline text` or `write_features` wrote it.
+    path : str or Path. The folder, as `pipeline extract`, `pipeline text` or `write_features`
+        wrote it.
 
     Returns
     -------
     FeatureSet
-        Its `read(ids)` returns (len(ids), *row_shape) in the order of the ids.
+        Rows by id.
 
     Raises
     ------
     ShardError
         No index, a shard is missing or damaged or of another set, or an id repeats.
+
+    Examples
+    --------
+    >>> features = pipeline.read_features(folder)
+    >>> features["a.jpg"]
+    array([1., 2., 3.], dtype=float32)
+    >>> features.read(["b.jpg", "a.jpg"]).shape
+    (2, 3)
     """
     return FeatureSet(path)
 
@@ -57,16 +77,34 @@ def read_set_index(folder: str | Path) -> FeatureIndex:
 class FeatureSet:
     """A finished folder of feature shards, or of several such folders side by side.
 
+    A mapping of ids to rows that also accepts row numbers, slices, lists and masks in its
+    brackets. Failed rows are NaN there and in `numpy.asarray(features)`, and `ok` is their mask;
+    `read` and `torch_dataset` refuse them unless told otherwise.
+
     Threads may share it, and it works after a fork and in spawned data loader workers: it is
     pickled as its folder, which the worker opens again.
 
     Attributes
     ----------
-    folder : of the shards. index : its `FeatureIndex`.
-    ids : all row ids in file order.
-    status : (rows,) uint8; 0 where a row has features.
-    crc32 : (rows,) uint32, CRC-32 of the bytes of each stored row.
-    source_crc32 : (rows,) uint32, CRC-32 of the source of each row; 0 if unknown.
+    folder : Path. Of the shards.
+    index : `pipeline.shards.index.FeatureIndex`. What `index.json` records.
+    ids : sequence of str. All row ids in file order.
+    status : numpy.ndarray. (rows,) uint8; 0 where a row has features.
+    crc32 : numpy.ndarray. (rows,) uint32, CRC-32 of the bytes of each stored row.
+    source_crc32 : numpy.ndarray. (rows,) uint32, CRC-32 of the source of each row; 0 if unknown.
+
+    Examples
+    --------
+    >>> features
+    <FeatureSet mine (3, 3) float32, 1 failed, in features/mine>
+    >>> len(features), features.shape, "a.jpg" in features, list(features)
+    (3, (3, 3), True, ['a.jpg', 'b.jpg', 'c.jpg'])
+    >>> features[0]
+    array([1., 2., 3.], dtype=float32)
+    >>> features[["b.jpg", "a.jpg"]].shape, features[:2].shape, features[features.ok].shape
+    ((2, 3), (2, 3), (2, 3))
+    >>> features.failures()
+    [('c.jpg', 'unreadable', 'not an image')]
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -121,8 +159,126 @@ class FeatureSet:
         """Shape of one row."""
         return self.index.header.row_shape
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(rows, *row_shape)."""
+        return (len(self), *self.row_shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the stored numbers."""
+        return np.dtype(self.index.header.dtype)
+
+    @property
+    def ok(self) -> np.ndarray:
+        """(rows,) bool, False where a row failed and is NaN."""
+        return self.status == OK
+
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ids)
+
+    def __contains__(self, row_id: object) -> bool:
+        return isinstance(row_id, str) and bool(self._places_of([row_id])[0] >= 0)
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        """Return the row of an id or a row number, or the rows of several, failed ones as NaN.
+
+        Parameters
+        ----------
+        key : str, int, slice, sequence of str or of int, or (rows,) bools.
+
+        Returns
+        -------
+        numpy.ndarray
+            (*row_shape) for a single id or number, otherwise (n, *row_shape), as stored.
+
+        Raises
+        ------
+        MissingRows, RowOutOfRange, UnexpectedType, DamagedShard
+        """
+        rows, alone = rows_at(key, len(self), self.rows_of)
+        found = self.read_rows(rows)
+        return found[0] if alone else found
+
+    def keys(self) -> Sequence[str]:
+        """Return all row ids in file order."""
+        return self.ids
+
+    def values(self) -> Iterator[np.ndarray]:
+        """Yield every row in file order, failed ones as NaN."""
+        for block in self.row_blocks(np.arange(len(self))):
+            yield from block.features
+
+    def items(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield (id, row) in file order, failed rows as NaN."""
+        return zip(self.ids, self.values(), strict=True)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return as_array(self[:], dtype, copy)
+
+    def __repr__(self) -> str:
+        name = self.index.header.recipe.get("name", self.recipe_hash)
+        return (
+            f"<FeatureSet {name} {self.shape} {self.dtype}, {(~self.ok).sum()} failed, "
+            f"in {self.folder}>"
+        )
+
+    def torch_dataset(
+        self, ids: Iterable[str] | None = None, allow_failed: bool = False
+    ) -> FeatureDataset:
+        """Return rows as a map-style dataset for `torch.utils.data.DataLoader`.
+
+        Parameters
+        ----------
+        ids : iterable of str or None. Row ids in the order of the dataset, repeats included; None:
+            all rows.
+        allow_failed : bool. Return NaN rows for failed ones instead of refusing.
+
+        Returns
+        -------
+        FeatureDataset
+            Item i is the row (*row_shape) of the id at position i.
+
+        Raises
+        ------
+        MissingRows, FailedRows
+        """
+        return FeatureDataset(self, None if ids is None else texts_of(ids, "id")[0], allow_failed)
+
+    def split(self, split: str, dataset: Manifest, allow_failed: bool = False) -> FeatureDataset:
+        """Return the rows of a dataset's split, of its images or, if these are rows, captions.
+
+        Parameters
+        ----------
+        split : str. Name of the split.
+        dataset : Manifest. What `pipeline.read_manifest` returns.
+        allow_failed : bool. Return NaN rows for failed ones instead of refusing.
+
+        Raises
+        ------
+        DatasetError
+            The dataset has no such split.
+        MissingRows, FailedRows
+        """
+        entries = dataset.select(split)
+        images = entries.ids
+        ids = images if images[0] in self else entries.captions.ids
+        return self.torch_dataset(ids, allow_failed)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return all rows as a table with an index of ids and a column for each number.
+
+        Rows of several axes are flattened in C order; failed rows are NaN.
+
+        Raises
+        ------
+        PandasMissing
+            pandas is not installed.
+        """
+        return data_frame(self.ids, self[:].reshape(len(self), -1))
 
     def rows_of(self, ids: Sequence[str]) -> np.ndarray:
         """Return the row number of each id, (len(ids),) int64.
@@ -132,9 +288,7 @@ class FeatureSet:
         MissingRows
             Ids without a row; the first five are named.
         """
-        if self._index is None:
-            self._index = TextIndex(self.ids)
-        rows = self._index.rows_of(ids, len(ids))
+        rows = self._places_of(ids)
         if (rows < 0).any():
             absent = [ids[at] for at in np.flatnonzero(rows < 0).tolist()]
             raise MissingRows(
@@ -150,7 +304,7 @@ class FeatureSet:
         Parameters
         ----------
         ids : row ids; repeats are fine.
-        allow_failed : give failed rows too.
+        allow_failed : bool. Return failed rows too.
 
         Raises
         ------
@@ -161,9 +315,9 @@ class FeatureSet:
         if failed.size and not allow_failed:
             first = [f"{ids[i]}: {self.error(int(rows[i]))}" for i in failed[:5]]
             raise FailedRows(
-                f"{self.folder}: {failed.size} of {len(ids)} asked rows have no features, first "
-                f"{first}; mend the files and extract again, leave the failed rows "
-                "out, or allow them as NaN"
+                f"{self.folder}: {failed.size} of {len(ids)} requested rows have no features, "
+                f"first {first}; fix the files and extract again, leave the failed rows out, or "
+                "allow them as NaN (allow_failed=True)"
             )
         return rows
 
@@ -179,19 +333,28 @@ class FeatureSet:
             for row in np.flatnonzero(self.status != OK).tolist()
         ]
 
-    def read(self, ids: Sequence[str], allow_failed: bool = False) -> np.ndarray:
-        """Return the features of `ids`, in that order, (len(ids), *row_shape) as stored.
+    def read(
+        self, ids: str | Iterable[str] | None = None, allow_failed: bool = False
+    ) -> np.ndarray:
+        """Return the features of some ids, in their order, or of all rows.
 
         Parameters
         ----------
-        ids : row ids; repeats are fine.
-        allow_failed : give NaN rows for failed ones instead of refusing.
+        ids : str, iterable of str or None. Row ids, repeats included; None: all in file order.
+        allow_failed : bool. Return NaN rows for failed ones instead of refusing.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n, *row_shape) as stored, (*row_shape) of a single id.
 
         Raises
         ------
-        MissingRows, FailedRows, DamagedShard
+        MissingRows, FailedRows, UnexpectedType, DamagedShard
         """
-        return self.read_rows(self.rows_to_read(ids, allow_failed))
+        asked, alone = (self.ids, False) if ids is None else texts_of(ids, "id")
+        rows = self.read_rows(self.rows_to_read(asked, allow_failed))
+        return rows[0] if alone else rows
 
     def read_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return stored rows by their numbers (n,), (n, *row_shape); failed ones are NaN.
@@ -242,6 +405,12 @@ class FeatureSet:
                 tuple(self.error(int(row)) for row in here),
                 self.source_crc32[here],
             )
+
+    def _places_of(self, ids: Sequence[str]) -> np.ndarray:
+        """Return the row number of each id, -1 where there is no row."""
+        if self._index is None:
+            self._index = TextIndex(self.ids)
+        return self._index.rows_of(ids, len(ids))
 
     def _shard_of(self, row: int) -> int:
         return int(np.searchsorted(self._first, row, side="right")) - 1

@@ -28,6 +28,7 @@ from pipeline.shards.plan import PlanError, ShardPlan, default_rows_per_shard, p
 from pipeline.shards.reader import ShardFile
 from pipeline.shards.sandbox import require_unbroken
 from pipeline.shards.writer import explained
+from pipeline.wording import counted
 
 INDEX_FILE = "index.json"
 
@@ -85,8 +86,9 @@ class FeatureIndex:
     def describe(self) -> str:
         """Return rows, shape, type, shards, failures and recipe hash, for a log line."""
         header = self.header
+        rows, shards = counted(self.rows, "row"), counted(len(self.shards), "shard")
         return (
-            f"{self.rows} rows {header.row_shape} {header.dtype} in {len(self.shards)} shards, "
+            f"{rows} {header.row_shape} {header.dtype} in {shards}, "
             f"{self.failed_rows} failed, recipe {header.recipe_hash}"
         )
 

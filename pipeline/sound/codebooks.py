@@ -9,6 +9,7 @@ from pipeline.hashing import sha256_of_json
 from pipeline.jobs.ordered import ending_at_once, in_order
 from pipeline.jobs.stamps import file_stamps
 from pipeline.progress import Monitor
+from pipeline.shards.resume.reuse import supersede
 from pipeline.sound.read_sound import Sound, read_sound
 from pipeline.sound.recipes import BagRecipe
 from pipeline.sound.words import (
@@ -37,6 +38,7 @@ def codebook_for(
     seed: int,
     threads: int,
     monitor: Monitor,
+    update: bool = False,
 ) -> Path:
     """Return the file of a codebook, fitted to the clips of a split where there is none yet.
 
@@ -47,6 +49,7 @@ def codebook_for(
     split, seed : of a codebook that is fitted.
     threads : files that are decoded at once.
     monitor : gets log lines and progress.
+    update : bool. Whether one of other clips is fitted again, which supersedes the rows in `out`.
 
     Raises
     ------
@@ -57,12 +60,17 @@ def codebook_for(
     if file.exists():
         words = load_sound_words(file)
         words.require(recipe, str(file))
-        if given is None and words.metadata.clips_sha256 != _clips_sha256(manifest, split):
+        if given is not None or words.metadata.clips_sha256 == _clips_sha256(manifest, split):
+            return file
+        others = (
+            f"{file} was fitted to other clips than split {split!r} of {manifest.name!r} has now"
+        )
+        if not update:
             raise SoundWordsError(
-                f"{file} was fitted to other clips than split {split!r} of {manifest.name!r} has "
-                "now; remove it to have another one fitted, or name it by --codebook to use it"
+                f"{others}; --update fits it again, or name it by --codebook to use it"
             )
-        return file
+        monitor.log(f"{others}: it is fitted again, and all rows are recomputed")
+        supersede(out)
     entries = manifest.select(split)
     paths = [manifest.image_root / entry.file for entry in entries]
     parts, left_out = [], 0

@@ -73,8 +73,9 @@ def extract_sound(
     if isinstance(expected, BagRecipe):
         threads = compute.threads or len(os.sched_getaffinity(0))
         codebook = codebook_for(
-            manifest, out, expected, codebook, _FIT_SPLIT, _SEED, threads, monitor
-        )
+            manifest, out, expected, codebook, _FIT_SPLIT, _SEED, threads, monitor,
+            update=storage is not None and storage.update,
+        )  # fmt: skip
     elif codebook is not None:
         raise WrongUsage(f"a codebook is of bags of sound words; {recipe} has none")
     maker = row_maker(expected, codebook)

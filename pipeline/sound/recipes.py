@@ -4,7 +4,7 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
-from pipeline.recipes import RecipeError
+from pipeline.recipes import UnknownRecipe
 from pipeline.sound.mfcc import Mfcc
 from pipeline.sound.read_sound import DECODING
 
@@ -134,7 +134,7 @@ def bag_recipe(name: str) -> BagRecipe:
         It says something else.
     """
     if (found := _NAME.fullmatch(name)) is None:
-        raise RecipeError(
+        raise UnknownRecipe(
             f"no recipe of sound is called {name!r}; one is called such as {EXAMPLE}, with -soft, "
             f"-halves and one of {', '.join(get_args(Norm))} after it, in this order; there is "
             f"{BIRDNET}, too"

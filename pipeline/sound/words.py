@@ -47,6 +47,8 @@ class SoundWordsMetadata:
     inertia : mean squared distance of a window to its word, in standard deviations.
     iterations : of k-means; `_ITERATIONS` at most.
     created_by : software and versions.
+    requested : how many words were requested, where there were fewer different windows; None where
+        all of them were fitted.
     """
 
     dataset: str
@@ -59,6 +61,14 @@ class SoundWordsMetadata:
     inertia: float
     iterations: int
     created_by: str
+    requested: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values; `requested` only where fewer were fitted."""
+        value = asdict(self)
+        if self.requested is None:
+            del value["requested"]
+        return value
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,19 +123,22 @@ class SoundWords:
         Parameters
         ----------
         windows : (windows, dim) float32, in their order.
-        recipe : with as many words as this codebook has.
+        recipe : with as many words as were requested of this codebook; words that could not be
+            fitted count 0.
         """
         middle = (len(windows) + 1) // 2
         parts = [windows[:middle], windows[middle:]] if recipe.halves else [windows]
-        bags = [_normalised(self._counts(part, recipe.soft), recipe.norm) for part in parts]
+        bags = [_normalised(self._counts(part, recipe), recipe.norm) for part in parts]
         return np.concatenate(bags).astype(np.float32)
 
-    def _counts(self, windows: npt.NDArray[np.float32], soft: bool) -> npt.NDArray[np.float64]:
-        number = min(NEAREST, len(self.words)) if soft else 1
+    def _counts(
+        self, windows: npt.NDArray[np.float32], recipe: BagRecipe
+    ) -> npt.NDArray[np.float64]:
+        number = min(NEAREST, len(self.words)) if recipe.soft else 1
         share = 0.5 ** np.arange(number)
         weights = np.broadcast_to(share / share.sum(), (len(windows), number))
         nearest = self.nearest(windows, number)
-        counts = np.bincount(nearest.ravel(), weights.ravel(), minlength=len(self.words))
+        counts = np.bincount(nearest.ravel(), weights.ravel(), minlength=recipe.words)
         return counts.astype(np.float64)
 
     def require(self, recipe: BagRecipe, what: str) -> None:
@@ -135,9 +148,10 @@ class SoundWords:
         ------
         SoundWordsError
         """
-        if (len(self.words), self.metadata.mfcc) != (recipe.words, asdict(recipe.mfcc)):
+        requested = self.metadata.requested or len(self.words)
+        if (requested, self.metadata.mfcc) != (recipe.words, asdict(recipe.mfcc)):
             raise SoundWordsError(
-                f"{what} has {len(self.words)} words of windows {self.metadata.mfcc}; "
+                f"{what} has {requested} words of windows {self.metadata.mfcc}; "
                 f"{recipe.name} needs {recipe.words} of {asdict(recipe.mfcc)}: give another "
                 "--codebook, or a recipe of these words"
             )
@@ -145,7 +159,7 @@ class SoundWords:
     def save(self, path: Path) -> None:
         """Write one `.safetensors` file, whole or not at all; equal codebooks give equal bytes."""
         tensors = {"mean": self.mean, "scale": self.scale, "words": self.words}
-        write_tensors(path, tensors, _KEY, asdict(self.metadata))
+        write_tensors(path, tensors, _KEY, self.metadata.to_json())
 
 
 @dataclass(frozen=True)
@@ -253,14 +267,15 @@ def fit_sound_words(
     ----------
     parts : windows of each clip, (windows, dim) float32, as `sample_of` draws them.
     mfcc : of the windows.
-    number : of words.
+    number : of words; with fewer different windows, as many words as these, and the metadata then
+        have the requested number as well.
     seed, dataset, split, clips_sha256 : for the metadata; the seed is that of k-means, too.
     log : gets a line.
 
     Raises
     ------
     SoundWordsError
-        Fewer different windows than words.
+        There is no window.
     """
     # Here, since scikit-learn takes a second to import, and codebooks are mostly read.
     from sklearn.cluster import KMeans
@@ -268,12 +283,14 @@ def fit_sound_words(
     chosen = [part for part in parts if len(part)]
     windows = np.concatenate([np.zeros((0, mfcc.dim), np.float32), *chosen])
     different = len(np.unique(windows, axis=0))
-    if different < number:
+    if not different:
         raise SoundWordsError(
-            f"split {split!r} of {dataset} has {different} different windows of sound, fewer than "
-            f"the {number} words that were asked for; take a recipe of fewer words, or a codebook "
-            "of other clips with --codebook"
+            f"split {split!r} of {dataset} has no window of sound, and a codebook needs at least "
+            "1; add clips with sound, or use a codebook of other clips with --codebook"
         )
+    requested, number = number, min(number, different)
+    if number < requested:
+        log(f"sound words: {number}, not {requested}, from as many different windows")
     log(f"k-means of {len(windows)} windows of {len(chosen)} clips, {number} words")
     mean = windows.mean(0, dtype=np.float64).astype(np.float32)
     deviation = windows.std(0, dtype=np.float64)
@@ -292,6 +309,7 @@ def fit_sound_words(
         inertia=float(model.inertia_ / len(windows)),
         iterations=int(model.n_iter_),
         created_by=created_by("numpy", "scipy", "scikit-learn", "av"),
+        requested=requested if number < requested else None,
     )
     return SoundWords(metadata, mean, scale, model.cluster_centers_.astype(np.float32))
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from pipeline.cluster.place import Place
 from pipeline.datasets.manifest import read_manifest
+from pipeline.datasets.splits import require_captions
+from pipeline.devices import AUTO, choose_device
 from pipeline.jobs.make_features import make_features
 from pipeline.jobs.options import Storage
 from pipeline.progress import QUIET, Monitor
@@ -16,6 +18,7 @@ from pipeline.text.caption_source import CaptionSource, caption_header
 from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fitting import Fitting, fit_encoder
+from pipeline.text.refit import follow_captions
 from pipeline.text.unique_phrases import unique_phrases
 
 _SHOWN = 5  # captions without a known word that are named
@@ -32,7 +35,8 @@ class Captions:
     fit_split : split whose captions vocabularies, codebooks and components are fitted to.
     fitted : folder of the fitted files; None: `encoder_folder(out)`.
     codebooks : folder of shared codebooks: loaded from there, or fitted and stored there.
-    device : where principal components are computed: "cpu", or a device of torch.
+    device : where principal components are computed: a torch device, or "auto" for the best of
+        this machine.
     trained_on : datasets that a model or the word vectors were trained on, for the shards' header;
         names separated by commas. None: as the model's card or tag says. It changes no feature.
     """
@@ -42,7 +46,7 @@ class Captions:
     fit_split: str = "train"
     fitted: str | Path | None = None
     codebooks: str | Path | None = None
-    device: str = "cpu"
+    device: str = AUTO
     trained_on: str | None = None
 
 
@@ -62,7 +66,8 @@ def encode(
     Vocabularies, codebooks and principal components are fitted to the captions of one split and
     stored in a folder next to the shards. Fitted files and finished rows of an earlier call are
     reused; rows of captions that have changed since are recomputed. The same call writes the same
-    bytes, interrupted or not, on any number of workers.
+    bytes, interrupted or not, on any number of workers. With `Storage.update` an encoder that was
+    fitted to other captions, or with other options, is fitted again.
 
     Parameters
     ----------
@@ -81,7 +86,7 @@ def encode(
     Raises
     ------
     EncoderError
-        No encoder has this name or these options, or `fitted` holds another one.
+        No encoder has this name or these options, or `fitted` holds another one and is not updated.
     PipelineError
         The dataset, word vectors or fitted files cannot be read, or the shards not be written.
 
@@ -93,6 +98,7 @@ def encode(
     folder = encoder_folder(out) if how.fitted is None else Path(how.fitted)
     plan = plan_encoder(encoder, **options)
     manifest = read_manifest(Path(dataset))
+    require_captions(manifest)
     texts_of = partial(unique_phrases, dataset) if how.phrases else manifest.captions
     chosen = texts_of(how.split)
     fitting = Fitting(
@@ -100,10 +106,13 @@ def encode(
         manifest.name,
         how.fit_split,
         None if how.codebooks is None else Path(how.codebooks),
-        how.device,
+        choose_device(how.device, monitor) if plan.pca else "cpu",
         monitor,
     )
-    made = fit_encoder(plan, folder, fitting, chosen.texts)
+    if storage is not None and storage.update:
+        made = follow_captions(plan, folder, fitting, chosen.texts, out)
+    else:
+        made = fit_encoder(plan, folder, fitting, chosen.texts)
     monitor.log(f"{made.name} takes {made.memory / 1e6:.0f} MB of memory")
     header = caption_header(made, manifest.name, how.trained_on)
     source = CaptionSource(header, chosen.ids, chosen.texts, made, folder)

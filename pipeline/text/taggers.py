@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, UnknownName
 from pipeline.files import parse_json
 from pipeline.hashing import sha256_of_file
 from pipeline.text.import_alone import import_alone
@@ -67,6 +67,10 @@ class TaggerError(PipelineError):
     """No tagger has this name, its package is missing, or its file is not one."""
 
 
+class UnknownTagger(TaggerError, UnknownName):
+    """No tagger has this name."""
+
+
 @dataclass(frozen=True)
 class Tagger:
     """A tagger with its name.
@@ -100,7 +104,7 @@ def tagger_called(name: str) -> Tagger:
         return _textblob()
     if name.startswith(_PERCEPTRON) and len(name) > len(_PERCEPTRON):
         return _perceptron(Path(name.removeprefix(_PERCEPTRON)))
-    raise TaggerError(
+    raise UnknownTagger(
         f"no tagger is called {name!r}; there are {DEFAULT_TAGGER} and {_PERCEPTRON}FILE"
     )
 

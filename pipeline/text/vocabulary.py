@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -80,7 +80,8 @@ class Vocabulary:
     counts : how often each occurs in the captions.
     caption_counts : in how many captions each occurs.
     captions : number of captions.
-    rule : the rule that took these words.
+    rule : the rule that selected these words; its minimum count is the effective one, which is 1
+        where no word occurs as often as the requested rule asks.
     tokenizer : `Tokenizer.to_json()` of the tokenizer that split the captions.
     """
 
@@ -143,7 +144,10 @@ def build_vocabulary(
     rule: VocabularyRule,
     known: Container[str] | None = None,
 ) -> Vocabulary:
-    """Count the words of some captions and take those that the rule asks for.
+    """Count the words of some captions and select those that the rule asks for.
+
+    Where no word occurs often enough, all of them are selected: a minimum count leaves out the rare
+    words of many captions, and a few captions have rare words only.
 
     Parameters
     ----------
@@ -155,7 +159,7 @@ def build_vocabulary(
     Raises
     ------
     VocabularyError
-        No word is left.
+        There is no word to select from.
     """
     counts: Counter[str] = Counter()
     caption_counts: Counter[str] = Counter()
@@ -165,15 +169,16 @@ def build_vocabulary(
         caption_counts.update(set(tokens))
     allowed = (item for item in counts.items() if known is None or item[0] in known)
     ordered = sorted(allowed, key=lambda item: (-item[1], item[0]))
-    taken = [item for item in ordered if item[1] >= rule.minimum_count][: rule.most_frequent]
-    if not taken:
-        most = "".join(f"; the most frequent, {w!r}, occurs {c} times" for w, c in ordered[:1])
+    if not ordered:
+        without = "" if known is None else ", none of which has a word vector"
         raise VocabularyError(
-            f"no word is left for a vocabulary: {len(texts)} captions have {len(counts)} words by "
-            f"the tokenizer {tokenizer.name!r}{most}, and the rule "
-            f"{rule.name!r} asks for a minimum count of {rule.minimum_count}; lower the minimum "
-            "count, give more captions, or choose a tokenizer that removes fewer words"
+            f"no word is left for a vocabulary: {len(texts)} training captions have {len(counts)} "
+            f"words by the tokenizer {tokenizer.name!r}{without}, and 1 is needed; add captions to "
+            "the training split, or choose a tokenizer that removes fewer words"
         )
+    if ordered[0][1] < rule.minimum_count:
+        rule = replace(rule, minimum_count=1)
+    taken = [item for item in ordered if item[1] >= rule.minimum_count][: rule.most_frequent]
     return Vocabulary(
         words=tuple(word for word, _ in taken),
         counts=tuple(count for _, count in taken),

@@ -127,7 +127,7 @@ def test_names() -> None:
     ("call", "error", "message"),
     [
         (lambda: named_with("r3d_18@all", "all", None), WrongUsage, "says which frames"),
-        (lambda: resolve_clip_recipe("r3d_19"), RecipeError, "near are r3d_18-pool"),
+        (lambda: resolve_clip_recipe("r3d_19"), RecipeError, "did you mean r3d_18-pool"),
         (lambda: resolve_clip_recipe("r3d_18@often"), RecipeError, "known are every:SECONDS"),
         (lambda: resolve_clip_recipe("r3d_18@all-sum"), RecipeError, "-max and -halves"),
         (lambda: resolve_clip_recipe("r3d_18", "int8"), RecipeError, "precision 'int8'"),

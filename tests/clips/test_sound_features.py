@@ -164,5 +164,9 @@ def test_a_codebook_of_other_clips_is_asked_for_by_name(dataset: Path, tmp_path:
         extract_sound(dataset, out, recipe=RECIPE)
     codebook = out.with_name("mfcc-8.codebook.safetensors")
     extract_sound(dataset, out, recipe=RECIPE, compute=Compute(codebook=codebook))
-    with pytest.raises(SoundWordsError, match="fewer than the 1024 words"):
-        extract_sound(dataset, tmp_path / "features" / "other", recipe="mfcc-bow-1024")
+    extract_sound(dataset, out, recipe=RECIPE, storage=Storage(update=True))
+    whole = tmp_path / "b" / RECIPE
+    extract_sound(dataset, whole, recipe=RECIPE)
+    for name in (f"{RECIPE}/index.json", codebook.name):
+        assert (out.parent / name).read_bytes() == (whole.parent / name).read_bytes()
+    assert not [*out.parent.glob("*~*")], "rows of a codebook that is gone are replaced"

@@ -98,8 +98,23 @@ def test_a_damaged_or_other_codebook_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(SoundWordsError, match="damaged"):
         load_sound_words(path)
-    with pytest.raises(SoundWordsError, match="60 different windows of sound, fewer than the 61"):
-        fitted(61)
+    with pytest.raises(SoundWordsError, match="no window of sound, and a codebook needs at least"):
+        fit_sound_words(
+            [], Mfcc(), 8, seed=0, dataset="drawn", split="train", clips_sha256="0" * 64
+        )
+
+
+def test_words_shrink_to_the_windows_and_rows_do_not(tmp_path: Path) -> None:
+    words, recipe = fitted(64), bag_recipe("mfcc-bow-64-soft-counts")
+    assert (len(words.words), words.metadata.requested) == (60, 64)
+    words.save(tmp_path / "few.safetensors")
+    read = load_sound_words(tmp_path / "few.safetensors")
+    read.require(recipe, "a")
+    row = read.bag(WINDOWS, recipe)
+    assert row.shape == recipe.shape == (64,)
+    np.testing.assert_allclose(row[:60], naive_counts(words, WINDOWS, soft=True), rtol=1e-6)
+    assert not row[60:].any()
+    assert "requested" not in fitted(60).metadata.to_json()
 
 
 def test_names_say_all() -> None:

@@ -24,6 +24,8 @@ FAILED, BATCH = (3, 17), 4
 
 def make_made_shard(ref: JobRef, shard: int, on_progress: OnProgress) -> ShardResult:
     """Make one shard of the made set."""
+    # `_compute` is not called for a shard whose pieces have all rows.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     return make_shard(ref, shard, _compute, on_progress)
 
 

@@ -29,7 +29,7 @@ def test_scenes(tmp_path: Path) -> None:
     result = run("scenes", "--images", 6, "--seed", 5, "--out", tmp_path / "s")
     assert result.exit_code == 0, result.output
     first, last = result.stderr.splitlines()
-    assert first.startswith("pipeline prepare scenes: images=6 seed=5 out=")
+    assert first.startswith("prepare scenes: images=6 seed=5 out=")
     assert last.startswith("6 images (train 4, val 1, test 1), 30 captions in ")
     assert result.stdout == ""
     assert read_manifest(tmp_path / "s").notes["seed"] == 5
@@ -94,11 +94,13 @@ def test_karpathy_and_folder(tmp_path: Path, images: Path) -> None:
 
 def test_clips(tmp_path: Path, images: Path) -> None:
     (images / "a.jpg").rename(images / "a.mp4")
-    (tmp_path / "c.csv").write_text("path,caption,split\n" + "a.mp4,x,train\n" * 7)
+    (tmp_path / "c.csv").write_text(
+        "path,caption,split\n" + "".join(f"a.mp4,x{k},train\n" for k in range(7))
+    )
     start = ("clips", "--root", images, "--out", tmp_path / "out", "--captions", tmp_path / "c.csv")
     result = run(*start, "--expect", "train=1")
     assert result.exit_code == 0, result.output
-    assert "1 clips (train 1), 7 captions in " in result.stderr
+    assert "1 clip (train 1), 7 captions in " in result.stderr
     found = read_manifest(tmp_path / "out")
     assert (found.media, found.entries[0].caption_ids[-1]) == ("clips", "a.mp4#6")
     (images / "a.mp4").unlink()
@@ -107,12 +109,59 @@ def test_clips(tmp_path: Path, images: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "options", "said"),
+    [
+        ("c.csv", b"path;caption\na.jpg;x\n", "", 'separator: "semicolon"'),
+        ("c.tsv", b"path\tcaption\na.jpg\tx\n", "", 'separator: "tab"'),
+        ("c.csv", "path,caption\na.jpg,x\n".encode("utf-16"), "", 'encoding: "utf-16"'),
+        ("c.csv", b"path,caption\na.jpg,\x80\n", "--encoding cp1252", 'encoding: "cp1252"'),
+        ("c.csv", b"image,text\na.jpg,x\n", "", 'recognised: {"path": ["image"], "caption":'),
+        ("c.csv", b"filename,caption\na.jpg,x\n", "", 'recognised: {"path": ["filename"]}'),
+        ("metadata.jsonl", b'{"file_name": "a.jpg", "text": "x"}\n', "", "columns recognised"),
+        ("c.csv", b"path,caption1,caption2\na.jpg,x,y\n", "", '["caption1", "caption2"]'),
+        ("c.csv", b"x,y\na.jpg,x\n", "--path-column x --caption-column y", '"path": ["x"]'),
+        ("c.json", b'[{"path": "a.jpg", "caption": "x"}]', "", "1 image "),
+        ("c.csv", b"path,caption\n{root}/a.jpg,x\n", "", "absolute paths made relative: 1"),
+        ("c.csv", b"path,caption\nimages/a.jpg,x\n", "", 'cut from paths: {"images/": 1}'),
+        (
+            "c.csv",
+            b"path,caption\na.jpg,x\nz.jpg,x\nb.jpg,\n",
+            "--skip-bad",
+            '"image not found": 1',
+        ),
+        ("c.csv", b"path,caption\na.jpg,x\na.jpg,x\n", "", "duplicate lines left out: 1"),
+    ],
+)
+def test_what_people_have(
+    tmp_path: Path, images: Path, name: str, content: bytes, options: str, said: str
+) -> None:
+    source = tmp_path / name
+    source.write_bytes(content.replace(b"{root}", str(images).encode()))
+    start = ("folder", "--root", images, "--captions", source, "--out", tmp_path / "out")
+    result = run(*start, *options.split())
+    assert result.exit_code == 0, result.output
+    assert said in result.stderr.splitlines()[-1]
+    manifest = read_manifest(tmp_path / "out")
+    assert [entry.file for entry in manifest.entries] == ["a.jpg"]
+    assert (tmp_path / "out" / "left-out.csv").exists() == ("--skip-bad" in options)
+
+
+def test_images_without_captions(tmp_path: Path, images: Path) -> None:
+    result = run("folder", "--root", images, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "2 images (" in result.stderr
+    assert "0 captions" in result.stderr
+    assert [e.captions for e in read_manifest(tmp_path / "out").entries] == [(), ()]
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ("scenes --images 2 --out x", "--images"),
         ("scenes --seed -1 --out x", "--seed"),
         ("scenes", "--out"),
-        ("folder --root x --out x", "--captions"),
+        ("folder --out x", "--captions"),
+        ("clips --root x --out x", "--captions"),
         ("folder --root x --out x --captions y --expect train", "SPLIT=COUNT"),
         ("folder --root x --out x --captions y --expect train=-1", "SPLIT=COUNT"),
         ("folder --root x --out x --captions y --expect a=1 --expect a=2", "named twice"),

@@ -18,17 +18,36 @@ from pipeline.heads.head_types import HEADS, head_kind, make_head
 from pipeline.heads.inputs.averaged import AveragedRows
 from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
+from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.retrieval.recall import recall_table
 from pipeline.schema import convert
 from pipeline.shards.feature_set import FeatureSet
-from tests.heads.factories import all_of, entries_of, inputs, pairs, rsum, write_features
+from tests.heads.factories import (
+    GRID,
+    SEQUENCE,
+    all_of,
+    entries_of,
+    grid_pairs,
+    inputs,
+    inputs_of_parts,
+    pairs,
+    rsum,
+    vector_pairs,
+    write_features,
+)
 from tests.shards.factories import SHAPE, build
 
 UMASK = os.umask(0)
 os.umask(UMASK)
 
+WORDS = inputs_of_parts((8,), SEQUENCE)
+
 SMALL: dict[str, Any] = {"hidden": 16, "dim": 8, "epochs": 12, "batch_size": 40, "dropout": 0.0}
+
+
+def of_words(images: int, seed: int = 0) -> Pairs:
+    return vector_pairs(images, SEQUENCE, seed=seed)
 
 
 def fitted(kind: str, seed: int = 0, **settings: Any) -> tuple[Head, History]:
@@ -43,6 +62,7 @@ def fitted(kind: str, seed: int = 0, **settings: Any) -> tuple[Head, History]:
         ("two-branch", SMALL),
         ("two-branch", {**SMALL, "text_to_image_weight": 0.0, "structure_weight": 0.0}),
         ("two-branch", {**SMALL, "branches": "linear"}),
+        ("two-branch", {**SMALL, "structure_weight": 0.0, "siblings": False}),
     ],
 )
 def test_heads_learn_what_can_be_learnt(kind: str, settings: dict[str, Any]) -> None:
@@ -258,7 +278,7 @@ def test_a_trained_head_embeds_plain_arrays() -> None:
     np.testing.assert_array_equal(found, head.embed_images(test.images))
     found = trained.embed_captions(captions)
     np.testing.assert_array_equal(found, head.embed_captions(test.captions))
-    for wrong in (images[0], images[:0], captions):
+    for wrong in (images[:, :3], captions):
         with pytest.raises(HeadError, match="image features of shape"):
             trained.embed_images(wrong)
     with pytest.raises(HeadError, match="NaN"):
@@ -323,3 +343,55 @@ def test_what_encoders_have_seen_goes_along_with_the_embeddings(tmp_path: Path) 
     assert pretraining_of(trained, own, own, "flickr8k") == {}
     started = replace(trained, word_vectors={"name": "m", "sha256": "", "trained_on": ["COCO"]})
     assert pretraining_of(started, own, own, "coco")["has_seen"] == {"word vectors": ["COCO"]}
+
+
+_SEQUENCE: dict[str, Any] = {"dim": 8, "word_dim": 6, "mean_hinge_epochs": 1}
+
+
+@pytest.mark.parametrize("images", [1, 2, 5, 20])
+@pytest.mark.parametrize(
+    ("kind", "settings", "made", "inputs_of"),
+    [
+        ("cca", {}, pairs, inputs()),
+        ("cca", {"dim": 64, "image_scaling": "rooted"}, pairs, inputs()),
+        ("cca", {"regularisation": "absolute", "scaling": "eigenvalue"}, pairs, inputs()),
+        ("ridge", {"image_scaling": "centred"}, pairs, inputs()),
+        ("two-branch", {"hidden": 16, "dim": 8}, pairs, inputs()),
+        ("two-branch", {"branches": "linear", "dim": 8}, pairs, inputs()),
+        *(
+            ("vse", {**_SEQUENCE, "loss": loss, "image_scaling": "standardised"}, of_words, WORDS)
+            for loss in ("sum_of_hinges", "max_of_hinges", "sampled_contrast", "info_nce")
+        ),
+        ("word2visualvec", {"hidden": 8, "hidden_size": 6, "word_dim": 4}, of_words, WORDS),
+        ("scan", {"dim": 8, "word_dim": 4}, grid_pairs, inputs_of_parts(GRID, SEQUENCE)),
+        ("relational", {"dim": 8, "word_dim": 8}, grid_pairs, inputs_of_parts(GRID, SEQUENCE)),
+    ],
+)
+def test_every_head_is_fitted_to_a_few_images(
+    kind: str, settings: dict[str, Any], made: Any, inputs_of: HeadInputs, images: int
+) -> None:
+    """Two images are enough for each, whatever the sizes of batches, spaces and negatives."""
+    if hasattr(head_kind(kind).settings, "epochs"):
+        settings = {**settings, "epochs": 2}
+    head, lines = make_head(kind, settings, inputs_of), list[str]()
+    train, validation = made(images), made(1, seed=1)
+    options = FitOptions(0, log=lines.append)
+    if images == 1:
+        with pytest.raises(HeadError, match=r"1 training image found; at least 2 .* add images"):
+            head.fit(train, validation, options)
+        return
+    history = head.fit(train, validation, options)
+    for rows in (head.embed_images(train.images), head.embed_captions(train.captions)):
+        assert np.isfinite(rows).all()
+    if settings.get("dim") == 64:
+        found = len(head.tensors()["correlations"])
+        assert lines == [
+            f"CCA: {found} coordinate{'s' * (found > 1)}, not 64, from {images} images "
+            f"and {3 * images} captions"
+        ]
+        assert {entry["coordinates"] for entry in history} == {found}
+        assert found == min(images - 1, 6)  # the made features have six dimensions
+    if "epochs" in settings:
+        # One validation image finds its captions in every epoch: the last one has learnt most.
+        assert [entry["best"] for entry in history] == [0.0, 1.0]
+        assert lines[0].startswith("validation images are too few to tell epochs apart (1)")

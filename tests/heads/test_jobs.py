@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pipeline.cluster.place import Place
-from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.errors import WrongUsage
 from pipeline.heads import HeadError
 from pipeline.heads.embed import embed, require_head_of
@@ -16,8 +17,11 @@ from pipeline.heads.fit import fit
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.training.training_options import TrainingOptions
+from pipeline.jobs.options import Selection
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.ranking.splits import of_split
+from pipeline.retrieval.recall import recall_table
 from tests.heads.factories import all_of, entries_of, pairs, write_features
 from tests.project import Recorder
 
@@ -100,6 +104,63 @@ def test_a_split_is_embedded_into_a_file(data: None) -> None:
     assert stored.provenance["split"] == "test"
     embedded("again.h5")
     assert Path("again.h5").read_bytes() == Path("one.h5").read_bytes()
+
+
+def test_several_splits_are_embedded_one_after_the_other(data: None) -> None:
+    fitted("head")
+    test = embedded("test.h5")
+    whole = embedded("all.h5", select=Selection("all"))
+    splits = ("train", "val", "test")
+    assert list(whole.image_ids) == [f"{k}-{i}" for k in range(3) for i in range(30)]
+    assert whole.provenance["split"] == "all"
+    assert whole.provenance["splits"] == [[split, 30] for split in splits]
+    some = embedded("some.h5", select=Selection("test,train"))
+    assert some.provenance["splits"] == [["test", 30], ["train", 30]]
+    # Each row is that of the single split, whatever stands next to it.
+    for found in (of_split(whole, "test"), of_split(some, "test")):
+        assert found.image_ids == test.image_ids
+        assert list(found.caption_ids) == list(test.caption_ids)
+        np.testing.assert_allclose(found.image_embeddings, test.image_embeddings, atol=1e-6)
+        assert found.provenance == test.provenance
+        tables = [recall_table(e) for e in (found, test)]
+        assert tables[0] == tables[1]
+    assert embedded("one.h5", select=Selection("val")).provenance["split"] == "val"
+    with pytest.raises(DatasetError, match="no split 'dev'"):
+        embedded("none.h5", select=Selection("train,dev"))
+
+
+def test_images_without_captions_are_embedded_alone(data: None) -> None:
+    fitted("head")
+    manifest = read_manifest("dataset")
+    few = [e if e.id.endswith("3") else replace(e, captions=()) for e in manifest.select("test")]
+    Manifest("few", Path.cwd(), few, "", "", {}).write("few")
+    monitor = Recorder()
+    sides: dict[str, Any] = {"head": "head", "images": "images"}
+    found = embed("few", "few.h5", captions="captions", monitor=monitor, **sides)
+    assert "27 of 30 images have no caption" in monitor.lines
+    assert [len(found.image_ids), len(found.query_ids), len(found.caption_ids)] == [30, 3, 9]
+    whole = embedded("whole.h5")
+    np.testing.assert_allclose(found.image_embeddings, whole.image_embeddings, atol=1e-6)
+    with pytest.raises(HeadError, match="no caption features are given"):
+        embed("few", "none.h5", captions=None, **sides)
+    none = [replace(entry, captions=()) for entry in few]
+    Manifest("none", Path.cwd(), none, "", "", {}).write("none")
+    # Features of captions are not even opened.
+    for captions in (None, "nowhere"):
+        found = embed("none", "none.h5", captions=captions, **sides)
+        assert read_embeddings(Path("none.h5")).image_ids == found.image_ids
+        assert (len(found.image_ids), len(found.caption_ids)) == (30, 0)
+        assert "captions_sha256" not in found.provenance
+        np.testing.assert_allclose(found.image_embeddings, whole.image_embeddings, atol=1e-6)
+    assert not list(Path(".work").glob("*.h5-*"))
+
+
+def test_training_without_captions_names_the_remedy(data: None) -> None:
+    manifest = read_manifest("dataset")
+    entries = [replace(e, captions=() if e.split == "val" else e.captions) for e in manifest]
+    Manifest("made", Path.cwd(), entries, "", "", {}).write("dataset")
+    with pytest.raises(DatasetError, match=r"no captions in its split 'val'.*pipeline embed"):
+        fitted("head")
 
 
 def test_a_head_of_averaged_captions_is_the_regression_of_their_means(data: None) -> None:

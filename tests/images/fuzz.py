@@ -74,6 +74,8 @@ def sound_files() -> dict[str, bytes]:
         "lossy.webp": {"exif": exif, "icc_profile": profile},
         "lossless.webp": {"lossless": True},
         "animated.webp": {"save_all": True, "append_images": [photo(1), photo(2)]},
+        "lossy.avif": {"exif": exif, "icc_profile": profile},
+        "animated.avif": {"save_all": True, "append_images": [photo(1), photo(2)]},
         "rgb.bmp": {},
         "rgb.ppm": {},
     }

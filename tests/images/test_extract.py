@@ -68,6 +68,7 @@ def test_import_and_command_have_the_same_defaults() -> None:
     groups = (Selection(), Storage(), Compute(), Place())
     fields = {f.name: getattr(group, f.name) for group in groups for f in dataclasses.fields(group)}
     own = {"backbone", "recipe", "dataset", "out", "regions", "context", "frames", "over_frames"}
+    own |= {"as_json", "images", "more"}
     assert {*fields} - {"leave_out_failed"} == {*options} - own
     given = command.extract.make_context("extract", ["--dataset", "x", "--out", "y"]).params
     for name in {*fields} & {*given} - {"resources"}:
@@ -174,3 +175,66 @@ def test_a_network_that_runs_as_it_was_written_is_logged(
     (line,) = (line for line in monitor.lines if "fast engine" in line)
     assert line.startswith("timm:test_vit.r160_in1k is computed as it was written")
     assert line.endswith("it cannot be traced")
+
+
+def test_a_plain_folder_gives_the_rows_of_a_dataset(dataset: Path, tmp_path: Path) -> None:
+    """Nothing is prepared; rows and ids are those of a prepared dataset, and no path is stored."""
+    pictures, out = tmp_path / "pictures", tmp_path / "plain"
+    (pictures / "readme.md").write_text("no image")
+    arguments = ["--backbone", "efficientnet-lite0", "--out", str(out), "--images", str(pictures)]
+    ended = CliRunner().invoke(command.extract, arguments, catch_exceptions=False)
+    assert ended.exit_code == 3
+    assert "9 images below" in ended.stderr
+    assert "1 files of other kinds" in ended.stderr
+    assert "failed: 4.png: unreadable" in ended.stderr
+    index = extract(dataset, tmp_path / "prepared", recipe=LITE)
+    plain, known = FeatureSet(out), FeatureSet(tmp_path / "prepared")
+    assert index.header.dataset == "mine"
+    assert plain.index.header.dataset == "pictures"
+    assert list(plain.ids) == list(known.ids)
+    np.testing.assert_array_equal(plain.crc32, known.crc32)
+    np.testing.assert_array_equal(plain.source_crc32, known.source_crc32)
+    assert not any(str(tmp_path).encode() in data for data in content(out).values())
+    # The same from Python, from a list of files, and on two workers.
+    extract([pictures / f"{k}.png" for k in range(9)], tmp_path / "listed", recipe=LITE)
+    extract(str(pictures), tmp_path / "spread", recipe=LITE, place=Place(workers=2))
+    assert content(out) == content(tmp_path / "listed") == content(tmp_path / "spread")
+
+
+def test_plain_images_are_added_changed_and_repaired(dataset: Path, tmp_path: Path) -> None:
+    pictures, out = tmp_path / "pictures", tmp_path / "plain"
+    extract(pictures, out, recipe=LITE)
+    photo(4, 70, 70).save(pictures / "4.png")
+    photo(9, 60, 60).save(pictures / "9.png")
+    index = extract(pictures, out, recipe=LITE, storage=Storage(add=True))
+    assert (index.rows, index.failed_rows) == (10, 0)
+
+
+def test_a_list_of_images_is_read_from_a_file_or_stdin(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "list.txt").write_text("pictures/2.png\npictures/absent.png\n")
+    arguments = ["--recipe", LITE, "--out", "out", "--images", "list.txt", "pictures/1.png"]
+    ended = CliRunner().invoke(command.extract, arguments, catch_exceptions=False)
+    assert ended.exit_code == 3
+    assert list(FeatureSet(tmp_path / "out").ids) == ["2.png", "absent.png", "1.png"]
+    assert "failed: absent.png: missing" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "give --dataset DIR, a prepared dataset, or --images FOLDER"),
+        (["--dataset", "d", "--images", "d"], "one of them"),
+        (["--images", "nowhere"], "nowhere does not exist"),
+        (["--images", ".", "--split", "test"], "--split is of a prepared dataset"),
+        (["--images", ".", "--regions", "r"], "--regions is of a prepared dataset"),
+        (["--dataset", "d", "a.jpg"], "a.jpg is no option; image files follow --images"),
+    ],
+)
+def test_images_and_a_dataset_exclude_each_other(given: list[str], message: str) -> None:
+    arguments = ["--recipe", LITE, "--out", "x", *given]
+    ended = CliRunner().invoke(command.extract, arguments)
+    assert ended.exit_code == 2
+    assert message in " ".join(ended.stderr.split())

@@ -79,7 +79,7 @@ def test_a_decoded_picture_is_not_turned_again(
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("gone.jpg", None, r"gone\.jpg \(number 2 of the given, from 0\) is missing: no such file"),
+        ("gone.jpg", None, r"gone\.jpg \(number 2 of .*, from 0\) is missing: no such file"),
         ("cut.png", b"no picture", r"cut\.png .* is unreadable: not an image"),
     ],
 )
@@ -107,7 +107,7 @@ def test_an_opened_picture_without_features_is_named(
         pytest.raises(PictureError, match=r"cut\.jpg .* is unreadable: image file is truncated"),
     ):
         extractor([cut])
-    with pytest.raises(PictureError, match=r"a picture .* is refused: values of Pillow's mode F"):
+    with pytest.raises(PictureError, match=r"an image .* is refused: values of Pillow's mode F"):
         extractor([Image.new("F", (8, 8))])
 
 

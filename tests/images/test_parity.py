@@ -223,7 +223,7 @@ def test_each_vgg_and_resnet_of_the_catalogue_has_its_source_here() -> None:
 
 
 @pytest.mark.usefixtures("narrow")
-@pytest.mark.parametrize("name", [n for n in RECIPES if n.startswith("resnet152")])
+@pytest.mark.parametrize("name", [n for n, r in RECIPES.items() if r.backbone == "resnet152"])
 @torch.inference_mode()
 def test_every_meaning_of_the_last_map(name: str, photos: list[Image.Image]) -> None:
     recipe = RECIPES[name]

@@ -19,6 +19,7 @@ from pipeline.images.weights import WeightsError, are_here, load_weights
 from pipeline.networks.random_weights import seeded_state
 from pipeline.recipes import RECIPES, Recipe
 from pipeline.recipes.providers import PROVIDERS
+from tests.images.caffe_files import blob, block, number, varint
 
 LITE = RECIPES["efficientnet-lite0-pool"]
 VGG16 = RECIPES["vgg16-caffe-squash-fc7"]
@@ -169,32 +170,7 @@ def test_near_layouts_are_refused(state: dict[str, Tensor], tmp_path: Path) -> N
     refused(deeper, r"conv5_4\.weight is not part of vgg16")
 
 
-# Caffe's own files, written here field by field.
-
-
-def varint(value: int) -> bytes:
-    parts = []
-    while value >= 0x80:
-        parts.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*parts, value])
-
-
-def number(field: int, value: int) -> bytes:
-    return varint(field << 3) + varint(value)
-
-
-def block(field: int, data: bytes) -> bytes:
-    return varint(field << 3 | 2) + varint(len(data)) + data
-
-
-def blob(value: Tensor, old: bool) -> bytes:
-    sides = [1] * (4 - value.ndim) + list(value.shape)
-    if old:
-        shape = b"".join(number(field, side) for field, side in enumerate(sides, 1))
-    else:
-        shape = block(7, block(1, b"".join(map(varint, value.shape))))
-    return shape + block(5, value.numpy().astype("<f4").tobytes())
+# Caffe's own files.
 
 
 def caffemodel(state: dict[str, Tensor], old: bool) -> bytes:

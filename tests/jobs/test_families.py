@@ -33,7 +33,7 @@ from tests.images.odd_files import photo
 from tests.jobs.factories import options
 from tests.project import Recorder
 
-LITE, BOXES, ROWS = "efficientnet-lite0-pool", 2, 5
+LITE, BOXES, ROWS, ENTRIES = "efficientnet-lite0-pool", 2, 5, 8
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ def _regions(recipe: str) -> Callable[..., FeatureIndex]:
     def make(data: Path, out: Path, **given: Any) -> FeatureIndex:
         """As `--regions` says: propose, and again where images have changed."""
         boxes = data / "boxes"
-        propose(data, boxes, proposer=Proposer("grid", BOXES), **options(add=True))
+        how = {"update": True} if given.get("update") else {"add": True}
+        propose(data, boxes, proposer=Proposer("grid", BOXES), **options(**how))
         weights = {} if recipe == "box-geometry" else {"weights": "random:0"}
         given = {"threads": 1} | weights | given
         return extract_regions(data, out, recipe=recipe, regions=Regions(boxes), **options(**given))
@@ -151,6 +152,10 @@ def content(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in out.iterdir() if path.suffix != ".json"}
 
 
+def everything(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in out.iterdir()}
+
+
 def computed(summary: Path) -> int:
     return int(loads(summary.read_text())["rows_computed"])
 
@@ -190,7 +195,7 @@ def test_failed_rows_are_kept_and_retried_when_asked(family: Family, tmp_path: P
     monitor = Recorder()
     family.make(data, out, summary=summary, monitor=monitor)
     assert computed(summary) == 0
-    assert any("1 rows failed before; --retry-failed" in line for line in monitor.lines)
+    assert any("1 row failed before; --retry-failed" in line for line in monitor.lines)
     family.make(data, out, retry_failed=True, summary=summary)
     assert computed(summary) == 1
     write_origin(broken, 1)
@@ -235,6 +240,38 @@ def test_rows_that_are_not_in_the_order_of_the_set(
     assert found.ids != whole.ids
     np.testing.assert_allclose(found.read(whole.ids), whole.read(whole.ids), rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(found.source_crc32[found.rows_of(whole.ids)], whole.source_crc32)
+
+
+@of_all
+@pytest.mark.parametrize("place", [Place(), Place(workers=2)], ids=["here", "workers"])
+def test_an_update_makes_the_set_what_the_dataset_is_now(
+    family: Family, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One entry removed, one changed, two new, another order: the bytes of a set made anew."""
+    monkeypatch.setattr(Place, "executor", lambda *_: nullcontext(serial))
+    data, out, summary = tmp_path / "data", tmp_path / "a" / "out", tmp_path / "summary.json"
+    family.make(write_dataset(data, family, ENTRIES), out, rows_per_shard=3)
+    (out / "notes.txt").write_text("of the user")
+    write_dataset(data, family, ENTRIES + 2, changed=4)
+    later = read_manifest(data)
+    order = [8, 1, 0, 3, 4, 5, 6, 9, 7]
+    replace(later, entries=tuple(later.entries[number] for number in order)).write(data)
+    monitor, per = Recorder(), family.per_entry
+    place = replace(place, summary=summary)
+    given: dict[str, Any] = {"update": True, "place": place, "monitor": monitor}
+    family.make(data, out, **given)
+    assert computed(summary) == 3 * per, monitor.lines
+    counts = f"{9 * per} rows: {6 * per} kept, {2 * per} new, {per} changed, {per} removed"
+    assert counts in monitor.lines
+    assert (out / "notes.txt").read_text() == "of the user"
+    (out / "notes.txt").unlink()
+    family.make(data, tmp_path / "b" / "out", rows_per_shard=3)
+    assert everything(out) == everything(tmp_path / "b" / "out")
+    assert verify(out).faults == []
+    inode = (out / "index.json").stat().st_ino
+    family.make(data, out, **given)
+    assert computed(summary) == 0
+    assert inode == (out / "index.json").stat().st_ino, "an up-to-date set is not rewritten"
 
 
 @of_all

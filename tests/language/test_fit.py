@@ -60,7 +60,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         encode(root / "data", root / name, encoder=name, **options)
     settings = {
         "dim": 16, "cell": "none", "similarity": "cosine", "l2_normalise": "both",
-        "loss": "info_nce", "learning_rate": 0.02, "epochs": 30, "batch_size": 16,
+        "loss": "info_nce", "learning_rate": 0.02, "epochs": 60, "batch_size": 16,
     }  # fmt: skip
     fit(
         root / "data",
@@ -216,7 +216,7 @@ def test_images_that_failed_are_refused_or_left_out(data: Path, tmp_path: Path) 
     record = Recorder()
     training = TrainingOptions(leave_out_failed=True, monitor=record)
     fit_language_model(data / "data", tmp_path / "model", training=training, **given)
-    assert record.lines[0] == "1 images without features are left out"
+    assert record.lines[0] == "1 image without features is left out"
     assert record.lines[1].startswith("train: 45 sentences")
 
 

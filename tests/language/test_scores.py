@@ -94,7 +94,7 @@ def test_the_table_counts_words_copies_and_gaps() -> None:
     [
         ({"cow": "a cow"}, REFERENCES, "first \\['cow'\\]"),
         ({}, REFERENCES, "no caption to score"),
-        ({"hen": "a hen"}, {"hen": ["..."]}, "1 images have no reference"),
+        ({"hen": "a hen"}, {"hen": ["..."]}, "1 image has no reference"),
     ],
 )
 def test_what_cannot_be_scored_is_said(

@@ -195,7 +195,7 @@ def test_images_of_failed_regions_are_left_out(sources: Sources, tmp_path: Path)
     record = Recorder()
     training = TrainingOptions(leave_out_failed=True, monitor=record)
     fit_to_phrases(damaged, tmp_path / "a", experiment=asked, training=training)
-    assert record.lines[0] == "1 images without features of all regions are left out"
+    assert record.lines[0] == "1 image without features of all regions is left out"
     regions = {
         region_id(p.image, k)
         for p in read_phrases(sources.dataset, "train")

@@ -141,7 +141,7 @@ def test_sets_of_vectors_round_trip(tmp_path: Path, embeddings: Embeddings) -> N
     with pytest.raises(EmbeddingsError, match="no dimension"):
         replace(sets, caption_embeddings=np.ones((3, 0, 3), np.float32))
     sets.caption_embeddings[1, 1, 0] = np.nan
-    with pytest.raises(EmbeddingsError, match=r"1 rows have NaN.*\['zebra#0'\]"):
+    with pytest.raises(EmbeddingsError, match=r"1 row has NaN.*\['zebra#0'\]"):
         replace(sets)
 
 
@@ -202,7 +202,7 @@ def test_ids_of_any_kind(tmp_path: Path) -> None:
         ({"images/embedding": np.ones(4)}, r"its shape is \(4,\)"),
         ({"images/embedding": np.ones((2, 4), int)}, "int64, expected a float type"),
         ({"images/embedding": np.full((2, 4), 1e300)}, r"images: 2 rows have NaN.*'a', 'b'"),
-        ({"images/embedding": np.array([[1.0] * 4, [np.nan] * 4])}, r"1 rows have NaN.*\['b'\]"),
+        ({"images/embedding": np.array([[1.0] * 4, [np.nan] * 4])}, r"1 row has NaN.*\['b'\]"),
         ({"images/embedding": np.ones((2, 5))}, "5 dimensions and captions 4"),
         ({"images/embedding": np.ones((3, 4))}, "images: 2 ids for 3 rows"),
         ({"images/embedding": np.ones((0, 4)), "images/id": np.ones(0, int)}, "there are none"),
@@ -211,7 +211,6 @@ def test_ids_of_any_kind(tmp_path: Path) -> None:
         ({"images/id": np.array([b"a", b"\xff"])}, "not UTF-8"),
         ({"captions/id": ["x", "", "y"]}, "empty ids"),
         ({"captions/image_id": ["a", "b", "c"]}, r"1 images that are not .*\['c'\]"),
-        ({"captions/image_id": ["a", "a", "a"]}, r"1 images have no caption, first \['b'\]"),
         ({"captions/image_id": ["a", "b"]}, "3 ids but 2 image ids"),
         ({"similarity": None}, "no attribute 'similarity'"),
         ({"similarity": 3}, "'similarity' is 3, expected text"),

@@ -1,14 +1,17 @@
 """The job of `pipeline evaluate`, called as a function."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pipeline.files import OutputError
-from pipeline.retrieval.embedding_file import write_embeddings
+from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
+from pipeline.retrieval.embeddings import EmbeddingsError
 from pipeline.retrieval.evaluate import TooManyPairs, evaluate
+from pipeline.retrieval.ranking.galleries import images_between
 from pipeline.retrieval.ranking.protocols import ProtocolError
 from pipeline.retrieval.recall import recall_table
 from pipeline.retrieval.tables import PROVENANCE_FILE, read_provenance, read_recall
@@ -21,8 +24,9 @@ def test_it_writes_what_it_returns_and_says_what_counted(tmp_path: Path) -> None
     write_embeddings(tmp_path / "e.h5", e)
     monitor = Recorder()
     found = evaluate(tmp_path / "e.h5", tmp_path / "out", monitor=monitor)
-    assert found.table == recall_table(e) == read_recall(tmp_path / "out" / "recall.json")
-    assert (found.folds, found.method) == ((), {})
+    assert found.table == read_recall(tmp_path / "out" / "recall.json")
+    assert found.table | recall_table(e) == found.table
+    assert found.folds == ()
     provenance = read_provenance(tmp_path / "out" / PROVENANCE_FILE)
     assert provenance["similarity"] == "euclidean"
     assert monitor.lines[0].startswith(
@@ -51,6 +55,45 @@ def test_a_protocol_adds_its_folds_to_the_provenance(tmp_path: Path) -> None:
     assert kept["protocol"]["name"] == "coco-1k"
     mean = np.mean([fold["rsum"] for fold in found.folds])
     assert found.table["rsum"] == pytest.approx(mean)
+
+
+def test_one_split_of_a_file_of_several_is_ranked_as_its_own_file(tmp_path: Path) -> None:
+    e = made([5, 4, 5, 0, 2, 3], "cosine")
+    provenance = {"split": "all", "splits": [["train", 2], ["val", 0], ["test", 4]]}
+    write_embeddings(tmp_path / "all.h5", replace(e, provenance=provenance))
+    test = images_between(e, e.image_of_caption, slice(2, 6))
+    write_embeddings(tmp_path / "test.h5", replace(test, provenance={"split": "test"}))
+    monitor = Recorder()
+    alone = evaluate(tmp_path / "test.h5", tmp_path / "alone", monitor=monitor)
+    part = evaluate(tmp_path / "all.h5", tmp_path / "part", split="test")
+    assert part == alone
+    assert monitor.lines[0] == "1 images without a caption are searched, and are no queries"
+    assert part.table["num_images"] == 4
+    kept = [read_provenance(tmp_path / out / PROVENANCE_FILE) for out in ("alone", "part")]
+    assert kept[0]["provenance"] == kept[1]["provenance"] == {"split": "test"}
+    whole = evaluate(tmp_path / "all.h5", tmp_path / "whole", split="all")
+    assert whole.table == {**whole.table, **recall_table(e)}
+    for split, message in ((None, "and none is named"), ("dev", "and none is 'dev'")):
+        with pytest.raises(EmbeddingsError, match=rf"all.h5 holds several .*test: 4.*{message}"):
+            evaluate(tmp_path / "all.h5", tmp_path / "none", split=split)
+    with pytest.raises(EmbeddingsError, match="holds the split 'test', not 'train'"):
+        evaluate(tmp_path / "test.h5", tmp_path / "none", split="train")
+    for splits, message in (([["a", 3]], "counts 3 images"), ([["a"]], "wrong at splits")):
+        wrong = replace(e, provenance={"split": "all", "splits": splits})
+        write_embeddings(tmp_path / "wrong.h5", wrong)
+        with pytest.raises(EmbeddingsError, match=message):
+            evaluate(tmp_path / "wrong.h5", tmp_path / "none", split="a")
+
+
+def test_a_file_without_captions_is_read_and_not_ranked(tmp_path: Path) -> None:
+    for similarity in ("cosine", "scan-t2i-avg"):
+        e = made([0, 0, 0], similarity)
+        write_embeddings(tmp_path / "e.h5", e)
+        found = read_embeddings(tmp_path / "e.h5")
+        assert (len(found.image_ids), len(found.caption_ids)) == (3, 0)
+        np.testing.assert_array_equal(found.image_embeddings, e.image_embeddings)
+        with pytest.raises(EmbeddingsError, match=r"e.h5 has no captions: nothing to rank"):
+            evaluate(tmp_path / "e.h5", tmp_path / "out")
 
 
 def test_mistakes_end_before_the_work(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_an_encoder_that_was_fitted_to_other_captions_is_refused(
 
 def test_a_network_of_other_or_unknown_weights_is_refused(made: Path) -> None:
     trained = load_head(made / "head")
-    with pytest.raises(SearchError, match=r"'random:4' .*fitted on: weights .package:"):
+    with pytest.raises(SearchError, match=r"'random:4' .*uses: weights .package:"):
         open_network(trained, "random:4")
     with pytest.raises(WeightsError, match="no weights file"):
         open_network(trained, "mine.pth")

@@ -4,18 +4,21 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
 from pipeline.datasets.manifest import Manifest
 from pipeline.errors import WrongUsage
+from pipeline.heads.embed import embed_split
 from pipeline.heads.trained_head import load_head
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.search import SearchError
 from pipeline.search.embedded_dataset import Hit
 from pipeline.search.searcher import Searcher
-from tests.search.factories import CAPTIONS, ENTRIES, FILES, embedded
+from pipeline.search.serve.service import Query, SearchService
+from tests.search.factories import CAPTIONS, ENTRIES, FILES, embedded, features
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +44,7 @@ def searcher(request: pytest.FixtureRequest, made: Path, folder: Path) -> Search
 
 def test_a_sentence_finds_itself_and_images(searcher: Searcher, made: Path) -> None:
     own, other = searcher.by_sentences([CAPTIONS[0], CAPTIONS[2]], of="sentences", top=2)
-    assert own[0] == Hit(1, own[0].score, "p0#0", "p0", made / FILES[0], CAPTIONS[0])
+    assert own[0] == Hit(1, own[0].score, "p0#0", "p0", made / FILES[0], CAPTIONS[0], "train")
     assert [hit.rank for hit in own] == [1, 2]
     assert own[0].score == pytest.approx(0, abs=1e-6)
     assert other[0].id == "p1#0"
@@ -67,6 +70,21 @@ def test_a_picture_is_an_id_a_file_or_decoded(searcher: Searcher, made: Path) ->
         searcher.by_image(made / "p2.png")
 
 
+def test_a_sentence_alone_has_its_own_hits_and_a_word_alone_is_a_word(
+    searcher: Searcher, folder: Path, made: Path
+) -> None:
+    assert [searcher.by_sentences(CAPTIONS[2])] == searcher.by_sentences([CAPTIONS[2]])
+    assert searcher.by_sentences([]) == []
+    cosine = Searcher(
+        folder / "cosine.h5", dataset=folder, head=made / "head", encoder=made / "encoder"
+    )
+    # A head whose similarity is not the file's: its embeddings are composed all the same.
+    cosine.models.__dict__["head"] = load_head(made / "head")
+    assert cosine.by_image("p1", minus="dogs", plus="red") == cosine.by_image(
+        "p1", minus=["dogs"], plus=["red"]
+    )
+
+
 def test_wrong_usage_is_refused_before_a_model_is_loaded(folder: Path) -> None:
     searcher = Searcher(folder / "cosine.h5", dataset=folder, head="nowhere")
     for top, around_mean, message in ((0, None, "below 1"), (5, 4, "fewer than --top 5")):
@@ -90,3 +108,32 @@ def test_a_stored_image_is_searched_without_torch(folder: Path) -> None:
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (0, "['p1']\n"), ended.stderr
+
+
+def test_splits_are_searched_apart_and_images_alone(made: Path, tmp_path: Path) -> None:
+    space = embedded(made, load_head(made / "head"))
+    write_embeddings(tmp_path / "e.h5", space)
+    other = replace(ENTRIES[1], split="test")
+    Manifest("made", made, (ENTRIES[0], other), "mine", "drawn here", {}).write(tmp_path)
+    models: dict[str, Any] = {"head": made / "head", "encoder": made / "encoder"}
+    test = Searcher(tmp_path / "e.h5", dataset=tmp_path, split="test", **models)
+    assert (list(test.ids("images")), list(test.ids("sentences"))) == (["p1"], ["p1#0", "p1#1"])
+    assert [(hit.id, hit.split) for hit in test.by_sentences(CAPTIONS[0])] == [("p1", "test")]
+    # The query may be any image of the file; only what is found is of the split.
+    assert {hit.id for hit in test.by_image("p0")} == {"p1#0", "p1#1"}
+    assert SearchService(test).searched == "1 images and 2 sentences"
+    with pytest.raises(SearchError, match="an index is of a whole file"):
+        test.by_image("p0", approximate=True)
+    both = Searcher(tmp_path / "e.h5", dataset=tmp_path, split="test,train", **models)
+    assert len(both.by_image("p0")) == 4
+
+    alone = embed_split(load_head(made / "head"), [replace(e, captions=()) for e in ENTRIES],
+                        features(made)[0], None, tmp_path / "alone.h5", {})  # fmt: skip
+    assert not alone.caption_ids
+    searcher = Searcher(tmp_path / "alone.h5", dataset=tmp_path, **models)
+    assert [hit.id for hit in searcher.by_image("p0")] == ["p1"]
+    assert [hit.id for hit in searcher.by_sentences(CAPTIONS[0])] == ["p0", "p1"]
+    service = SearchService(searcher)
+    assert (service.sides, service.answer(Query(image="p1")).of) == (("images",), "images")
+    with pytest.raises(SearchError, match="has no sentences"):
+        searcher.by_sentences(CAPTIONS[0], of="sentences")

@@ -2,8 +2,8 @@
 
 As a program: factories.py OUT ROWS FUNCTION CALL [TASK], where FUNCTION is `os.fsync` or
 `os.replace`; the process sends itself SIGKILL just before call number CALL (from 0) of that
-function. TASK is `add`, `compress`, or `redo`: no row fails, and failed
-ones are made again.
+function. TASK is `add`, `compress`, `update` to the ids of `updated`, or `redo`: no row fails, and
+failed ones are made again.
 """
 
 import os
@@ -41,6 +41,12 @@ def header(**changes: object) -> FeatureHeader:
 def ids(rows: int) -> list[str]:
     """Return ids that are not in alphabetical order and not ASCII only."""
     return [f"bild/é{(7 * row) % rows}-{row}.jpg" for row in range(rows)]
+
+
+def updated(rows: int) -> list[str]:
+    """Return the ids less the first six, in another order, with four others among them."""
+    kept = ids(rows)[6:]
+    return [*kept[8:], "new-40.jpg", *kept[:8], "new-41.jpg", "new-42.jpg", "new-43.jpg"]
 
 
 def feature(row: int) -> np.ndarray:
@@ -83,6 +89,7 @@ def build(
     failed: tuple[int, ...] = (3, 17),
     redo: bool = False,
     add: bool = False,
+    update: bool = False,
     rows_per_shard: int | None = ROWS_PER_SHARD,
     compress: bool = False,
     **changes: object,
@@ -93,7 +100,7 @@ def build(
     """
     asked = ids(rows) if isinstance(rows, int) else rows
     about = header(**changes)
-    with ShardBuild(out, about, asked, rows_per_shard, compress, None, add) as work:
+    with ShardBuild(out, about, asked, rows_per_shard, compress, None, add, update) as work:
         if redo:
             for span, status, _ in list(work.finished()):
                 work.redo(span.start + np.flatnonzero(status))
@@ -128,7 +135,10 @@ def _main() -> None:
     setattr(os, name, counted)
     failed = () if task == "redo" else (3, 17)
     add, compress = task == "add", task == "compress"
-    build(out, int(rows), failed=failed, redo=task == "redo", add=add, compress=compress)
+    update = task == "update"
+    asked = updated(int(rows)) if update else int(rows)
+    given = {"add": add, "update": update, "compress": compress}
+    build(out, asked, failed=failed, redo=task == "redo", **given)
     sys.stdout.write(f"{calls}\n")
 
 

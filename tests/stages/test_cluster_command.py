@@ -132,7 +132,7 @@ def test_embedding_resumes_from_the_finished_rows(
         return once(self, chunk, watch)
 
     monkeypatch.setattr(embedding_source.EmbeddingSource, "_embed", counted)
-    assert pipeline(*embed, "--out", "two.h5", "--workers", 2).status == 1
+    assert pipeline(*embed, "--out", "two.h5", "--workers", 2).status == 130
     damaged, sound = sorted(Path(".work").glob("two.h5-*/**/shard-*.h5"))[:2]
     damaged.write_bytes(damaged.read_bytes()[:-1])
     before, kept = len(made), sound.read_bytes()

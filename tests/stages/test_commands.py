@@ -234,7 +234,7 @@ def test_images_without_features_are_refused_or_left_out_and_counted(
             assert "leave the failed rows out" in ended.stderr
         ended = pipeline(command, "--experiment", "qian2018-baseline", "--leave-out-failed")
         assert ended.status == 0, ended.stderr
-        assert "images without features are left out" in ended.stderr
+        assert "without features" in ended.stderr
     with h5py.File("data/embeddings/scenes/qian2018-baseline.h5") as file:
         assert len(file["images/id"]) == 9
 
@@ -264,7 +264,7 @@ def test_killed_and_interrupted_runs_end_in_the_same_bytes(project: Path, pipeli
         said = running.communicate()[1]
         assert not Path("killed").exists(), said
         if sign == signal.SIGINT:
-            assert running.returncode == 1
+            assert running.returncode == 130
             assert "the same command resumes from there" in said
             assert "Traceback" not in said
         else:
@@ -289,7 +289,7 @@ def test_a_moved_dataset_and_an_altered_one_are_told_apart(project: Path, pipeli
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        ("extract --backbone resnet --dataset data/scenes --out x", 1, "did you mean resnet152"),
+        ("extract --backbone resnet --dataset data/scenes --out x", 2, "did you mean resnet152"),
         ("extract --dataset data/scenes --out x", 2, "--backbone NAME or --recipe NAME"),
         ("extract --backbone vgg19 --dataset data/scenes --out x --weights no.pth", 1, "no.pth"),
         ("extract --backbone vgg19 --dataset nowhere --out x", 1, "pipeline prepare"),
@@ -299,13 +299,13 @@ def test_a_moved_dataset_and_an_altered_one_are_told_apart(project: Path, pipeli
         ("extract --recipe vgg19-fc7 --dataset data/scenes --out x --device meta", 1, "meta"),
         ("extract --backbone vgg19 --dataset data/scenes --out x --precision tf32", 1, "CUDA"),
         ("text --encoder mean --vectors w.bin --dataset data/scenes --out x", 1, "w.bin"),
-        ("train --experiment none", 1, "qian2018-baseline"),
+        ("train --experiment none", 2, "pipeline list experiments"),
         ("train --experiment qian2018-baseline", 1, "pipeline extract"),
-        ("embed --experiment qian2018-baseline", 1, "pipeline train"),
+        ("embed --experiment qian2018-baseline", 1, "pipeline run qian2018-baseline"),
         ("evaluate params.yaml --out x", 1, "params.yaml"),
-        ("report --dataset nowhere", 1, "pipeline evaluate"),
-        ("recipes resnet", 1, "did you mean resnet152"),
-        ("recipe", 2, "No such command"),
+        ("report --dataset nowhere", 1, "pipeline run NAME --dataset nowhere"),
+        ("recipes resnet", 2, "did you mean resnet152"),
+        ("recipe", 2, "did you mean recipes?"),
     ],
 )
 def test_mistakes_get_one_paragraph_and_nothing_half_made(

@@ -23,7 +23,7 @@ def test_the_command_takes_all_seeds_of_a_name(
     first, *_, last = found.stdout.splitlines()
     assert first.startswith("a: rsum")
     assert "mean of" in first
-    assert last.endswith("over 40 images: decided")
+    assert last.endswith("over 40 images: too few images to decide")
     lost = pipeline("compare", "a", "c", "--dataset", "data/mine")
     assert lost.status != 0
     assert "data/embeddings/mine/c.h5" in lost.stderr

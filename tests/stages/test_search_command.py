@@ -77,8 +77,8 @@ def test_a_sentence_finds_images(within: Path, pipeline: Call) -> None:
     assert [line[0] for line in lines] == ["1", "2", "3", "4"]
     scores = [float(line[1]) for line in lines]
     assert scores == sorted(scores, reverse=True)
-    for _, _, one, file, caption in lines:
-        assert entries[one].split == "test"
+    for _, _, one, file, caption, split in lines:
+        assert entries[one].split == split
         assert Path(file).name == entries[one].file
         assert caption == entries[one].captions[0]
     answer = json.loads(pipeline(*command, "--json").stdout)
@@ -87,6 +87,20 @@ def test_a_sentence_finds_images(within: Path, pipeline: Call) -> None:
     assert only["query"] == {"sentence": SENTENCE}
     assert [hit["id"] for hit in only["results"]] == [line[2] for line in lines]
     assert [f"{hit['score']:.6g}" for hit in only["results"]] == [line[1] for line in lines]
+    assert [hit["split"] for hit in only["results"]] == [line[5] for line in lines]
+    # The whole dataset is searched, or some splits of it; those of the tables as they were.
+    every = [line[2:6:3] for line in found(pipeline(*command[:-1], 99))]
+    assert dict(every) == {one: e.split for one, e in entries.items()}
+    for names in ("test", "train,val"):
+        part = pipeline(*command[:-1], 99, "--split", names)
+        of_splits = [hit for hit in every if hit[1] in names.split(",")]
+        assert [line[2:6:3] for line in found(part)] == of_splits
+        assert f"images of split {names} by cosine" in part.stderr
+    of_tables = ("--embeddings", f"data/embeddings/scenes/{NAME}.h5")
+    alone = found(pipeline(*command[:-1], 99, "--split", "test"))
+    assert alone == found(pipeline(*command[:-1], 99, *of_tables))
+    refused = pipeline(*command, "--split", "dev")
+    assert (refused.status, "no split 'dev'" in refused.stderr) == (1, True)
 
 
 @pytest.mark.parametrize("name", [NAME, RIDGE])
@@ -117,7 +131,7 @@ def test_several_queries_are_told_apart(within: Path, pipeline: Call, tmp_path: 
     (tmp_path / "queries").write_text(f"{SENTENCE}\nA green fish.")
     ended = pipeline("search", "--queries", tmp_path / "queries", "--experiment", NAME, "--top", 2)
     lines = found(ended)
-    assert [len(line) for line in lines] == [1, 5, 5, 1, 5, 5]
+    assert [len(line) for line in lines] == [1, 6, 6, 1, 6, 6]
     assert [lines[0], lines[3]] == [[SENTENCE], ["A green fish."]]
     assert lines[1:3] == found(pipeline("search", SENTENCE, "--experiment", NAME, "--top", 2))
 
@@ -133,11 +147,10 @@ def test_an_id_and_its_file_find_the_same_sentences(within: Path, pipeline: Call
     np.testing.assert_allclose(
         [float(line[1]) for line in by_id], [float(line[1]) for line in by_file], atol=1e-4
     )
-    assert all(len(line) == 5 for line in by_id)
+    assert all(len(line) == 6 for line in by_id)
 
-    alike = pipeline(
-        "search", "--image", image_id, "--experiment", NAME, "--of", "images", "--top", 99
-    )
+    command = ("search", "--image", image_id, "--experiment", NAME, "--of", "images", "--top", 99)
+    alike = pipeline(*command, "--split", "test")
     assert f"{image_id} itself is left out" in alike.stderr
     assert sorted(line[2] for line in found(alike)) == sorted({*stored.image_ids} - {image_id})
     file = f"data/scenes/images/{image_id}.png"
@@ -147,21 +160,25 @@ def test_an_id_and_its_file_find_the_same_sentences(within: Path, pipeline: Call
 
 def test_an_ensemble_is_searched_by_its_own_images(within: Path, pipeline: Call) -> None:
     stored = read_embeddings(Path("data/ensembles/scenes/both.h5"))
-    command = ("search", "--image", stored.image_ids[0], "--experiment", "both", "--top", 3)
+    asked = ("search", "--image", stored.image_ids[0], "--experiment", "both", "--top", 3)
+    command = (*asked, "--split", "test")
     scores = stored.caption_embeddings @ stored.image_embeddings[0]
     nearest = [stored.caption_ids[row] for row in np.argsort(-scores)[:3]]
     assert [line[2] for line in found(pipeline(*command))] == nearest
+    everything = pipeline(*asked[:-1], 999)
+    assert "among 200 sentences of all splits by dot" in everything.stderr
+    assert len(found(everything)) == 200
     refused = pipeline("search", SENTENCE, "--experiment", "both")
     assert (refused.status, "is an ensemble" in refused.stderr) == (1, True)
     refused = pipeline("search", SENTENCE, "--experiment", "unmade")
-    assert (refused.status, "pipeline ensemble --name unmade" in refused.stderr) == (1, True)
+    assert (refused.status, "`pipeline run unmade --dataset" in refused.stderr) == (1, True)
 
 
 def test_composition_is_that_of_the_paper(within: Path, pipeline: Call, tmp_path: Path) -> None:
     stored = read_embeddings(Path(f"data/embeddings/scenes/{NAME}.h5"))
     image_id = stored.image_ids[0]
     query = ("--image", image_id, "--minus", "red", "--plus", "blue")
-    command = ("search", *query, "--experiment", NAME)
+    command = ("search", *query, "--experiment", NAME, "--split", "test")
     answer = json.loads(pipeline(*command, "--top", 9, "--json").stdout)
     assert answer["answers"][0]["query"] == {"image": image_id, "minus": ["red"], "plus": ["blue"]}
     hits = answer["answers"][0]["results"]
@@ -171,7 +188,9 @@ def test_composition_is_that_of_the_paper(within: Path, pipeline: Call, tmp_path
     scores = {}
     for word in ("red", "blue"):
         found_by = json.loads(
-            pipeline("search", word, "--experiment", NAME, "--top", 99, "--json").stdout
+            pipeline(
+                *("search", word, "--experiment", NAME, "--top", 99, "--json", "--split", "test")
+            ).stdout
         )["answers"][0]["results"]
         scores[word] = {hit["id"]: hit["score"] for hit in found_by}
     products = {
@@ -203,11 +222,15 @@ def test_control_characters_of_data_are_escaped(
     assert "\x1b" not in ended.stdout + ended.stderr
 
 
+def test_an_unknown_experiment_is_wrong_usage(within: Path, pipeline: Call) -> None:
+    ended = pipeline("search", SENTENCE, "--experiment", "untraind")
+    assert (ended.status, "did you mean untrained" in ended.stderr) == (2, True), ended.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((SENTENCE, "--experiment", "nothing"), "it has other, ridge-tiny, two-branch-tiny"),
-        ((SENTENCE, "--experiment", "untrained"), "pipeline embed --experiment untrained"),
+        ((SENTENCE, "--experiment", "untrained"), "`pipeline run untrained --dataset data/"),
         (("  ", "--experiment", NAME), "is empty"),
         (("xqzzy wvvk", "--experiment", NAME), "knows no word of 1 of 1 queries"),
         (("--image", "absent.png", "--experiment", NAME), "nor a file"),
@@ -218,7 +241,10 @@ def test_control_characters_of_data_are_escaped(
         ((SENTENCE, "--experiment", NAME, "--head", f"data/heads/scenes/{RIDGE}"), "differs in"),
         ((SENTENCE, "--experiment", NAME, "--encoder", "data/text/scenes/tfidf.encoder"), "hash"),
         ((SENTENCE, "--experiment", NAME, "--encoder", "nowhere"), "no fitted encoder"),
-        ((SENTENCE, "--experiment", NAME, "--embeddings", "nowhere.h5"), "nowhere.h5 is not there"),
+        (
+            (SENTENCE, "--experiment", NAME, "--embeddings", "nowhere.h5"),
+            "nowhere.h5: no such embedding",
+        ),
         (("--image", "FILE", "--experiment", NAME, "--weights", "random:1"), "not the one that"),
         (("--queries", "TEXTS", "--experiment", NAME), "texts: line 2 of 3, '', is empty"),
         ((SENTENCE, "--experiment", NAME, "--dataset", "nowhere"), "nowhere"),
@@ -265,8 +291,8 @@ def test_what_does_not_belong_together_is_refused_or_said(
 ) -> None:
     shutil.copytree(made, tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy")
-    command = ("search", SENTENCE, "--experiment", NAME)
     embeddings = Path(f"data/embeddings/scenes/{NAME}.h5")
+    command = ("search", SENTENCE, "--experiment", NAME, "--embeddings", embeddings)
     with h5py.File(embeddings, "r+") as file:
         provenance = json.loads(file.attrs["provenance"])
         file.attrs["provenance"] = json.dumps({**provenance, "manifest_sha256": "other"})
@@ -308,6 +334,10 @@ def test_the_index_gives_what_the_exact_search_gives(
     assert "recall@10 1.000" in ended.stderr
     assert found(ended) == found(pipeline(*command))
     assert "is made" not in pipeline(*command, "--approximate").stderr
+    # The file of the test split has an index of its own; of a part of a file there is none.
+    assert len(found(pipeline(*command, "--approximate", "--split", "test"))) == 5
+    refused = pipeline(*command, "--approximate", "--split", "train")
+    assert (refused.status, "an index is of a whole file" in refused.stderr) == (1, True)
 
 
 def test_an_experiment_describes_pictures_and_a_split(
@@ -338,3 +368,27 @@ def test_an_experiment_describes_pictures_and_a_split(
     assert ended.stdout.splitlines()[-1].startswith("| all |")
     ended = pipeline("caption", image, "--experiment", NAME)
     assert (ended.status, "--baseline nearest" in ended.stderr) == (2, True)
+
+
+def test_features_are_searched_without_dataset_and_experiment(
+    within: Path, pipeline: Call, tmp_path: Path
+) -> None:
+    features = ("--features", f"data/features/scenes/{LITE}")
+    command = ("search", "--image", "scene-00003", *features, "--top", 4)
+    ended = pipeline(*command)
+    lines = found(ended)
+    assert [line[0] for line in lines] == ["1", "2", "3", "4"]
+    assert "scene-00003" not in [line[2] for line in lines]
+    assert "among 40 rows by cosine" in ended.stderr
+    answer = json.loads(pipeline(*command, "--json").stdout)
+    assert [hit["id"] for hit in answer["answers"][0]["results"]] == [line[2] for line in lines]
+    for wrong in (
+        ("search", SENTENCE, *features),
+        (*command, "--experiment", NAME),
+        (*command, "--plus", "red"),
+        (*command, "--dataset", "data/scenes"),
+    ):
+        refused = pipeline(*wrong)
+        assert refused.status == 2
+        assert "--features goes with --image, --top, --weights and --json" in refused.stderr
+    assert "give --experiment NAME, or --image with --features" in pipeline("search", "a").stderr

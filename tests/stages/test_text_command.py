@@ -91,11 +91,9 @@ def test_captions_of_other_splits_do_not_change_what_is_fitted(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--encoder", "means"), "did you mean mean"),
         (("--encoder", "bow", "--vectors", "glove-6b-50d"), "takes no vectors"),
-        (("--encoder", "bow", "--vocabulary", "min-1000000"), "no word is left"),
         (("--encoder", "mean", "--vectors", "nowhere.txt"), "no such file of word vectors"),
-        (("--encoder", "mean", "--pca", 100000), "principal components, 100000 were asked for"),
+        (("--encoder", "token-ids", "--pca", 5), "have no principal components"),
         (("--encoder", "tfidf", "--wordnet", "nowhere"), "nowhere"),
         (("--encoder", "mean", "--fit-split", "trian"), "trian"),
     ],
@@ -104,9 +102,28 @@ def test_mistakes_end_in_one_paragraph(
     arguments: tuple[object, ...], expected: str, project: Path, pipeline: Call
 ) -> None:
     ended = pipeline("text", *arguments, "--dataset", "data/scenes", "--out", "out")
-    assert ended.status == 1
+    assert ended.status == (2 if "did you mean" in expected else 1)
     assert expected in ended.stderr
     assert not list(Path().glob("out*"))
+
+
+def test_an_unknown_encoder_is_wrong_usage(project: Path, pipeline: Call) -> None:
+    ended = pipeline("text", "--encoder", "means", "--dataset", "data/scenes", "--out", "out")
+    assert (ended.status, "did you mean mean" in ended.stderr) == (2, True), ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--encoder", "bow", "--vocabulary", "min-1000000"), "all 138 words"),
+        (("--encoder", "mean", "--pca", 100000), "50 components, not 100000"),
+    ],
+)
+def test_what_is_fitted_shrinks_to_the_captions(
+    arguments: tuple[object, ...], expected: str, project: Path, pipeline: Call
+) -> None:
+    ended = pipeline("text", *arguments, "--dataset", "data/scenes", "--out", "out")
+    assert (ended.status, expected in ended.stderr) == (0, True), ended.stderr
 
 
 def test_another_encoder_is_not_put_over_a_fitted_one(project: Path, pipeline: Call) -> None:
@@ -115,7 +132,7 @@ def test_another_encoder_is_not_put_over_a_fitted_one(project: Path, pipeline: C
     ended = pipeline(*command, "--vocabulary", "min-9")
     assert ended.status == 1
     assert "min-9" in ended.stderr
-    assert "remove this one" in ended.stderr
+    assert "--update fits it again" in ended.stderr
 
 
 def test_components_on_a_device_that_is_not_there(project: Path, pipeline: Call) -> None:
@@ -123,8 +140,8 @@ def test_components_on_a_device_that_is_not_there(project: Path, pipeline: Call)
         "text", "--encoder", "mean", "--pca", 5, "--device", "abacus",
         "--dataset", "data/scenes", "--out", "out",
     )  # fmt: skip
-    assert ended.status == 1
-    assert "device 'abacus' cannot be used here" in ended.stderr
+    assert ended.status == 2
+    assert "no device is called 'abacus'" in ended.stderr
     assert not Path("out").exists()
 
 

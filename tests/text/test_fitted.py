@@ -10,7 +10,13 @@ from pipeline.files import write_json
 from pipeline.text.encoder_plans import ENCODERS, EncoderError, EncoderPlan, plan_encoder
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.fisher.codebook import CodebookError
-from pipeline.text.fitted import ENCODER_FILE, FORMAT, FORMAT_VERSION, load_encoder
+from pipeline.text.fitted import (
+    ENCODER_FILE,
+    FORMAT,
+    FORMAT_VERSION,
+    load_encoder,
+    load_plan,
+)
 from pipeline.text.fitting import Fitting, fit_encoder
 from pipeline.text.lexicon import Lexicon
 from pipeline.text.pca.components import PcaError
@@ -141,11 +147,11 @@ def test_words_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_cannot_be_fitted_is_refused_before_work(tmp_path: Path) -> None:
-    with pytest.raises(PcaError, match="10 captions have at most 9"):
-        fit(plan_of("fv-hglmm", pca=10), tmp_path / "f", CAPTIONS[:10])
+    with pytest.raises(PcaError, match="1 training caption found"):
+        fit(plan_of("fv-hglmm", pca=10), tmp_path / "f", CAPTIONS[:1])
     assert not (tmp_path / "f").exists()
     with pytest.raises(VocabularyError, match="no word is left"):
-        fit(plan_of("bow", vocabulary="min-1000"), tmp_path / "g")
+        fit(plan_of("bow"), tmp_path / "g", ["the", "!"])
     with pytest.raises(EncoderError, match="holds no fitted encoder"):
         load_encoder(tmp_path / "nothing", CAPTIONS)
     (tmp_path / "other").mkdir()
@@ -202,3 +208,39 @@ def test_a_plan_that_no_encoder_could_have_is_refused(
     write_json(tmp_path / ENCODER_FILE, {**described, "plan": plan})
     with pytest.raises(EncoderError, match=f"{ENCODER_FILE}.*fit it again"):
         load_encoder(tmp_path)
+
+
+@pytest.mark.parametrize("captions", [2, 5, 20])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, {}) for name in ENCODERS if "fv-" not in name),
+        ("fv-gmm-hglmm", {"codebook_words": "training", "components": 30}),
+        ("fv-lmm", {"codebook_words": "training", "components": 30, "pca": 1000}),
+        *((name, {"pca": 1000}) for name in ("bow", "mean", "tfidf+mean")),
+        ("bow", {"vocabulary": "min-1000"}),
+        ("bow+mean-w2vv+token-ids-w2vv", {}),
+    ],
+)
+def test_every_encoder_is_fitted_to_a_few_captions(
+    name: str, options: dict[str, Any], captions: int, tmp_path: Path
+) -> None:
+    """What shrinks is logged; the plan stays the requested one, so that it is found again."""
+    monitor = Recorder()
+    plan = plan_encoder(name, **options)
+    few = [CAPTIONS[31 * k % len(CAPTIONS)] for k in range(captions)]
+    encoder = fit_encoder(plan, tmp_path, Fitting(few, "made", "train", monitor=monitor), few)
+    rows = encoder.encode(OTHERS)
+    assert rows.shape == (len(OTHERS), encoder.dim)
+    assert np.isfinite(rows).all()
+    assert encoder.encode(few).any()
+    assert load_plan(tmp_path).to_json()["pca"] == options.get("pca")
+    if "pca" in options:
+        assert encoder.dim < captions
+        (line,) = (line for line in monitor.lines if line.startswith("PCA: "))
+        assert line.startswith(f"PCA: {encoder.dim} component")
+        assert f", not 1000, from {captions} captions with rows of " in line
+    if options.get("vocabulary") == "min-1000":
+        (line,) = (line for line in monitor.lines if line.startswith("vocabulary "))
+        assert f"all {encoder.dim} words, since none of them occurs 1000 times" in line
+    np.testing.assert_array_equal(load_encoder(tmp_path, few).encode(few), encoder.encode(few))

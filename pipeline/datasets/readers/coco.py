@@ -69,7 +69,7 @@ def read_coco(
         for image_id, image in zip(ids, document.images, strict=True):
             where = seen[image_id]
             if image_id not in texts:
-                raise DatasetError(f"{where}: image {image_id} has no caption in `annotations`")
+                raise DatasetError(f"{where}: image {image_id!r} has no caption in `annotations`")
             below = f"{folders[split]}/" if split in folders else ""
             file = media_file(root, below + image.file_name, where)
             entries.append(ImageEntry(image_id, file, split, tuple(texts[image_id])))
@@ -125,7 +125,7 @@ def _image_ids(images: Sequence[_Image], path: Path, seen: dict[str, str]) -> li
         where = f"{path}: images[{index}]"
         if image_id in seen:
             raise DatasetError(
-                f"{where}: image id {image_id} occurs before, in {seen[image_id]}; ids are "
+                f"{where}: image id {image_id!r} occurs before, in {seen[image_id]}; ids are "
                 "unique over all caption files"
             )
         seen[image_id] = where
@@ -150,7 +150,7 @@ def _captions_of(
         image_id = str(annotation.image_id)
         if image_id not in known:
             raise DatasetError(
-                f"{where}: image_id {image_id} is no id in `images`; check that the file is whole"
+                f"{where}: image_id {image_id!r} is no id in `images`; check that the file is whole"
             )
         caption = caption_line(annotation.caption, where)
         mended += caption != annotation.caption

@@ -44,7 +44,7 @@ def read_instances(
             image, category = str(thing.image_id), thing.category_id
             if image not in sizes or category not in categories:
                 raise DatasetError(
-                    f"{where}: image_id {image} or category_id {category} is not in the file; "
+                    f"{where}: image_id {image!r} or category_id {category!r} is not in the file; "
                     "check that it is whole"
                 )
             box = _box(thing.bbox, sizes[image], where)

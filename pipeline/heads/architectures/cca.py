@@ -40,6 +40,7 @@ from pipeline.heads.inputs.feature_rows import Features, Rows
 from pipeline.heads.inputs.feature_spec import HeadInputs, require_vectors
 from pipeline.heads.inputs.pairs import HeldOut, Pairs
 from pipeline.heads.layers.scaling import UnitRows, signed_roots
+from pipeline.wording import counted
 
 CANDIDATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 """Ridges among which the validation split chooses, and then among `FINER` times the best."""
@@ -118,7 +119,8 @@ class CcaHead:
 
         Nothing is random. The history has an entry for each pair of ridges: `epoch` from 1,
         `image_ridge`, `caption_ridge`, `correlation` (the first), the figures of the validation
-        split, and `best` (1 for the one that is kept; the first of equals wins).
+        split, and `best` (1 for the one that is kept; the first of equals wins). Where the
+        training data have fewer coordinates than `dim`, `coordinates` is the number that is kept.
 
         Raises
         ------
@@ -129,7 +131,7 @@ class CcaHead:
         if len(train.image_ids) < 2:
             raise HeadError(
                 f"{len(train.image_ids)} training image found; at least 2 are needed for a "
-                "correlation"
+                "correlation: add images to the training split"
             )
         train = replace(train, images=self._prepared(train.images))
         images = self._prepared(validation.images)
@@ -167,6 +169,13 @@ class CcaHead:
         near = self._ridges(*([r * f for f in FINER] for r in (image_ridge, caption_ridge)))
         try_all([pair for pair in near if pair != (image_ridge, caption_ridge)])
         best = _best(history)
+        found, requested = len(self._correlations), self.settings.dim
+        if found < requested:
+            options.log(
+                f"CCA: {counted(found, 'coordinate')}, not {requested}, from "
+                f"{len(train.image_ids)} images and {len(train.caption_ids)} captions"
+            )
+            history = [{**entry, "coordinates": found} for entry in history]
         return [entry | {"best": float(at == best)} for at, entry in enumerate(history)]
 
     def embed_images(self, rows: Rows) -> Features:

@@ -37,6 +37,7 @@ class RelationalSettings:
     loss : on embeddings alone ("basic"), or also on pooled nodes ("pooling", section 2.5.1) or
         on nodes ("cross-attention", section 2.5.2).
     pooling : how the nodes of a side become one vector.
+    positions : whether nodes have learnt positions; without them captions are bags of words.
     dim, attention_heads : of the nodes after a layer, and of its attention.
     image_layers, caption_layers : transformer layers of each side.
     word_dim : of the word vectors.
@@ -54,6 +55,7 @@ class RelationalSettings:
 
     loss: str = choice("basic", "pooling", "cross-attention")
     pooling: str = choice("mean", "max")
+    positions: bool = setting(True)
     dim: int = setting(1024, at_least=1)
     attention_heads: int = setting(8, at_least=1)
     image_layers: int = setting(1, at_least=1)
@@ -110,7 +112,12 @@ def task(settings: RelationalSettings, inputs: HeadInputs) -> TrainingTask:
 
     def stack(layers: int) -> Stack:
         return Stack(
-            settings.dim, settings.attention_heads, layers, settings.dropout, settings.pooling
+            settings.dim,
+            settings.attention_heads,
+            layers,
+            settings.dropout,
+            settings.pooling,
+            settings.positions,
         )
 
     def build(words: Features | None) -> nn.ModuleDict:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from pipeline.heads.base import FitOptions, HeadKind, History, choice, setting
+from pipeline.heads.inputs.batches import require_two_images
 from pipeline.heads.inputs.feature_rows import Doubles, Features, Rows, in_blocks
 from pipeline.heads.inputs.feature_spec import HeadInputs, require_vectors
 from pipeline.heads.inputs.pairs import HeldOut, Pairs
@@ -61,7 +62,14 @@ class RidgeHead:
         self._image_centre: Doubles = np.zeros(image_dim)
 
     def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:
-        """Solve the normal equations, accumulated in float64; nothing is random or chosen."""
+        """Solve the normal equations, accumulated in float64; nothing is random or chosen.
+
+        Raises
+        ------
+        HeadError
+            Fewer than two training images, of which every caption would predict the same.
+        """
+        require_two_images(train)
         options.progress(0, 1, 0)
         caption_dim, image_dim = self._weight.shape
         pairs = len(train.image_of_caption)

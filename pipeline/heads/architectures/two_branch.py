@@ -1,12 +1,11 @@
 """The two-branch network with bi-directional ranking and structure-preserving constraints.
 
 Wang, Li & Lazebnik 2016. Each branch: linear, ReLU, dropout, linear, batch norm, L2; or, of the
-linear models of section 3.2, linear and L2. Deviations: models without structure to preserve take
-batches with siblings, too; the inputs are centred and scaled (one mean vector and one scale a side,
-of the training split), since batch norm comes only after the last layer and our features have other
-ranges than the paper's fc7 and Fisher vectors; the loss is a mean, see
-`pipeline.heads.losses.structure.top_violations`; the epoch is chosen by rsum on the validation
-split, where the paper says "convergence within 30 epochs on average".
+linear models of section 3.2, linear and L2. Deviations: the inputs are centred and scaled (one mean
+vector and one scale a side, of the training split), since batch norm comes only after the last
+layer and our features have other ranges than the paper's fc7 and Fisher vectors; the loss is a
+mean, see `pipeline.heads.losses.structure.top_violations`; the epoch is chosen by rsum on the
+validation split, where the paper says "convergence within 30 epochs on average".
 """
 
 from dataclasses import dataclass
@@ -15,7 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.heads.base import choice, setting
-from pipeline.heads.inputs.batches import Batch, batches_with_siblings, require_two_images
+from pipeline.heads.inputs.batches import (
+    Batch,
+    batches_with_siblings,
+    require_two_images,
+    shuffled_captions,
+)
 from pipeline.heads.inputs.feature_rows import Features
 from pipeline.heads.inputs.feature_spec import HeadInputs, require_vectors
 from pipeline.heads.inputs.links import LinkedBatch, linked_batches, require_two_phrases
@@ -40,6 +44,8 @@ class TwoBranchSettings:
     margin, top_k : m, and K, the violations that count for each positive pair.
     text_to_image_weight, structure_weight : lambda_1 (0 ranks in one direction only) and lambda_3.
     image_structure_weight : lambda_2; regions have it, since several may be of one phrase.
+    siblings : whether a batch gets a second sentence of each of its images, as structure needs;
+        the paper's models without structure do not have them.
     mined_each : mined boxes of each phrase of a batch, drawn anew in every epoch; of regions.
     """
 
@@ -59,6 +65,7 @@ class TwoBranchSettings:
     text_to_image_weight: float = setting(2.0)
     structure_weight: float = setting(0.2)
     image_structure_weight: float = setting(0.0)
+    siblings: bool = setting(True)
     mined_each: int = setting(0)
 
 
@@ -102,9 +109,9 @@ def task(settings: TwoBranchSettings, inputs: HeadInputs) -> TrainingTask:
         similarity="cosine",
         build=build,
         loss=loss,
-        batches=lambda image_of_caption, rng: batches_with_siblings(
-            image_of_caption, s.batch_size, rng
-        ),
+        batches=lambda image_of_caption, rng: (
+            batches_with_siblings if s.siblings else shuffled_captions
+        )(image_of_caption, s.batch_size, rng),
         optimiser=lambda net: torch.optim.SGD(
             net.parameters(), s.learning_rate, s.momentum, weight_decay=s.weight_decay
         ),

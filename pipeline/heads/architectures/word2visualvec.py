@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pipeline.heads import HeadError
-from pipeline.heads.base import setting
-from pipeline.heads.inputs.batches import Batch, random_images
+from pipeline.heads.base import choice, setting
+from pipeline.heads.inputs.batches import Batch, random_images, require_two_images
 from pipeline.heads.inputs.feature_rows import Features, in_blocks
 from pipeline.heads.inputs.feature_spec import (
     CaptionBlock,
@@ -36,8 +36,10 @@ from pipeline.heads.inputs.feature_spec import (
 from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.layers.recurrence import run_recurrent
 from pipeline.heads.layers.rnn import RANDOM_WORD, packed, word_table
-from pipeline.heads.training.task import TrainingTask, per_tensor, plateau
+from pipeline.heads.losses.ranking import sum_of_hinges
+from pipeline.heads.training.task import Loss, TrainingTask, per_tensor, plateau
 from pipeline.heads.training.trainer import network_kind
+from pipeline.retrieval.torch_scores import SCORES
 
 _RANDOM_WORD = 1.0  # words without a vector start uniform in plus or minus this
 
@@ -55,6 +57,11 @@ class Word2VisualVecSettings:
         each of distinct images with a random caption of each.
     learning_rate, rmsprop_alpha, epsilon : of RMSprop; `rmsprop_alpha` smooths the mean square.
     clip : norm of each gradient tensor at most; 0 clips nothing.
+    weight_decay : weight of the squared weights in the loss.
+    loss : "squared_error" of eq. (8), or "sum_of_hinges", the marginal ranking loss that section
+        III-B found worse, with `margin`, of the similarity.
+    similarity : of retrieval and of the ranking loss: "cosine", or those that section III-C found
+        worse, the "dot" product and the "euclidean" distance.
     halve_after : the learning rate halves where it has been used for this number of epochs and the
         last was no better one.
     patience : training stops after more epochs than this without a better one.
@@ -71,6 +78,10 @@ class Word2VisualVecSettings:
     rmsprop_alpha: float = setting(0.9, below=1)
     epsilon: float = setting(1e-6)
     clip: float = setting(5.0)
+    weight_decay: float = setting(0.0)
+    loss: str = choice("squared_error", "sum_of_hinges")
+    margin: float = setting(0.2)
+    similarity: str = choice("cosine", "dot", "euclidean")
     halve_after: int = setting(3, at_least=1)
     patience: int = setting(10)
 
@@ -159,14 +170,18 @@ def task(settings: Word2VisualVecSettings, inputs: HeadInputs) -> TrainingTask:
         return nn.ModuleDict({"image": nn.Identity(), "caption": nn.Sequential(sentence, mlp)})
 
     return TrainingTask(
-        similarity="cosine",
+        similarity=settings.similarity,
         build=build,
-        loss=squared_error,
+        loss=squared_error if settings.loss == "squared_error" else _ranking(settings),
         batches=lambda image_of_caption, rng: random_images(
             image_of_caption, settings.batch_size, rng
         ),
         optimiser=lambda net: torch.optim.RMSprop(
-            net.parameters(), settings.learning_rate, settings.rmsprop_alpha, settings.epsilon
+            net.parameters(),
+            settings.learning_rate,
+            settings.rmsprop_alpha,
+            settings.epsilon,
+            settings.weight_decay,
         ),
         rate=plateau(0.5, settings.halve_after),
         epochs=settings.epochs,
@@ -183,14 +198,25 @@ def squared_error(
     return F.mse_loss(net["caption"](batch.captions), batch.images[batch.image_of_caption])
 
 
+def _ranking(settings: Word2VisualVecSettings) -> Loss:
+    score = SCORES[settings.similarity]
+
+    def loss(net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
+        scores = score(batch.images, net["caption"](batch.captions))
+        return sum_of_hinges(scores, batch.image_of_caption, settings.margin)
+
+    return loss
+
+
 def require_targets(train: Pairs) -> None:
-    """Refuse image features that the last layer's ReLU cannot reach.
+    """Refuse a single image, and image features that the last layer's ReLU cannot reach.
 
     Raises
     ------
     HeadError
-        A feature is negative.
+        There are fewer than two images, or a feature is negative.
     """
+    require_two_images(train)
     start = 0
     for features in in_blocks(train.images):
         if (negative := np.flatnonzero((features < 0).any(axis=1))).size:

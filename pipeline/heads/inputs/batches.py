@@ -62,7 +62,7 @@ class Batch:
 
 
 def require_two_images(pairs: Pairs) -> None:
-    """Refuse training data that give no caption a negative.
+    """Refuse training data in which no caption has an image that is not its own.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def require_two_images(pairs: Pairs) -> None:
     if len(pairs.image_ids) < 2:
         raise HeadError(
             f"{len(pairs.image_ids)} training image found; at least 2 are needed, so that every "
-            "caption has a negative"
+            "caption has a negative: add images to the training split"
         )
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from pipeline.heads import HeadError
 from pipeline.shards.feature_set import FeatureSet
+from pipeline.wording import counted
 
 Features = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
@@ -174,7 +175,7 @@ def _require_finite(
     if bad.size:
         first = (bad if rows is None else rows[bad])[:5].tolist()
         raise HeadError(
-            f"{where}: {bad.size} rows have NaN or infinite numbers, first "
+            f"{where}: {counted(bad.size, 'row has', 'rows have')} NaN or infinite numbers, first "
             f"{[names[at] for at in first]}; make these features again with `pipeline extract` "
             "or `pipeline text`"
         )

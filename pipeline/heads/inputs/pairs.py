@@ -168,19 +168,21 @@ class HeldOut(Protocol):
         """Return figures of the rows' embeddings, all finite; by the greatest `rsum` is chosen."""
 
 
-def made_from(dataset: str | Path, images: FeatureIndex, captions: FeatureIndex) -> dict[str, str]:
+def made_from(
+    dataset: str | Path, images: FeatureIndex, captions: FeatureIndex | None
+) -> dict[str, str]:
     """Return the hashes of the rows that a head or embeddings are made from, by name.
 
     Parameters
     ----------
     dataset : folder of the dataset.
-    images, captions : features of both sides.
+    images, captions : features of both sides; without captions there is no hash of them.
     """
-    return {
+    hashes = {
         "manifest_sha256": sha256_of_file(Path(dataset) / MANIFEST_FILE),
         "images_sha256": images.content_sha256,
-        "captions_sha256": captions.content_sha256,
     }
+    return hashes if captions is None else {**hashes, "captions_sha256": captions.content_sha256}
 
 
 def first_captions_of(image_of_caption: RowNumbers) -> RowNumbers:

@@ -28,6 +28,7 @@ class Stack:
     dim, heads, layers : of each layer's output; of its attention; how many.
     dropout : probability, after each sublayer and on word vectors.
     pooling : "mean" or "max", how the nodes of the last layer become one vector.
+    positions : whether nodes have learnt positions; otherwise they are a set.
     """
 
     dim: int
@@ -35,6 +36,7 @@ class Stack:
     layers: int
     dropout: float
     pooling: str
+    positions: bool = True
 
 
 class SelfAttention(nn.Module):
@@ -101,6 +103,13 @@ def pooled(nodes: Tensor, present: Tensor, pooling: str) -> Tensor:
     return F.normalize(vectors, dim=1)
 
 
+def _positions(length: int, dim: int, stack: Stack) -> nn.Parameter:
+    """Return the learnt vectors of places, (length, dim); zeros that stay where there are none."""
+    if not stack.positions:
+        return nn.Parameter(torch.zeros(length, dim), requires_grad=False)
+    return nn.Parameter(torch.randn(length, dim) * _POSITION_SCALE)
+
+
 class GridEncoder(nn.Module):
     """Image side: a linear map of each cell, learned positions, transformer layers, a pool."""
 
@@ -109,7 +118,7 @@ class GridEncoder(nn.Module):
         super().__init__()
         self.pooling = stack.pooling
         self.project = nn.Linear(channels, stack.dim)
-        self.positions = nn.Parameter(torch.randn(cells, stack.dim) * _POSITION_SCALE)
+        self.positions = _positions(cells, stack.dim, stack)
         self.layers = nn.ModuleList(
             TransformerLayer(stack.dim, stack.dim, stack.heads, stack.dropout)
             for _ in range(stack.layers)
@@ -141,7 +150,7 @@ class WordEncoder(nn.Module):
         super().__init__()
         self.pooling = stack.pooling
         self.words = words
-        self.positions = nn.Parameter(torch.randn(length, words.embedding_dim) * _POSITION_SCALE)
+        self.positions = _positions(length, words.embedding_dim, stack)
         self.dropout = nn.Dropout(stack.dropout)
         inputs = [words.embedding_dim] + [stack.dim] * (stack.layers - 1)
         self.layers = nn.ModuleList(

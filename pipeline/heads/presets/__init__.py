@@ -9,8 +9,6 @@ it is named after here. `leaves_open` says what stands for what neither paper no
 `pipeline.heads.experiments` resolves a preset at a size.
 """
 
-import difflib
-
 from pipeline.heads import HeadError
 from pipeline.heads.presets import (
     dong,
@@ -25,6 +23,7 @@ from pipeline.heads.presets import (
     yan,
 )
 from pipeline.heads.presets.preset import Preset as Preset
+from pipeline.wording import did_you_mean
 
 PRESETS: dict[str, Preset] = {
     **qian.PRESETS,
@@ -50,6 +49,6 @@ def find_preset(name: str) -> Preset:
         There is none of this name; the nearest are listed.
     """
     if name not in PRESETS:
-        near = difflib.get_close_matches(name, PRESETS, n=3, cutoff=0.5) or list(PRESETS)
-        raise HeadError(f"no preset is called {name!r}; did you mean {' or '.join(near)}?")
+        hint = did_you_mean(name, PRESETS, "pipeline list experiments")
+        raise HeadError(f"no preset is called {name!r}; {hint}")
     return PRESETS[name]

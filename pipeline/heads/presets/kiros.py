@@ -79,6 +79,12 @@ PRESETS = {
         tiny={"learning_rate": 0.002, "epochs": 14},
     ),
     "kiros2014-devise": _DEVISE,
+    "kiros2014-devise-trained": replace(
+        with_settings(_DEVISE, train_words=True),
+        source="Kiros, Salakhutdinov & Zemel 2014, section 3.2: their linear sentence encoder",
+        leaves_open="the sum of the words' vectors, which start from and differ from those of "
+        "kiros2014-devise by training alone; words, rate, terms and epochs as in kiros2014-lstm",
+    ),
     "kiros2014-gru": replace(
         _LSTM,
         settings=VseSettings(

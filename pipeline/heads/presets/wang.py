@@ -28,9 +28,17 @@ _NONLINEAR = Preset(
     "validation split, where the paper says convergence within 30 epochs on average",
     small=replace(_SMALL_LINEAR, settings={**_SMALL_LINEAR.settings, "hidden": 1024}),
 )
+_MEAN = replace(
+    with_settings(_NONLINEAR, hidden=1024, dim=256),
+    captions=_MEAN_WORD2VEC,
+    small=replace(_NONLINEAR.small, captions=MEAN_GLOVE_50),
+)
+_TFIDF = replace(
+    _NONLINEAR, captions=features("tfidf"), small=replace(_NONLINEAR.small, captions=None)
+)
 _LINEAR = replace(with_settings(_NONLINEAR, branches="linear"), small=_SMALL_LINEAR)
-_NO_STRUCTURE = {"structure_weight": 0.0}
-_ONE_WAY = {"structure_weight": 0.0, "text_to_image_weight": 0.0}
+_NO_STRUCTURE = {"structure_weight": 0.0, "siblings": False}
+_ONE_WAY = {**_NO_STRUCTURE, "text_to_image_weight": 0.0}
 
 CCA = Preset(
     "cca",
@@ -66,14 +74,10 @@ PRESETS = {
         _NONLINEAR,
         tiny={"hidden": 512, "dim": 128, "batch_size": 500, "lr_decay_every": 10, "epochs": 16},
     ),
-    "wang2016-nonlinear-bidirectional-structure-mean": replace(
-        with_settings(_NONLINEAR, hidden=1024, dim=256),
-        captions=_MEAN_WORD2VEC,
-        small=replace(_NONLINEAR.small, captions=MEAN_GLOVE_50),
-    ),
-    "wang2016-nonlinear-bidirectional-structure-tfidf": replace(
-        _NONLINEAR, captions=features("tfidf"), small=replace(_NONLINEAR.small, captions=None)
-    ),
+    "wang2016-nonlinear-bidirectional-mean": with_settings(_MEAN, **_NO_STRUCTURE),
+    "wang2016-nonlinear-bidirectional-tfidf": with_settings(_TFIDF, **_NO_STRUCTURE),
+    "wang2016-nonlinear-bidirectional-structure-mean": _MEAN,
+    "wang2016-nonlinear-bidirectional-structure-tfidf": _TFIDF,
     "wang2016-cca": CCA,
     "wang2016-cca-mean": replace(
         CCA, captions=_MEAN_WORD2VEC, small=replace(CCA.small, captions=MEAN_GLOVE_50)

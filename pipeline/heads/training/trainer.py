@@ -32,6 +32,9 @@ from pipeline.heads.inputs.pairs import HeldOut, Pairs
 from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.heads.training.task import TrainingTask
 
+_FEW_IMAGES = 10
+"""Validation images below which R@10 of captions is 100 for any head: equal scores are common."""
+
 # On two cores, networks up to this size train as fast with one thread as with two.
 _WEIGHTS_A_THREAD = 3_000_000
 
@@ -116,7 +119,9 @@ def train_network(
     ----------
     task : what is trained, and how.
     pairs : the training split.
-    validation : the task's score of it chooses the epoch; the first of equals wins.
+    validation : the task's score of it chooses the epoch; the first of equals wins, or the last
+        where the split has fewer than 10 images: these tell epochs apart so badly that the first
+        one would win before anything is learnt.
     options : seed, device, workers and where checkpoints go.
     identity : JSON values that name the task; with both splits, the word vectors, the start, the
         device and the seed they decide whether a checkpoint is of this work. The number of epochs
@@ -156,10 +161,16 @@ def train_network(
         if not resumed:
             _begin(net, task, pairs, options)
         history = state.history
+        last_of_equals = len(validation.images) < _FEW_IMAGES
+        if last_of_equals:
+            options.log(
+                f"validation images are too few to tell epochs apart ({len(validation.images)}): "
+                "of equal scores the last wins"
+            )
         loader = _loader(task, pairs, rng, options.workers, device, lambda: len(history))
 
         options.progress(len(history), task.epochs, 0)
-        while len(history) < task.epochs and not _gave_up(history, task):
+        while len(history) < task.epochs and not _gave_up(history, task, last_of_equals):
             factor = task.rate(len(history), [entry[task.score] for entry in history])
             for group, rate in zip(optimiser.param_groups, initial_rates, strict=True):
                 group["lr"] = rate * factor
@@ -185,13 +196,13 @@ def train_network(
                     **_figures(task, net, validation, device),
                 }
             )
-            if _best(history, task) == len(history) - 1:
+            if _best(history, task, last_of_equals) == len(history) - 1:
                 state.best = {name: t.detach().clone() for name, t in net.state_dict().items()}
             if kept:
                 kept.save(state)
             options.progress(len(history), task.epochs, 0)
         net.load_state_dict(state.best)
-    best = _best(history, task)
+    best = _best(history, task, last_of_equals)
     return net.eval(), [{**entry, "best": float(at == best)} for at, entry in enumerate(history)]
 
 
@@ -238,15 +249,16 @@ def _figures(
     return retrieval_figures(net, task.similarity, validation, device)
 
 
-def _best(history: History, task: TrainingTask) -> int:
+def _best(history: History, task: TrainingTask, last_of_equals: bool) -> int:
     scores = [entry[task.score] for entry in history]
-    return scores.index(max(scores))
+    first = scores.index(max(scores))
+    return len(scores) - 1 - scores[::-1].index(max(scores)) if last_of_equals else first
 
 
-def _gave_up(history: History, task: TrainingTask) -> bool:
+def _gave_up(history: History, task: TrainingTask, last_of_equals: bool) -> bool:
     if task.patience is None or not history:
         return False
-    return len(history) - 1 - _best(history, task) > task.patience
+    return len(history) - 1 - _best(history, task, last_of_equals) > task.patience
 
 
 def _require_finite(loss: float, net: nn.Module, epoch: int) -> None:

@@ -10,8 +10,8 @@ import torch
 
 from pipeline.datasets.entries import PackedEntries
 from pipeline.datasets.manifest import Manifest
-from pipeline.datasets.splits import split_for
-from pipeline.devices import usable_device
+from pipeline.datasets.splits import require_captions, split_for
+from pipeline.devices import choose_device, usable_device
 from pipeline.files import created_by, require_folder
 from pipeline.heads.base import FitOptions
 from pipeline.heads.head_types import Experiment, make_head, with_epochs_at_most
@@ -23,6 +23,7 @@ from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.progress import Progress, no_progress
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.resume.locking import WORK_FOLDER, only_writer
+from pipeline.wording import counted
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class TrainingJob:
     manifest : Manifest. The dataset.
     out : Path. Folder of the result.
     train_split, validation_split : str. Names of the splits.
-    options : TrainingOptions. As they were passed.
+    options : TrainingOptions. As they were passed, with the device by name.
     """
 
     manifest: Manifest
@@ -52,17 +53,16 @@ class TrainingJob:
         OutputError, DeviceError
             The folder cannot be written to, or the device cannot be used.
         DatasetError
-            The dataset has no such split.
+            The dataset has no such split, or no captions in it.
         """
         require_folder(Path(out))
+        options = replace(options, device=choose_device(options.device, options.monitor))
         usable_device(options.device)
-        return cls(
-            manifest,
-            Path(out),
-            split_for("train", manifest, options.train_split),
-            split_for("validation", manifest, options.validation_split),
-            options,
-        )
+        train = split_for("train", manifest, options.train_split)
+        validation = split_for("validation", manifest, options.validation_split)
+        for split in (train, validation):
+            require_captions(manifest, split)
+        return cls(manifest, Path(out), train, validation, options)
 
     def log(self, line: str) -> None:
         """Log a line."""
@@ -88,7 +88,8 @@ class TrainingJob:
             return train, validation
         kept = with_features(train, images), with_features(validation, images)
         left_out = len(train) + len(validation) - sum(map(len, kept))
-        self.log(f"{left_out} images without features are left out")
+        left = counted(left_out, "image without features is", "images without features are")
+        self.log(f"{left} left out")
         return kept
 
     def unfitted_head(
@@ -186,12 +187,17 @@ class TrainingJob:
 
             try:
                 yield FitOptions(
-                    self.options.seed, report, work, self.options.workers, self.options.device
+                    self.options.seed,
+                    report,
+                    work,
+                    self.options.workers,
+                    self.options.device,
+                    log=self.log,
                 )
             except KeyboardInterrupt:
                 self.log(
-                    f"interrupted: {done_epochs} epochs are kept in {work}; the same command goes "
-                    "on from there"
+                    f"interrupted: {counted(done_epochs, 'epoch is', 'epochs are')} kept in "
+                    f"{work}; the same command resumes from there"
                 )
                 raise
 

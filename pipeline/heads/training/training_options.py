@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from pipeline.devices import AUTO
 from pipeline.progress import QUIET, Monitor
 
 
@@ -16,7 +17,7 @@ class TrainingOptions:
     seed : int. Seed of everything random.
     max_epochs : int or None. Upper bound on the number of epochs; None: as the experiment says.
     workers : int. Processes that prefetch batches; no result depends on their number.
-    device : str. A torch device, such as "cuda".
+    device : str. A torch device, such as "cuda"; "auto" for the best of this machine.
     leave_out_failed : bool. Leave out images whose features failed; otherwise they are an error.
     monitor : Monitor. Receives log lines, and progress by epoch.
     """
@@ -26,10 +27,10 @@ class TrainingOptions:
     seed: int = 0
     max_epochs: int | None = None
     workers: int = 0
-    device: str = "cpu"
+    device: str = AUTO
     leave_out_failed: bool = False
     monitor: Monitor = QUIET
 
 
 DEFAULT_TRAINING = TrainingOptions()
-"""The usual splits, seed 0, on the CPU."""
+"""The usual splits, seed 0, on the best device of this machine."""

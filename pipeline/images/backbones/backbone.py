@@ -24,6 +24,7 @@ class Backbone:
     layer_names : what other files call a layer, to what the network calls it.
     heads : beginnings of the names of layers that are not built: files may have them in any
         shape or not at all.
+    merge : joins tensors of a file that are one in the network, names being the network's.
     layout : of an output of this shape, of one image. Raises `RecipeError`.
     tracing : how the fast engine traces the network.
     tested : whether a test here compares the network that the fast engine makes with this one.
@@ -40,6 +41,7 @@ class Backbone:
     residual_norms: str = ""
     layer_names: Mapping[str, str] = field(default_factory=dict)
     heads: tuple[str, ...] = ()
+    merge: Callable[[dict[str, Tensor]], dict[str, Tensor]] = lambda tensors: tensors
     layout: Callable[[tuple[int, ...]], Layout] = layout_of
     tracing: Tracing = field(default_factory=Tracing)
     tested: bool = True

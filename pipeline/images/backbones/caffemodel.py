@@ -17,6 +17,7 @@ from pipeline.errors import PipelineError
 # Field of the layers, to a layer's fields of name and blobs.
 _LAYERS = {100: (1, 7), 2: (4, 6)}
 _PARAMETERS = ("weight", "bias")
+_STATISTICS = ("running_mean", "running_var")
 _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 
 Field = tuple[int, int | memoryview]
@@ -37,12 +38,14 @@ def read_caffemodel(path: Path) -> dict[str, Tensor]:
     -------
     dict[str, Tensor]
         `<layer>.weight` and `<layer>.bias`, float32, biases one-dimensional, fully connected
-        weights two-dimensional. Layers without parameters are not in it.
+        weights two-dimensional; of a batch norm, which has no scale and offset of its own,
+        `<layer>.running_mean` and `<layer>.running_var`. Layers without parameters are not in it.
 
     Raises
     ------
     CaffeModelError
-        No layer with parameters was found, or a layer has more than two blobs.
+        No layer with parameters was found, or a layer's blobs are neither a weight and a bias nor
+        those of a batch norm.
     """
     tensors: dict[str, Tensor] = {}
     for number, layer in _fields(memoryview(path.read_bytes())):
@@ -55,6 +58,12 @@ def read_caffemodel(path: Path) -> dict[str, Tensor]:
                 name = bytes(value).decode("utf-8", "replace")
             elif inner == blobs_field and not isinstance(value, int):
                 blobs.append(_blob(value, name))
+        if len(blobs) == 3 and blobs[0].shape == blobs[1].shape and blobs[2].numel() == 1:
+            # Sums over training steps, and by what to divide them; Caffe reads a divisor of 0 so.
+            scale = 1 / blobs[2].item() if blobs[2].item() else 0.0
+            for statistic, total in zip(_STATISTICS, blobs, strict=False):
+                tensors[f"{name}.{statistic}"] = total.flatten() * scale
+            continue
         if len(blobs) > len(_PARAMETERS):
             raise CaffeModelError(f"layer {name!r} has {len(blobs)} blobs, not a weight and a bias")
         for parameter, blob in zip(_PARAMETERS, blobs, strict=False):

@@ -1,12 +1,18 @@
-"""The networks that recipes name: torchvision's, CaffeNet, EfficientNet-Lite, and libraries'."""
+"""The networks that recipes name: torchvision's, Caffe's, EfficientNet-Lite, and libraries'."""
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 
 from efficientnet_lite_pytorch import EfficientNet
 from torch import nn
 
 from pipeline.images.backbones.backbone import Backbone
+from pipeline.images.backbones.caffe_resnet import (
+    CaffeResNet,
+    caffe_resnet_layer_names,
+    without_biases,
+)
 from pipeline.images.backbones.caffenet import CaffeNet
 from pipeline.images.backbones.open_clip_backbones import open_clip_backbone
 from pipeline.images.backbones.timm_backbones import timm_backbone
@@ -66,6 +72,15 @@ def _vgg_layer_names(convolutions: tuple[int, ...]) -> dict[str, str]:
     return names | {"classifier.1": "classifier.0", "classifier.4": "classifier.3"}
 
 
+def _caffe_resnet(depth: int) -> Backbone:
+    return Backbone(
+        partial(CaffeResNet, depth),
+        residual_norms="_branch2c",
+        layer_names=caffe_resnet_layer_names(depth),
+        merge=without_biases,
+    )
+
+
 def _efficientnet_lite(name: str) -> Backbone:
     return Backbone(
         lambda: EfficientNet.from_name(name),
@@ -77,6 +92,7 @@ def _efficientnet_lite(name: str) -> Backbone:
 _LITES = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")
 BACKBONES: dict[str, Backbone] = {
     "resnet152": Backbone(_torchvision("resnet152"), residual_norms=".bn3"),
+    **{f"resnet{depth}-caffe": _caffe_resnet(depth) for depth in (50, 101, 152)},
     "vgg19": Backbone(_torchvision("vgg19"), layer_names=_vgg_layer_names((2, 2, 4, 4, 4))),
     "vgg16": Backbone(_torchvision("vgg16"), layer_names=_vgg_layer_names((2, 2, 3, 3, 3))),
     "alexnet": Backbone(_torchvision("alexnet")),

@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.engine.fuse import Tracing
+from pipeline.networks.hub import hub_or_cache
 from pipeline.networks.state_dicts import WeightsError
 from pipeline.recipes.layers import layout_of
 from pipeline.recipes.timm_recipes import (
@@ -67,7 +69,8 @@ def _parts(module: Any) -> Sequence[nn.Module]:
 
 def _pretrained(name: str, cfg: dict[str, Any]) -> dict[str, Tensor]:
     try:
-        state: dict[str, Tensor] = create_timm_model(name, pretrained=True).state_dict()
+        with hub_or_cache() if cfg.get("hf_hub_id") else nullcontext():
+            state: dict[str, Tensor] = create_timm_model(name, pretrained=True).state_dict()
     except (OSError, RuntimeError, ValueError) as error:
         repository, url = cfg.get("hf_hub_id"), cfg.get("url")
         if repository:

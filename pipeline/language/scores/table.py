@@ -8,6 +8,7 @@ from pipeline.language.scores.bleu import bleu
 from pipeline.language.scores.cider import cider_d
 from pipeline.language.scores.rouge import rouge_l
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
+from pipeline.wording import counted
 
 TOKENIZER = TOKENIZERS["treebank"]
 """Penn Treebank words in lower case without punctuation, as COCO's evaluation splits captions."""
@@ -69,7 +70,9 @@ def score(
         for image in captions
     ]
     if without := [image for image, found in zip(captions, written, strict=True) if not found]:
-        raise LanguageError(f"{len(without)} images have no reference, first {without[:5]}")
+        raise LanguageError(
+            f"{counted(len(without), 'image has', 'images have')} no reference, first {without[:5]}"
+        )
     learnt = {tuple(TOKENIZER.tokenize(text)) for text in training}
     own = {tuple(found) for found in words}
     return {

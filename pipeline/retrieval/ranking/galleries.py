@@ -47,7 +47,8 @@ def galleries(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
         return _sets(embeddings, protocol)
     if asked == there and protocol.folds == 1:
         return [counted]
-    return [_images(counted, image_of_caption, slice(k, k + size)) for k in range(0, asked, size)]
+    parts = (slice(start, start + size) for start in range(0, asked, size))
+    return [images_between(counted, image_of_caption, part) for part in parts]
 
 
 def first_captions(embeddings: Embeddings, number: int) -> Embeddings:
@@ -64,7 +65,7 @@ def first_captions(embeddings: Embeddings, number: int) -> Embeddings:
     """
     if number < 1:
         raise ValueError(f"captions per image must be at least 1, {number} given")
-    place = _places_in_images(embeddings)
+    place = _places_inimages_between(embeddings)
     if (place < number).all():
         return embeddings
     return _subset(embeddings, slice(None), np.flatnonzero(place < number))
@@ -72,21 +73,21 @@ def first_captions(embeddings: Embeddings, number: int) -> Embeddings:
 
 def _sets(embeddings: Embeddings, protocol: Protocol) -> list[Embeddings]:
     """Return a gallery for each caption number: all images with their captions of that number."""
-    number = np.bincount(image_rows(embeddings))
+    number = np.bincount(image_rows(embeddings), minlength=len(embeddings.image_ids))
     if (more := np.flatnonzero(number != protocol.sets)).size:
         raise ProtocolError(
             f"the protocol {protocol.name} is of {protocol.sets} captions an image, one for each "
-            f"set, and {more.size} images have more, first "
+            f"set, and {more.size} images have more or fewer, first "
             f"{[embeddings.image_ids[row] for row in more[:5].tolist()]}"
         )
-    place = _places_in_images(embeddings)
+    place = _places_inimages_between(embeddings)
     everything = slice(None)
     return [
         _subset(embeddings, everything, np.flatnonzero(place == at)) for at in range(protocol.sets)
     ]
 
 
-def _places_in_images(embeddings: Embeddings) -> Ranks:
+def _places_inimages_between(embeddings: Embeddings) -> Ranks:
     """Return the place of each caption among those of its image, from 0; see `first_captions`."""
     image = image_rows(embeddings)
     named = zip(embeddings.caption_ids, embeddings.caption_image_ids, strict=True)
@@ -108,7 +109,7 @@ def _number(caption_id: str, image_id: str) -> int:
     return int(number) if named else -1
 
 
-def _images(e: Embeddings, image_of_caption: Ranks, rows: slice) -> Embeddings:
+def images_between(e: Embeddings, image_of_caption: Ranks, rows: slice) -> Embeddings:
     """Return some images with their captions."""
     kept = (image_of_caption >= rows.start) & (image_of_caption < rows.stop)
     return _subset(e, rows, np.flatnonzero(kept))

@@ -3,13 +3,17 @@
 import re
 from dataclasses import dataclass, replace
 
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, UnknownName
 
 _USUAL = 5
 
 
 class ProtocolError(PipelineError):
     """A protocol is not known, or the embeddings cannot meet it."""
+
+
+class UnknownProtocol(ProtocolError, UnknownName):
+    """No protocol has this name."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def resolve_protocol(name: str, captions_per_image: int | None = _USUAL) -> Prot
     elif first := re.fullmatch("first-([1-9][0-9]{0,9})", name):
         protocol = Protocol(name, images=int(first[1]), rest=True)
     else:
-        raise ProtocolError(
+        raise UnknownProtocol(
             f"protocol {name!r} is not known; expected one of {', '.join(PROTOCOLS)}, or first-N "
             "with a number of images such as first-1000"
         )

@@ -29,7 +29,8 @@ def rank_both_ways(
 ) -> tuple[Ranks, Ranks]:
     """Rank each image's best caption among all captions, and each caption's image among all images.
 
-    Every similarity is computed once and serves both directions.
+    Every similarity is computed once and serves both directions. An image without a caption is one
+    of those that are searched, and no query.
 
     Parameters
     ----------
@@ -40,14 +41,18 @@ def rank_both_ways(
 
     Returns
     -------
-    (images,) int64 and (captions,) int64
-        0 is best; in the order of `e.image_ids` and of `e.caption_ids`.
+    (images with a caption,) int64 and (captions,) int64
+        0 is best; in the order of `e.query_ids` and of `e.caption_ids`.
 
     Raises
     ------
     EmbeddingsError
-        A similarity is not finite in float32 (embeddings too large).
+        There is no caption, or a similarity is not finite in float32 (embeddings too large).
     """
+    if not e.caption_ids:
+        raise EmbeddingsError(
+            f"no captions: nothing to rank; none of the {len(e.image_ids)} images has one"
+        )
     image_of_caption = image_rows(e)
     blocks = _blocks(image_of_caption, len(e.image_ids), block_elements)
     image_places, caption_places = _places(e.image_ids), _places(e.caption_ids)
@@ -60,25 +65,33 @@ def rank_both_ways(
     # What every query looks for lies in the blocks of images with their own captions. They come
     # first, so that any other block can be counted for both sides and forgotten.
     for rows, columns in blocks:
+        if not len(columns):
+            continue
         block = _block(e, rows, columns, block_of)
         own = block.pairs(image_of_caption[columns] - rows.start, np.arange(len(columns)))
         captions.best[columns] = own
         captions.places[columns] = image_places[image_of_caption[columns]]
         order = np.lexsort((caption_places[columns], -own, image_of_caption[columns]))
-        first = order[np.searchsorted(image_of_caption[columns], np.arange(rows.start, rows.stop))]
-        images.best[rows] = own[first]
-        images.places[rows] = caption_places[columns[first]]
+        asking = np.unique(image_of_caption[columns])
+        first = order[np.searchsorted(image_of_caption[columns], asking)]
+        images.best[asking] = own[first]
+        images.places[asking] = caption_places[columns[first]]
         count(rows, columns, block)
     for rows, own_columns in blocks:
         for _, columns in blocks:
-            if columns is not own_columns:
+            if columns is not own_columns and len(columns):
                 count(rows, columns, _block(e, rows, columns, block_of))
-    return images.ranks, captions.ranks
+    return images.ranks[e.captioned], captions.ranks
 
 
 def image_rows(e: Embeddings) -> Ranks:
     """Return the row of each caption's image, (captions,) int64."""
     return e.image_of_caption
+
+
+def query_rows(e: Embeddings) -> Ranks:
+    """Return the row of each caption's image among `e.query_ids`, (captions,) int64."""
+    return np.searchsorted(e.captioned, e.image_of_caption)
 
 
 @dataclass(frozen=True)
@@ -87,7 +100,7 @@ class _Queries:
 
     Attributes
     ----------
-    best : (queries,) float32, the score of the best correct item.
+    best : (queries,) float32, the score of the best correct item; infinite where there is none.
     places : (queries,) int64, the place of that item in the order that breaks ties.
     ranks : (queries,) int64, the items before it so far.
     """
@@ -99,7 +112,9 @@ class _Queries:
     @staticmethod
     def of(number: int) -> "_Queries":
         return _Queries(
-            np.empty(number, np.float32), np.empty(number, np.int64), np.zeros(number, np.int64)
+            np.full(number, np.inf, np.float32),
+            np.zeros(number, np.int64),
+            np.zeros(number, np.int64),
         )
 
     def count(self, queries: slice | Ranks, block: Block, places: Ranks, gallery: Axis) -> None:

@@ -41,7 +41,8 @@ class RegionService:
         self.experiment, self.similarity = models.head.experiment, found.similarity
         self.manifest, self.image_ids = searcher.manifest, found.image_ids
         self.searched = f"{len(found.image_ids)} images and {len(found.boxes)} boxes in them"
-        self.split = str(found.provenance.get("split", ""))
+        split = found.provenance.get("split")
+        self.split = f" of split {split}" if split else ""
         self.phrases = found.phrase_texts
         models.keep_encoder(found.phrase_texts)
 

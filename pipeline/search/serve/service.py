@@ -16,7 +16,7 @@ from pipeline.retrieval.search import SYMMETRIC, SearchError
 from pipeline.search.embedded_dataset import Hit
 from pipeline.search.searcher import Searcher
 from pipeline.search.serve.served_images import MAX_PIXELS
-from pipeline.search.sides import SIDES, default_side
+from pipeline.search.sides import SIDES
 
 Describe = Callable[[Image.Image], Sequence[Caption]]
 """Returns captions of a decoded picture; see `pipeline.search.picture_captions`."""
@@ -105,7 +105,7 @@ class SearchService:
     experiment, similarity : of the embeddings.
     manifest : of the dataset.
     image_ids : of the images that are embedded.
-    split : the part of the dataset that is embedded; "" if the file does not say.
+    split : what of the dataset is searched, such as " of split test"; "" if it is not known.
     searched : how many images and sentences are embedded, in words.
     composable : whether words can be taken away from a picture and added to it.
     sides : what a picture can look for, of `SIDES`.
@@ -139,11 +139,13 @@ class SearchService:
         models = searcher.models
         self.experiment, self.similarity = models.head.experiment, searcher.similarity
         self.manifest, self.image_ids = searcher.embedded.manifest, searcher.ids("images")
-        self.split = str(searcher.embedded.space.provenance.get("split", ""))
+        self.split = searcher.embedded.of_splits
         sentences = len(searcher.ids("sentences"))
         self.searched = f"{len(self.image_ids)} {self.manifest.media} and {sentences} sentences"
         self.composable = is_composable(self.similarity)
         self.sides = tuple(SIDES)[0 if self.similarity in SYMMETRIC else 1 :]
+        if not sentences:
+            self.sides = ("images",)
         models.keep_encoder([text for entry in self.manifest.entries for text in entry.captions])
         self.no_uploads = ""
         try:
@@ -162,7 +164,9 @@ class SearchService:
         UnusableImage
             No embedded image has this id, or the upload is no picture or too large.
         """
-        of = query.of or default_side(not query.sentence, bool(query.minus or query.plus))
+        of = query.of or self._searcher.default_of(
+            not query.sentence, bool(query.minus or query.plus)
+        )
         notes = list[str]()
         with self._busy:
             if query.sentence:

@@ -9,12 +9,13 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from pipeline.datasets.manifest import read_manifest
 from pipeline.errors import WrongUsage
 from pipeline.files import appearing_whole
 from pipeline.hashing import canonical_json
 from pipeline.progress import QUIET, Monitor, Progress, no_progress
 from pipeline.shards.convert.importers.id_files import read_ids
-from pipeline.shards.convert.layouts import EXPORTS
+from pipeline.shards.convert.layouts import EXPORTS, SUFFIXES
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import RowBlock, ShardError
 from pipeline.shards.index import INDEX_FILE
@@ -45,12 +46,13 @@ def export(
     features: FeatureSet | str | Path,
     out: str | Path,
     *,
-    to: str,
+    to: str | None = None,
     ids: Sequence[str] | str | Path | None = None,
     repeat: int = 1,
     copy: bool = False,
     compress: bool = False,
     allow_failed: bool = False,
+    dataset: str | Path | None = None,
     monitor: Monitor = QUIET,
 ) -> int:
     """Write a feature set in a layout that other programs read, and return the number of rows.
@@ -58,13 +60,15 @@ def export(
     Parameters
     ----------
     features : a feature set or its folder.
-    out : the file to write; for npy its name ends in `_ims.npy`.
-    to : a name of `pipeline.shards.convert.layouts.EXPORTS`.
+    out : the file to write.
+    to : a name of `pipeline.shards.convert.layouts.EXPORTS`. None: by the suffix of `out`.
     ids : rows in the order wanted, or a file as `read_ids` takes. None: all rows.
     repeat : npy only: how often each row is written.
     copy : h5 only: copy the rows instead of pointing to the shards.
     compress : h5 with `copy` or `ids` only: gzip in small chunks.
-    allow_failed : write failed rows as NaN instead of refusing.
+    allow_failed : write failed rows, as NaN or null, instead of refusing.
+    dataset : parquet and arrow only: folder of the prepared dataset whose splits and captions
+        become columns.
     monitor : gets the progress.
 
     Raises
@@ -75,16 +79,19 @@ def export(
         See the function of each layout.
     MissingRows, FailedRows, DamagedShard
     """
+    out = Path(out)
+    to = to or _layout_of(out)
     view = to == "h5" and not copy and ids is None
     if to not in EXPORTS:
         raise WrongUsage(f"layout {to!r} is none of {', '.join(EXPORTS)}")
+    if dataset is not None and to not in ("parquet", "arrow"):
+        raise WrongUsage("--dataset goes with --to parquet and --to arrow")
     if repeat > 1 and to != "npy":
         raise WrongUsage("--repeat goes with --to npy")
     if copy and to != "h5":
         raise WrongUsage("--copy goes with --to h5")
     if compress and (to != "h5" or view):
         raise WrongUsage("--compress goes with --to h5 and --copy or --ids")
-    out = Path(out)
     features = features if isinstance(features, FeatureSet) else FeatureSet(features)
     if isinstance(ids, str | Path):
         ids = read_ids(ids)
@@ -99,9 +106,25 @@ def export(
             export_h5_copy(features, out, asked, allow_failed, compress, progress)
         elif to == "safetensors":
             export_safetensors(features, out, asked, allow_failed, progress)
+        elif to in ("parquet", "arrow"):
+            _require_output(features, out)
+            # Here, as pyarrow takes a moment to import.
+            from pipeline.shards.convert.tables import export_table
+
+            manifest = None if dataset is None else read_manifest(dataset)
+            export_table(features, out, asked, to, manifest, allow_failed, progress)
         else:
             export_vqa(features, out, asked, allow_failed, progress)
     return len(asked)
+
+
+def _layout_of(out: Path) -> str:
+    if (to := SUFFIXES.get(out.suffix.lower())) is None:
+        raise WrongUsage(
+            f"{out} has none of the suffixes {', '.join(SUFFIXES)}, so its layout is not known; "
+            f"name it with --to ({', '.join(EXPORTS)})"
+        )
+    return to
 
 
 def export_npy(
@@ -112,17 +135,19 @@ def export_npy(
     allow_failed: bool = False,
     progress: Progress = no_progress,
 ) -> None:
-    """Write `NAME_ims.npy` and `NAME_ids.txt`: what VSE++ and SCAN read as precomputed images.
+    """Write an array as `np.load` reads it, and next to it `NAME_ids.txt`, one id per line.
 
-    The array is float32, (rows * repeat, dim), as `data.py` of VSE++ (github.com/fartashf/vsepp)
-    loads it, or (rows * repeat, cells, channels) of a grid, cells row by row from the top left,
-    as SCAN (github.com/kuanghuei/SCAN) loads regions. Line n of the text is the id of row n of
-    the array. Our addition is the text of ids: theirs go by position alone.
+    `NAME.npy` has the rows as they are stored, (rows * repeat, *row_shape). A name that ends in
+    `_ims.npy` asks for the layout that VSE++ and SCAN read as precomputed images: float32,
+    (rows * repeat, dim), as `data.py` of VSE++ (github.com/fartashf/vsepp) loads it, or
+    (rows * repeat, cells, channels) of a grid, cells row by row from the top left, as SCAN
+    (github.com/kuanghuei/SCAN) loads regions. Line n of the text is the id of row n of the array;
+    theirs go by position alone.
 
     Parameters
     ----------
     features : the source.
-    out : ends in `_ims.npy`.
+    out : the array; its ids are `NAME_ids.txt` for both `NAME.npy` and `NAME_ims.npy`.
     ids : rows in the order wanted.
     repeat : how often each row is written, one after the other; VSE++ wants 5, once a caption.
     allow_failed : write failed rows as NaN instead of refusing.
@@ -131,30 +156,31 @@ def export_npy(
     Raises
     ------
     ShardError
-        `out` is called otherwise, or an id has a line break.
+        An id has a line break.
     OutputError
         `out` is a folder, or lies where nothing can be written. So in all exports.
     MissingRows, FailedRows, DamagedShard
     """
-    if not out.name.endswith(_IMS) or out.name == _IMS:
-        raise ShardError(f"{out} does not end in {_IMS}, such as test{_IMS}")
-    ids_file = out.with_name(out.name.removesuffix(_IMS) + _IDS)
+    ids_file = out.with_name(out.name.removesuffix(".npy").removesuffix("_ims") + _IDS)
     for file in (out, ids_file):
         require_output_file(file)
     if broken := [row_id for row_id in ids if len(row_id.splitlines()) != 1]:
         raise ShardError(f"id {broken[0]!r} has a line break, so {_IDS} cannot hold it")
-    shape = features.row_shape
-    row = (int(np.prod(shape[:-1])), shape[-1]) if len(shape) > 1 else shape
+    row, dtype = features.row_shape, stored_dtype(features.index.header)
+    if out.name.endswith(_IMS):
+        dtype = np.dtype("<f4")
+        row = (int(np.prod(row[:-1])), row[-1]) if len(row) > 1 else row
     blocks = _counted(features.blocks(ids, allow_failed), len(ids), progress)
     with (
         appearing_whole(ids_file) as ids_part,
         appearing_whole(out) as part,
     ):
         with part.open("wb") as stream:
-            described = {"descr": "<f4", "fortran_order": False, "shape": (len(ids) * repeat, *row)}
+            shape = (len(ids) * repeat, *row)
+            described = {"descr": dtype.str, "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(stream, described)
             for block in blocks:
-                stream.write(np.repeat(block.features.astype("<f4"), repeat, axis=0).tobytes())
+                stream.write(np.repeat(block.features.astype(dtype), repeat, axis=0).tobytes())
         with ids_part.open("w", encoding="utf-8", newline="\n") as text:
             text.writelines(f"{row_id}\n" * repeat for row_id in ids)
 

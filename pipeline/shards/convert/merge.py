@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pipeline.one_or_many import values_of
 from pipeline.packed import PackedTexts, repeated_texts
 from pipeline.progress import QUIET, Monitor
 from pipeline.shards.feature_set import FeatureSet
@@ -48,6 +49,7 @@ def merge(
     RepeatedRows
         Sets have different rows of the same id.
     """
+    sets = values_of(sets, (str, Path), "a feature set or its folder")
     opened = [given if isinstance(given, FeatureSet) else FeatureSet(given) for given in sets]
     first = opened[0]
     for other in opened[1:]:

@@ -15,6 +15,7 @@ from typing import Any
 from pipeline.files import parse_json
 from pipeline.hashing import sha256_of_file
 from pipeline.shards.card import CARD_FILE
+from pipeline.shards.croissant import CROISSANT_FILE
 from pipeline.shards.index import INDEX_FILE, FeatureIndex
 from pipeline.shards.reader import ShardFile
 from pipeline.shards.remote.retry import ExchangeError
@@ -78,11 +79,13 @@ class Contents:
     shards : in row order.
     card : SHARDS.md, if it has one.
     encoder : files of the encoder of its captions, stored next to the set.
+    croissant : croissant.json, if it has one.
     """
 
     shards: tuple[SharedShard, ...]
     card: SharedFile | None = None
     encoder: tuple[SharedFile, ...] = ()
+    croissant: SharedFile | None = None
 
     @cached_property
     def _by_name(self) -> dict[str, SharedShard]:
@@ -91,7 +94,12 @@ class Contents:
     @property
     def others(self) -> list[SharedFile]:
         """The files that are not shards."""
-        return [*self.encoder, *([self.card] if self.card else [])]
+        return [*self.encoder, *self.descriptions]
+
+    @property
+    def descriptions(self) -> list[SharedFile]:
+        """The files that describe the set to people and catalogues."""
+        return [file for file in (self.card, self.croissant) if file is not None]
 
     @property
     def size(self) -> int:
@@ -101,6 +109,8 @@ class Contents:
     def text(self) -> str:
         """Return `files.json`."""
         values = {"format": _FORMAT, "format_version": _VERSION, **asdict(self)}
+        if self.croissant is None:
+            del values["croissant"]
         return json.dumps(values, indent=1, sort_keys=True) + "\n"
 
     def shard(self, name: str, sha256: str) -> SharedShard:
@@ -140,11 +150,15 @@ def contents_of(folder: Path, index: FeatureIndex) -> Contents:
                 f"{path} is not a regular file with a plain name (letters, digits, . _ + @ = -), "
                 "as the files of an encoder are; remove it, or move it elsewhere"
             )
-    card = folder / CARD_FILE
+    card, croissant = (
+        _file_of(path) if (path := folder / name).is_file() else None
+        for name in (CARD_FILE, CROISSANT_FILE)
+    )
     return Contents(
         tuple(_shard_of(folder / entry.file, entry.sha256) for entry in index.shards),
-        _file_of(card) if card.is_file() else None,
+        card,
         tuple(map(_file_of, files)),
+        croissant,
     )
 
 
@@ -184,13 +198,12 @@ def contents_from(data: bytes, where: str) -> Contents:
             raise ValueError(f"another format than {_FORMAT!r} version {_VERSION}")
         shards = tuple(_checked_shard(entry) for entry in values["shards"])
         encoder = tuple(_checked_file(entry) for entry in values["encoder"])
-        card = _checked_file(values["card"]) if values["card"] is not None else None
-        if card is not None and card.file != CARD_FILE:
-            raise ValueError(f"its card is not called {CARD_FILE}")
+        card = _described(values["card"], CARD_FILE)
+        croissant = _described(values.get("croissant"), CROISSANT_FILE)
         for names in ([s.file for s in shards], [f.file for f in encoder]):
             if len(set(names)) != len(names):
                 raise ValueError("two files have one name")
-        return Contents(shards, card, encoder)
+        return Contents(shards, card, encoder, croissant)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         begins = data[:40].decode("utf-8", "replace")
         raise ExchangeError(
@@ -212,6 +225,13 @@ def _checked_file(entry: Any) -> SharedFile:
         raise ValueError(f"the SHA-256 of {file.file} is not valid")
     if type(file.size) is not int or not 0 <= file.size < 1 << 62:
         raise ValueError(f"the size of {file.file} is not valid")
+    return file
+
+
+def _described(entry: Any, name: str) -> SharedFile | None:
+    file = None if entry is None else _checked_file(entry)
+    if file is not None and file.file != name:
+        raise ValueError(f"{file.file!r} is in the place of {name}")
     return file
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import fsspec
 
-from pipeline.shards.remote.remote import Remote, without_secrets
+from pipeline.shards.remote.remote import Remote
 from pipeline.shards.remote.retry import RemoteError
+from pipeline.wording import without_secrets
 
 # Where a module that fsspec lacks has another name than its package.
 _PACKAGES = {"smbclient": "smbprotocol"}

@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.hashing import sha256_of_file, sha256_of_json
-from pipeline.shards.card import CARD_FILE
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OtherShard, ShardError
 from pipeline.shards.index import INDEX_FILE, FeatureIndex, read_index
@@ -127,7 +126,7 @@ class PullOutput:
             f"{self._offer.remote.shown}; give another output folder, or remove it if it may go"
         )
 
-    def missing_others(self, card: bool) -> dict[Path, SharedFile]:
+    def missing_others(self, descriptions: bool) -> dict[Path, SharedFile]:
         """Return the other files to fetch, by where they gather.
 
         Raises
@@ -148,8 +147,9 @@ class PullOutput:
                     f"{path} is not the file of the encoder of this set; give another output "
                     f"folder, or remove {self.encoder} if it may go"
                 )
-        if card and contents.card and not _holds(self.out / contents.card.file, contents.card):
-            missing[self.work / contents.card.file] = contents.card
+        for file in contents.descriptions if descriptions else ():
+            if not _holds(self.out / file.file, file):
+                missing[self.work / file.file] = file
         return {path: file for path, file in missing.items() if not _holds(path, file)}
 
     def open_work(self) -> FeatureSet:
@@ -175,9 +175,9 @@ class PullOutput:
         """Move what has arrived to the output, the index last, and remove the work folder."""
         self.publish_encoder()
         self.out.mkdir(parents=True, exist_ok=True)
-        card = self.work / CARD_FILE
-        cards = [CARD_FILE] if self._offer.contents and card.is_file() else []
-        for name in [*(entry.file for entry in self._offer.index.shards), *cards, INDEX_FILE]:
+        files = self._offer.contents.descriptions if self._offer.contents else []
+        described = [file.file for file in files if (self.work / file.file).is_file()]
+        for name in [*(entry.file for entry in self._offer.index.shards), *described, INDEX_FILE]:
             (self.work / name).replace(self.out / name)
         self.remove_work()
 

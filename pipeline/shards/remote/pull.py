@@ -12,6 +12,7 @@ from pipeline.packed import TextIndex
 from pipeline.progress import QUIET, Monitor
 from pipeline.shards.card import CARD_FILE
 from pipeline.shards.convert.importers.id_files import read_ids
+from pipeline.shards.croissant import CROISSANT_FILE
 from pipeline.shards.feature_set import FeatureSet, MissingRows
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.reader import ShardFile
@@ -46,11 +47,11 @@ def pull(
 ) -> Transfer:
     """Fetch a shared feature set, whole or some of its rows.
 
-    A whole set is fetched file by file with the same bytes, SHARDS.md and encoder too; each file's
-    SHA-256 is computed as it arrives. Single rows are fetched of sets that `push` wrote: first all
-    bytes of the shards except their features, verified by SHA-256, then the features of these rows,
-    each verified by its CRC-32. They become a set with the same recipe, weights, dataset and
-    software; the encoder is fetched too, SHARDS.md is not.
+    A whole set is fetched file by file with the same bytes, SHARDS.md, croissant.json and encoder
+    too; each file's SHA-256 is computed as it arrives. Single rows are fetched of sets that `push`
+    wrote: first all bytes of the shards except their features, verified by SHA-256, then the
+    features of these rows, each verified by its CRC-32. They become a set with the same recipe,
+    weights, dataset and software; the encoder is fetched too, SHARDS.md and croissant.json are not.
 
     What has arrived is stored in `.work` next to the output until all of it has; the same call
     resumes from it, also from another place with the same set. A finished output is verified, and
@@ -115,7 +116,7 @@ def _pull_whole(offer: Offer, out: Path, meter: Meter) -> Transfer:
     with output.pulling(), output.writing():
         output.take_over_shards(meter)
         waiting = [entry for entry in shards if not (output.work / entry.file).is_file()]
-        others = output.missing_others(card=True)
+        others = output.missing_others(descriptions=True)
         total = sum(map(offer.size_of, waiting)) + sum(file.size for file in others.values())
         meter.log(
             f"{offer.remote.shown}: {offer.index.describe()}; {len(waiting)} of {len(shards)} "
@@ -209,7 +210,7 @@ def _build(
     header = replace(header, created_by="; ".join(dict.fromkeys(software)))
     compress = ShardFile(features.folder / offer.index.shards[0].file).compressed
     inputs = ["pulled", offer.index.content_sha256]
-    others = output.missing_others(card=False)
+    others = output.missing_others(descriptions=False)
     with ShardBuild(output.out, header, ids, None, compress, inputs) as build:
         pending = [i for span in build.pending() for i in build.ids[span.start : span.stop]]
         missing = missing_features(features, pending)
@@ -232,8 +233,9 @@ def _build(
 
 
 def _fetch_others(offer: Offer, others: dict[Path, SharedFile], meter: Meter) -> None:
-    """Fetch files of the encoder, and the card."""
+    """Fetch files of the encoder, and the descriptions of the set."""
     for path, file in others.items():
         path.parent.mkdir(exist_ok=True)
-        remote = offer.remote if file.file == CARD_FILE else offer.remote.sibling(ENCODER_SUFFIX)
+        here = file.file in (CARD_FILE, CROISSANT_FILE)
+        remote = offer.remote if here else offer.remote.sibling(ENCODER_SUFFIX)
         fetch_file(remote, path, file.sha256, file.size, file.size, meter)

@@ -35,9 +35,10 @@ def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Tr
     """Copy a finished feature folder to another place, where it is a feature folder too.
 
     `files.json`, which lists the files to come, is sent first, then encoder and shards, then
-    SHARDS.md, and `index.json` last: a place without it holds no finished set. An interrupted push
-    resumes: a file that `files.json` or `index.json` of the place names, and that exists there in
-    its size, is not sent again. The SHA-256 of every file is computed and compared as it is sent;
+    SHARDS.md and croissant.json, and `index.json` last: a place without it holds no finished set.
+    An interrupted push resumes: a file that `files.json` or `index.json` of the place names, and
+    that exists there in its size, is not sent again. The SHA-256 of every file is computed and
+    compared as it is sent;
     the size of what has arrived is compared before it is renamed to its final name.
 
     Parameters
@@ -95,8 +96,8 @@ def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Tr
     with meter.expecting("push", total):
         for place, source, file in missing:
             _send(place, source / file.file, file.sha256, meter)
-    if contents.card is not None:
-        _send_small(remote, CARD_FILE, _unchanged(folder / CARD_FILE, contents.card), meter)
+    for file in contents.descriptions:
+        _send_small(remote, file.file, _unchanged(folder / file.file, file), meter)
     _send_small(remote, INDEX_FILE, index_bytes, meter)
     return Transfer(index, meter.moved, contents.size)
 

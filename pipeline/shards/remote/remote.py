@@ -233,15 +233,6 @@ def read_bounded(remote: Remote, name: str, most: int, log: Callable[[str], None
         return None
 
 
-def without_secrets(url: str) -> str:
-    """Return a URL without user, password and query, which may be a signature, for messages."""
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        return url
-    host, slash, path = rest.partition("?")[0].partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
-
-
 def _sync(stream: Any) -> None:
     """Wait until the bytes of a local file are on the disk; other back ends see to that."""
     stream.flush()

@@ -1,13 +1,10 @@
 """Which rows of a set belong to a split of a dataset."""
 
-import re
 from collections.abc import Sequence
 
 from pipeline.datasets.manifest import Manifest
 from pipeline.shards.feature_set import MissingRows
-
-# Captions are `<image id>#<k>`, regions `<image id>@<k>`.
-_OF_IMAGE = re.compile(r"(.+)([#@])[0-9]+", re.DOTALL)
+from pipeline.shards.row_images import images_of_rows
 
 
 def ids_of_split(ids: Sequence[str], dataset: Manifest, split: str) -> list[str]:
@@ -28,16 +25,10 @@ def ids_of_split(ids: Sequence[str], dataset: Manifest, split: str) -> list[str]
     """
     entries = dataset.select(split)
     wanted, images = {*entries.ids}, {*dataset.select().ids}
-    # In a set of captions `a#1` is one of `a`, even if another image is called so.
-    all_images = all(row_id in images for row_id in ids)
     chosen: list[str] = []
     with_rows: set[str] = set()
     kinds: set[str] = set()
-    for row_id in ids:
-        image, kind = row_id, ""
-        found = None if all_images else _OF_IMAGE.fullmatch(row_id)
-        if found and (found[1] in images or row_id not in images):
-            image, kind = found[1], found[2]
+    for row_id, (image, kind, _) in zip(ids, images_of_rows(ids, images), strict=True):
         if image in wanted:
             chosen.append(row_id)
             with_rows.add(image)

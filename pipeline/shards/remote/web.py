@@ -21,7 +21,7 @@ import aiohttp
 import yarl
 from fsspec.implementations.http import HTTPFileSystem
 
-from pipeline.shards.remote.remote import Remote, without_secrets
+from pipeline.shards.remote.remote import Remote
 from pipeline.shards.remote.retry import (
     Forbidden,
     NoByteRanges,
@@ -29,6 +29,7 @@ from pipeline.shards.remote.retry import (
     RemoteError,
     TransientError,
 )
+from pipeline.wording import without_secrets
 
 CONNECT_SECONDS, READ_SECONDS = 15.0, 60.0
 CONNECTIONS = 8

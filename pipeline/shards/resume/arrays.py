@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pipeline.files import created_by
 from pipeline.hashing import canonical_json
+from pipeline.one_or_many import texts_of
 from pipeline.packed import PackedTexts
 from pipeline.progress import Progress, Stopwatch, no_progress
 from pipeline.shards.format import (
@@ -39,7 +40,7 @@ _BLOCK_BYTES = 1 << 24
 def write_features(
     out: str | Path,
     ids: Sequence[str],
-    array: npt.ArrayLike,
+    array: "npt.ArrayLike",
     *,
     recipe: Mapping[str, Any],
     status: Sequence[int] | np.ndarray | None = None,
@@ -60,21 +61,23 @@ def write_features(
 
     Parameters
     ----------
-    out : folder of the shards.
-    ids : (n,) a unique relative path for each row, such as the ids of a dataset.
-    array : (n, ...) floating point numbers: nested lists, or anything with `shape`, `dtype` and
-        slices, such as an array, a `numpy.memmap` or an h5py dataset, of which some MiB are read
-        at a time. float16 and float32 are stored as they are, float64 as float32.
-    recipe : JSON values that say everything that changes a feature, with at least a "name".
-    status : (n,) 0 where a row has features; 1 unreadable, 2 missing, 3 refused. None: all 0.
-    errors : (n,) why a row failed, "" where it did not. None: the name of its status.
-    weights, weights_sha256 : name and SHA-256 (64 hex digits) of the network's weights.
-    trained_on : names of the datasets that the weights were trained on.
-    dataset : name of the dataset that the ids belong to.
-    axes : names of the axes, separated by commas. None: by their number.
-    rows_per_shard : None: what fits in 1 GiB, at most 65,536.
-    compress : gzip in small chunks: smaller, slower to read at random.
-    progress : called with rows done, rows in all, and 0.
+    out : str or Path. Folder of the shards.
+    ids : sequence of str. (n,) a unique relative path for each row, such as the ids of a dataset.
+    array : array_like. (n, ...) floating point numbers: nested lists, or anything with `shape`,
+        `dtype` and slices, such as an array, a `numpy.memmap` or an h5py dataset, of which some
+        MiB are read at a time. float16 and float32 are stored as they are, float64 as float32.
+    recipe : mapping. JSON values of everything that changes a feature, with at least a "name".
+    status : sequence of int or None. (n,) 0 where a row has features; 1 unreadable, 2 missing,
+        3 refused. None: all 0.
+    errors : sequence of str or None. (n,) why a row failed, "" where it did not. None: the name of
+        its status.
+    weights, weights_sha256 : str. Name and SHA-256 (64 hex digits) of the network's weights.
+    trained_on : sequence of str. Names of the datasets that the weights were trained on.
+    dataset : str. Name of the dataset that the ids belong to.
+    axes : str or None. Names of the axes, separated by commas. None: by their number.
+    rows_per_shard : int or None. None: what fits in 1 GiB, at most 65,536.
+    compress : bool. gzip in small chunks: smaller, slower to read at random.
+    progress : callable. Called with rows done, rows in all, and 0.
 
     Returns
     -------
@@ -91,10 +94,12 @@ def write_features(
 
     Examples
     --------
-    >>> write_features("out", ["a.jpg", "b.jpg"], rows, recipe={"name": "mine"})
+    >>> rows = np.eye(2, dtype=np.float32)
+    >>> write_features("out", ["a.jpg", "b.jpg"], rows, recipe={"name": "mine"}).rows
+    2
     """
     source = _sliceable(array)
-    ids = PackedTexts(ids)
+    ids = PackedTexts(texts_of(ids, "id")[0])
     if len(ids) != len(source) or not ids:
         raise ShardError(
             f"{len(ids)} ids were given for {len(source)} rows; give one id for each row, and at "

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,8 @@ class Layout:
     index : the output's, if it has a sound one.
     damaged : why it has none though there is a file; at most one text.
     broken : shards of the output that hang or crash HDF5, and what each one does.
+    replaces : whether the output holds other rows, of which another set is made.
+    vouched : shards of the output whose bytes are those of its index.
     """
 
     plan: ShardPlan
@@ -37,6 +39,8 @@ class Layout:
     index: FeatureIndex | None
     damaged: list[str]
     broken: dict[Path, str]
+    replaces: bool
+    vouched: list[Path]
 
     def fingerprint(self, header: FeatureHeader, inputs: object) -> str:
         """Return 16 hex digits that name the work: these rows, so laid out, of these inputs."""
@@ -53,6 +57,7 @@ def fit_to_existing(
     rows_per_shard: int | None,
     compress: bool,
     add: bool | None,
+    update: bool,
 ) -> Layout:
     """Fit the asked rows to what the output holds.
 
@@ -64,7 +69,7 @@ def fit_to_existing(
     Raises
     ------
     OtherShard
-        The output holds another feature set, or the same with other rows.
+        The output holds another feature set, or the same with other rows and no `update`.
     DamagedShard
         Rows shall be added to a set of which a shard cannot be read.
     """
@@ -72,17 +77,43 @@ def fit_to_existing(
         raise OtherShard(f"{out} puts other features side by side{_remedy(out)}")
     index, damaged = _index(out)
     paths = sorted(out.glob("shard-*.h5"))
-    broken = find_crashing_files(
-        [path for path in paths if not _vouched(path, index)], features=True
-    )
+    vouched = [path for path in paths if _vouched(path, index)]
+    broken = find_crashing_files([path for path in paths if path not in vouched], features=True)
     shards = {path.name: None if path in broken else _ids_of(path) for path in paths}
     layouts = [found[1] for found in shards.values() if found]
     compress = layouts[0] if layouts else compress
+    replaces = False
+    try:
+        plan, order = _plan_and_order(out, header, index, shards, ids, fresh, rows_per_shard, add)
+        if update and index is None:
+            _require_same(out, header, plan, shards, ids)
+    except (OtherShard, DamagedShard):
+        if not update:
+            raise
+        plan, order, replaces = fresh, ids, True
+        like = index is not None and index.header.row_bytes == header.row_bytes
+        if index is not None and like and rows_per_shard is None:
+            plan = replace(fresh, rows_per_shard=index.rows_per_shard)
+        index = None
+    return Layout(plan, order, compress, index, damaged, broken, replaces, vouched)
+
+
+def _plan_and_order(
+    out: Path,
+    header: FeatureHeader,
+    index: FeatureIndex | None,
+    shards: dict[str, tuple[Sequence[str], bool] | None],
+    ids: Sequence[str],
+    fresh: ShardPlan,
+    rows_per_shard: int | None,
+    add: bool | None,
+) -> tuple[ShardPlan, Sequence[str]]:
+    """Return the plan and the order of the rows; see `fit_to_existing`."""
     if index is None:
         plan, order = fresh, ids
     else:
         if unlike := header.difference(index.header.metadata()):
-            raise OtherShard(f"{out} {unlike}{_remedy(out)}")
+            raise OtherShard(f"{out} {unlike}{_remedy(out, add is not None)}")
         plan, order = _fit(out, index, shards, ids, rows_per_shard, add)
     names = {plan.file_name(shard) for shard in range(plan.shards)}
     if strays := sorted(shards.keys() - names):
@@ -92,7 +123,21 @@ def fit_to_existing(
             "left by an unfinished run on other rows, or the index was lost: finish that run, make "
             "the index again, or give another output folder"
         )
-    return Layout(plan, order, compress, index, damaged, broken)
+    return plan, order
+
+
+def _require_same(
+    out: Path,
+    header: FeatureHeader,
+    plan: ShardPlan,
+    shards: dict[str, tuple[Sequence[str], bool] | None],
+    ids: Sequence[str],
+) -> None:
+    """Raise `OtherShard` if a readable shard of a set without an index holds other rows."""
+    for shard in range(plan.shards):
+        if shards.get(name := plan.file_name(shard)):
+            span = plan.span(shard)
+            ShardFile(out / name).require(header, ids[span.start : span.stop])
 
 
 def _vouched(path: Path, index: FeatureIndex | None) -> bool:
@@ -122,7 +167,12 @@ def _index(out: Path) -> tuple[FeatureIndex | None, list[str]]:
     return index, []
 
 
-def _remedy(out: Path) -> str:
+def _remedy(out: Path, update: bool = False) -> str:
+    if update:
+        return (
+            "; --update keeps the rows that are still right and computes the others, or give "
+            "another output folder"
+        )
     return f"; give another output folder, or remove {out} if those features may go"
 
 
@@ -141,12 +191,13 @@ def _fit(
     held = PackedTexts(row_id for shard in found if shard for row_id in shard[0])
     rest: list[str] = []
     order: Sequence[str] = held
+    remedy = _remedy(out, add is not None)
     if held != ids:
         place = TextIndex(ids).rows_of(held, len(held))
         if unknown := [held[row] for row in np.flatnonzero(place < 0).tolist()]:
             raise OtherShard(
                 f"{holds}; {len(unknown)} of them are not among the {len(ids)} asked for, first "
-                f"{unknown[:5]}{_remedy(out)}"
+                f"{unknown[:5]}{remedy}"
             )
         there = np.zeros(len(ids), bool)
         there[place] = True
@@ -158,9 +209,9 @@ def _fit(
             rest = rest if shard else rest[entry.rows :]
         order = PackedTexts(placed)
     if len(order) != index.rows or repeated_texts(order):
-        raise OtherShard(f"{holds}, and not the {len(ids)} asked for{_remedy(out)}")
+        raise OtherShard(f"{holds}, and not the {len(ids)} asked for{remedy}")
     if rest and not add:
-        adding = "" if add is None else "have them added, or "
+        adding = "" if add is None else "have them added (--add) or the set updated (--update), or "
         raise OtherShard(
             f"{holds}; {len(rest)} of the {len(ids)} rows asked for are not among them, first "
             f"{rest[:5]}; {adding}give another output folder"
@@ -176,8 +227,8 @@ def _fit(
     if not add and not plan.older:
         if rows_per_shard not in (None, index.rows_per_shard):
             raise OtherShard(
-                f"{holds} in shards of {index.rows_per_shard}, not {rows_per_shard}{_remedy(out)}"
+                f"{holds} in shards of {index.rows_per_shard}, not {rows_per_shard}{remedy}"
             )
         if order != ids:
-            raise OtherShard(f"{holds} in another order than that asked for{_remedy(out)}")
+            raise OtherShard(f"{holds} in another order than that asked for{remedy}")
     return plan, order

@@ -6,12 +6,16 @@ shard. Finished shards are moved to the output and `index.json` is written last.
 leaves is checked, row by row, before it is trusted, and the bytes of the result do not depend on
 where it was killed.
 
+An update makes a set of other rows in the work folder, with rows copied from the old set wherever
+it has them, and swaps the finished folder for the old one.
+
 Shards are computed one at a time in this process, or by workers; see `pipeline.shards.resume.job`.
 """
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +40,8 @@ from pipeline.shards.resume.locking import (
 )
 from pipeline.shards.resume.partial_shard import PartialShard, piece_files, shard_folder
 from pipeline.shards.resume.publish import FinishedShard, find_shard, finished_shard, publish
+from pipeline.shards.resume.replace import finish_swap, forget_superseded, swap
+from pipeline.shards.resume.reuse import OlderRows, make_way, older_rows, unfinished_shards
 
 T = TypeVar("T")
 
@@ -55,6 +61,7 @@ class ShardBuild:
         when the context is entered.
     compress : whether its shards are compressed; known when the context is entered.
     damaged : what was found damaged and will be recomputed, one text each.
+    moved : what an update has moved aside or back, one text each.
     """
 
     work: Path
@@ -69,6 +76,7 @@ class ShardBuild:
         compress: bool = False,
         inputs: object = None,
         add: bool | None = None,
+        update: bool = False,
     ) -> None:
         """Plan the shards; nothing is touched before the context is entered.
 
@@ -85,6 +93,8 @@ class ShardBuild:
         add : whether ids that a finished output lacks may be added to it, in new shards after
             those it has, which stay untouched. Otherwise such an output is refused; None: by a
             message that does not offer to add, for callers that have no way to.
+        update : whether a finished output of other rows is replaced, its rows kept by id, and one
+            of other features moved aside; see `pipeline.shards.resume.reuse`.
 
         Raises
         ------
@@ -105,12 +115,17 @@ class ShardBuild:
         self._out = out.resolve()
         self._parent = self._out.parent / WORK_FOLDER
         self.header, self._inputs = header, inputs
-        self._wanted = (rows_per_shard, compress, add)
+        self._wanted = (rows_per_shard, compress, add, update)
+        self._update = update
         self.damaged: list[str] = []
+        self.moved: list[str] = []
         self._broken: dict[Path, str] = {}
         self._done: dict[int, FinishedShard] = {}
         self._partial: dict[int, PartialShard] = {}
         self._published: FeatureIndex | None = None
+        self._replaces = False
+        self._older: list[OlderRows] = []
+        self._held = np.zeros(0, bool)
         self._undo = ExitStack()
 
     def __enter__(self) -> "ShardBuild":
@@ -121,7 +136,7 @@ class ShardBuild:
         OutputError
             The output, or the folder that it lies in, cannot be written to, or it is the root.
         OtherShard
-            The output holds another feature set, or the same with other rows.
+            The output holds another feature set, or the same with other rows, and is not updated.
         ShardError
             Another process is writing the same output, or there is no room for the work.
         """
@@ -129,16 +144,20 @@ class ShardBuild:
         with ExitStack() as undo:
             self._parent.mkdir(parents=True, exist_ok=True)
             undo.enter_context(only_writer(self._parent / f"{self._out.name}.lock", self._out))
+            finish_swap(self._out, _is_of_set)
+            if self._update:
+                self.moved = make_way(self._out, self.header)
             layout = fit_to_existing(self._out, self.header, self.ids, self.plan, *self._wanted)
             self.plan, self.ids, self.compress = layout.plan, layout.ids, layout.compress
             self._published, self.damaged = layout.index, layout.damaged
-            self._broken = layout.broken
+            self._broken, self._replaces = layout.broken, layout.replaces
             fingerprint = layout.fingerprint(self.header, self._inputs)
             self.work = self._parent / f"{self._out.name}-{fingerprint}"
             self.work.mkdir(exist_ok=True)
             undo.callback(remove_if_empty, self.work)
             remove_leftovers(self.work, "*.part", "*/*.part", JOB_FILES)
             remove_leftovers(self._out, f"{INDEX_FILE}.*.part")
+            self._find_older(layout.vouched)
             for shard in range(self.plan.shards):
                 self._resume(shard)
             self._require_space()
@@ -160,6 +179,15 @@ class ShardBuild:
         """Rows that need no more work."""
         return self.plan.rows - sum(len(span) for span in self.pending())
 
+    @property
+    def replaced_rows(self) -> tuple[int, int] | None:
+        """Rows of the old set that an update keeps, and drops; None: nothing is replaced."""
+        if not self._replaces:
+            return None
+        rows = [older.rows for older in self._older if older.path.parent == self._out]
+        kept = sum(int((found >= 0).sum()) for found in rows)
+        return kept, sum(map(len, rows)) - kept
+
     def asked_rows(self) -> np.ndarray | None:
         """Return, for each row, its number among the ids as they were asked for, (rows,) int64.
 
@@ -177,6 +205,17 @@ class ShardBuild:
         """Yield each finished shard's span, status (rows,) uint8, source_crc32 (rows,) uint32."""
         for span, file in self.finished_files():
             yield span, file.status, file.source_crc32
+
+    def existing(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield rows that exist, (n,) int64, with status and source_crc32, a shard's at a time.
+
+        They are those of finished shards, and those that an update copies from older ones.
+        """
+        for span, status, source_crc32 in self.finished():
+            yield np.arange(span.start, span.stop), status, source_crc32
+        for older in self._older:
+            copied = np.flatnonzero((older.rows >= 0) & self._held[older.rows])
+            yield older.rows[copied], older.status[copied], older.source_crc32[copied]
 
     def finished_files(self) -> Iterator[tuple[Span, ShardFile]]:
         """Yield each finished shard's span, and the shard opened for reading."""
@@ -300,17 +339,43 @@ class ShardBuild:
         ShardError
             Rows are still pending.
         """
+        for shard in [*self._partial]:
+            self._finish_if_complete(shard)
         if self._partial:
             raise ShardError(
                 f"{self._out}: shards {[*self._partial][:5]} (from 0) are not done yet"
             )
         shards = [self._done[shard] for shard in range(self.plan.shards)]
         size = self.plan.rows_per_shard
-        index = publish(self._out, self.header, size, shards, self._published)
+        if self._replaces:
+            index = publish(self._made, self.header, size, shards, None)
+            swap(self._made, self._out, _is_of_set)
+        else:
+            index = publish(self._out, self.header, size, shards, self._published)
+        forget_superseded(self._out)
+        for folder in {older.path.parent.parent for older in self._older} & {*self.other_work()}:
+            shutil.rmtree(folder, ignore_errors=True)
         if index != self._published:
             # A worker that was given up for lost may be writing into it until it sees the end.
             shutil.rmtree(self.work, ignore_errors=True)
         return index
+
+    @property
+    def _made(self) -> Path:
+        """The folder of a set that is to replace another one."""
+        return self.work / "made"
+
+    def _find_older(self, vouched: Sequence[Path]) -> None:
+        """Find the rows that an update can copy: of the old set, and of interrupted runs."""
+        self._held = np.zeros(len(self.ids), bool)
+        if not self._update or self._published is not None:
+            return
+        shards = sorted(self._out.glob("shard-*.h5")) if self._replaces else []
+        paths = chain(shards, unfinished_shards(self._out, self.work))
+        self._older, damaged = older_rows(paths, self.header, self.ids, self._broken, vouched)
+        self.damaged += damaged
+        for older in self._older:
+            self._held[older.rows[older.rows >= 0]] = True
 
     def _require_space(self) -> None:
         partial = self._partial.values()
@@ -324,13 +389,15 @@ class ShardBuild:
         span = self.plan.span(shard)
         name, ids = self.plan.file_name(shard), self.ids[span.start : span.stop]
         folder = shard_folder(self.work, shard)
-        folders = (folder, self._out)
+        folders = (folder, self._made if self._replaces else self._out)
         done, damaged = find_shard(folders, name, self.header, ids, span.start, self._broken)
         self.damaged += damaged
         if done is None:
-            self._mark_missing(shard, np.arange(span.start, span.stop))
+            held = self._held[span.start : span.stop]
+            self._mark_missing(shard, np.flatnonzero(~held) + span.start)
             return
         self._done[shard] = done
+        self._held[span.start : span.stop] = False
         # Now useless: the pieces of a shard just finished, or a damaged later version of it.
         at_work = done.path.parent == folder
         for useless in piece_files(folder) if at_work else [folder / name]:
@@ -339,8 +406,10 @@ class ShardBuild:
     def _mark_missing(self, shard: int, rows: np.ndarray) -> None:
         """Have rows (n,) int64 of a shard computed, unless pieces have them."""
         if (partial := self._partial.get(shard)) is None:
-            older = self._done.pop(shard).path if shard in self._done else None
             span = self.plan.span(shard)
+            older = self._older_shards(span)
+            if shard in self._done:
+                older = [self._done.pop(shard).path]
             ids = self.ids[span.start : span.stop]
             partial = PartialShard(self.work, self.header, self.plan, shard, ids, older)
             self._partial[shard] = partial
@@ -348,7 +417,12 @@ class ShardBuild:
                 self.damaged.append(text)
                 path.unlink()
         partial.mark_missing(rows)
-        self._finish_if_complete(shard)
+        self._held[rows] = False
+
+    def _older_shards(self, span: Span) -> list[Path]:
+        """Return the older shards that have rows of a span."""
+        within = ((o.path, (o.rows >= span.start) & (o.rows < span.stop)) for o in self._older)
+        return [path for path, rows in within if rows.any()]
 
     def _flush(self) -> None:
         for partial in self._partial.values():
@@ -364,3 +438,8 @@ class ShardBuild:
             partial.path, self.header, partial.ids, partial.span.start
         )
         del self._partial[shard]
+
+
+def _is_of_set(path: Path) -> bool:
+    """Return whether a file of an output belongs to its feature set."""
+    return path.name == INDEX_FILE or path.match("shard-*.h5") or path.suffix == ".part"

@@ -46,7 +46,8 @@ class ShardJob:
     ids : of its rows.
     needed : the spans of rows to compute, numbered as in the feature set, whether or not pieces
         have them already.
-    older : the file that has its other rows, with its SHA-256, if there is one.
+    older : files that have its other rows.
+    replaced_sha256 : of the file that the shard replaces in the work folder; None: there is none.
     sources : as JSON values, what its rows are made from.
     """
 
@@ -58,7 +59,8 @@ class ShardJob:
     shard: int
     ids: list[str]
     needed: list[Span]
-    older: tuple[Path, str] | None
+    older: list[Path]
+    replaced_sha256: str | None
     sources: Any
 
     def require_same(self, found: FeatureHeader) -> None:
@@ -179,11 +181,12 @@ def submit_shards(
     """
 
     def own(shard: PartialShard) -> dict[str, Any]:
-        older = shard.older
+        replaced = shard.path if shard.path in shard.older else None
         return {
             "ids": shard.ids,
             "needed": [[span.start, span.stop] for span in shard.needed],
-            "older": [str(older), sha256_of_file(older)] if older else None,
+            "older": [str(path) for path in shard.older],
+            "replaced_sha256": None if replaced is None else sha256_of_file(replaced),
             "sources": sources_of(shard.span),
         }
 
@@ -229,7 +232,8 @@ def read_job(ref: JobRef, shard: int) -> ShardJob:
         shard=shard,
         ids=own["ids"],
         needed=[Span(*span) for span in own["needed"]],
-        older=(Path(own["older"][0]), own["older"][1]) if own["older"] else None,
+        older=[Path(path) for path in own["older"]],
+        replaced_sha256=own["replaced_sha256"],
         sources=own["sources"],
     )
 
@@ -263,12 +267,12 @@ def make_shard(
         See `fill_shard`.
     """
     job, host = read_job(ref, shard), socket.gethostname()
-    older, older_sha256 = job.older or (None, None)
-    partial = PartialShard(job.work, job.header, job.plan, shard, job.ids, older)
-    if found := _finished_before(partial, job.header, older_sha256):
+    partial = PartialShard(job.work, job.header, job.plan, shard, job.ids, job.older)
+    if found := _finished_before(partial, job.header, job.replaced_sha256):
         return ShardResult(shard, found, 0, {}, host)
     partial.find_pieces()
-    partial.mark_missing(np.concatenate([np.arange(s.start, s.stop) for s in job.needed]))
+    for span in job.needed:
+        partial.mark_missing(np.arange(span.start, span.stop))
     reported = 0.0
 
     def compute_rows(spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
@@ -317,7 +321,8 @@ def fill_shard(
     watch = Stopwatch()
     computed = failed = 0
     try:
-        for row, block in compute(partial.missing, watch):
+        # A shard whose rows are all copied needs no network.
+        for row, block in compute(partial.missing, watch) if partial.missing else ():
             with watch.timing(WRITE):
                 partial.append(row, block)
             computed += len(block)
@@ -337,11 +342,11 @@ def fill_shard(
 
 
 def _finished_before(
-    partial: PartialShard, header: FeatureHeader, older_sha256: str | None
+    partial: PartialShard, header: FeatureHeader, replaced_sha256: str | None
 ) -> FinishedShard | None:
     """Return a shard whose worker was lost after finishing it, before reporting it."""
     try:
-        if not partial.path.is_file() or sha256_of_file(partial.path) == older_sha256:
+        if not partial.path.is_file() or sha256_of_file(partial.path) == replaced_sha256:
             return None
         return finished_shard(partial.path, header, partial.ids, partial.span.start)
     except (DamagedShard, OtherShard, FileNotFoundError):

@@ -19,6 +19,10 @@ from pipeline.shards.format import ShardError
 WORK_FOLDER = ".work"
 
 
+class NoRoom(ShardError):
+    """Rows do not fit on the disk."""
+
+
 def require_output_folder(out: Path, work: Path) -> None:
     """Check that shards can be put into `out`, and unfinished work into `work`.
 
@@ -64,11 +68,11 @@ def require_space(work: Path, rows: int, row_bytes: int) -> None:
 
     Raises
     ------
-    ShardError
+    NoRoom
     """
     needed, free = rows * row_bytes, shutil.disk_usage(work).free
     if needed > free:
-        raise ShardError(
+        raise NoRoom(
             f"{rows} rows of {row_bytes} bytes need {needed / 1e6:.1f} MB in {work}, and "
             f"{free / 1e6:.1f} MB are free; make room or give another output folder"
         )

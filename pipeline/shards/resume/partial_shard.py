@@ -1,7 +1,8 @@
 """An unfinished shard: which of its rows are there, in which files, and which are missing.
 
-Finished rows lie in *pieces*, small shards in the work folder that may hold any rows of the
-shard, or in an older version of the shard of which only some rows are made again.
+Finished rows are stored in *pieces*, small shards in the work folder that may hold any rows of the
+shard, or in older shards: the version of this one of which only some rows are recomputed, or those
+of a set that is updated, which may have any rows in any order.
 
 Several processes may make one shard at once, as when a worker that was given up for lost
 goes on. Therefore whoever makes a shard only adds files, under names that nobody else takes, and
@@ -31,6 +32,7 @@ PIECE_SECONDS = 20.0
 PIECE_BYTES = 1 << 26
 
 _COPY_BYTES = 1 << 24
+_OPEN_FILES = 64
 
 
 class PartialShard:
@@ -42,7 +44,8 @@ class PartialShard:
     path : where it is written once it is finished, in the work folder.
     span, ids : its rows.
     missing : spans of rows still to be computed, in order.
-    older : the finished shard that has the rows that were never missing, if there is one.
+    older : finished shards that have, among others, the rows that were never missing; where
+        several have a row, the first one's is used.
     """
 
     def __init__(
@@ -52,7 +55,7 @@ class PartialShard:
         plan: ShardPlan,
         shard: int,
         ids: Sequence[str],
-        older: Path | None = None,
+        older: Sequence[Path] = (),
     ) -> None:
         """Describe a shard of which no row is missing yet; see `mark_missing`.
 
@@ -69,7 +72,7 @@ class PartialShard:
         self.path = shard_folder(work, shard) / plan.file_name(shard)
         self.span = plan.span(shard)
         self.missing: tuple[Span, ...] = ()
-        self.older = older
+        self.older = tuple(older)
         self.ids = list(ids)
         self._shard, self._shards = shard, plan.shards_then(shard)
         self._pieces: dict[Path, np.ndarray] = {}
@@ -84,7 +87,7 @@ class PartialShard:
 
     @property
     def needed(self) -> list[Span]:
-        """The spans of rows that are not to be taken from an older shard."""
+        """The spans of rows that are not copied from an older shard."""
         return runs(np.flatnonzero(self._needed) + self.span.start)
 
     def mark_missing(self, rows: np.ndarray) -> None:
@@ -169,20 +172,25 @@ class PartialShard:
                 path.unlink(missing_ok=True)
 
     def _blocks(self) -> Iterator[RowBlock]:
-        """Yield the shard's rows in order, each from where it lies, some MiB at a time."""
-        lying: list[tuple[Path | RowBlock, np.ndarray]] = [*self._pieces.items()]
-        lying += [(block, self._positions([(first, block)])) for first, block in self._buffer]
-        # -1 is the older shard, where every row lies in its own place.
-        origin, place = np.full(len(self.span), -1), np.arange(len(self.span))
-        for number, (_, rows) in enumerate(lying):
-            needed = np.flatnonzero(self._needed[rows])
-            origin[rows[needed]], place[rows[needed]] = number, needed
+        """Yield the shard's rows in order, each from where it is stored, some MiB at a time."""
         # A shard can have hundreds of pieces, and an open one may hold a file descriptor.
-        opened = lru_cache(maxsize=4)(ShardFile)
+        opened = lru_cache(maxsize=_OPEN_FILES)(ShardFile)
+        stored: list[tuple[Path | RowBlock, np.ndarray, np.ndarray]] = []
+        row = {row_id: number for number, row_id in enumerate(self.ids)}
+        for path in self.older:
+            rows = np.array([row.get(row_id, -1) for row_id in opened(path).ids])
+            stored.append((path, rows, ~self._needed))
+        stored += [(path, rows, self._needed) for path, rows in self._pieces.items()]
+        for first, block in self._buffer:
+            stored.append((block, self._positions([(first, block)]), self._needed))
+        origin, place = np.full(len(self.span), -1), np.zeros(len(self.span), np.int64)
+        for number, (_, rows, usable) in enumerate(stored):
+            chosen = np.flatnonzero((rows >= 0) & usable[rows] & (origin[rows] < 0))
+            origin[rows[chosen]], place[rows[chosen]] = number, chosen
         step = max(1, _COPY_BYTES // max(1, self.header.row_bytes))
         cuts = [0, *(np.flatnonzero(np.diff(origin)) + 1), len(origin)]
         for start, stop in pairwise(cuts):
-            source = lying[origin[start]][0] if origin[start] >= 0 else self.older
+            source = stored[origin[start]][0]
             for part in Span(start, stop).batches(step):
                 held = source if isinstance(source, RowBlock) else opened(source)
                 yield _take(held, place[part.start : part.stop])

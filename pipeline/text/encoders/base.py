@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.text.tokenizers.tokenizer import Tokenizer
+from pipeline.wording import counted
 
 if TYPE_CHECKING:
     from pipeline.text.fisher.codebook import Codebook
@@ -109,11 +110,14 @@ class VocabularyReport:
         if self.oov_words:
             most = ", ".join(f"{word[:40]} ({count})" for word, count in self.oov_words[:10])
             parts.append(f", most often {most}")
-        parts.append(f". {len(self.unknown_captions)} captions have no known word")
+        unknown = counted(len(self.unknown_captions), "caption has", "captions have")
+        parts.append(f". {unknown} no known word")
         if self.unknown_captions:
-            parts.append(f" and get {self.unknown_row}{_first(self.unknown_captions)}")
+            gets = "gets" if len(self.unknown_captions) == 1 else "get"
+            parts.append(f" and {gets} {self.unknown_row}{_first(self.unknown_captions)}")
         if self.cut:
-            parts.append(f". {len(self.cut)} captions lose their last words{_first(self.cut)}")
+            cut = counted(len(self.cut), "caption loses its", "captions lose their")
+            parts.append(f". {cut} last words{_first(self.cut)}")
         return "".join(parts) + "."
 
 

@@ -1,7 +1,7 @@
 """Captions as Fisher vectors of one or several codebooks, side by side."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -146,7 +146,7 @@ def _dim(codebook: Codebook) -> int:
 
 def _account(codebook: Codebook) -> dict[str, Any]:
     """Return the settings and data of a codebook's fit, less the software."""
-    fitted_to = asdict(codebook.metadata)
+    fitted_to = codebook.metadata.to_json()
     del fitted_to["created_by"]
     return {**fitted_to, "components": codebook.mixture.components}
 

@@ -72,6 +72,7 @@ class Pca:
             "of": self.encoder.recipe(),
             "captions": fitted_to.captions,
             "captions_sha256": fitted_to.captions_sha256,
+            **({} if fitted_to.requested is None else {"requested": fitted_to.requested}),
             "dim": self.dim,
         }
 

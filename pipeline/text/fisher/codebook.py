@@ -45,6 +45,8 @@ class CodebookMetadata:
     ica_converged : whether all of them converged; None without ICA.
     em_converged : whether EM did; None where it runs for a fixed number of iterations.
     created_by : software and versions.
+    requested : how many components were requested, where there were fewer words; None where all of
+        them were fitted.
     """
 
     kind: str
@@ -56,6 +58,14 @@ class CodebookMetadata:
     ica_converged: bool | None
     em_converged: bool | None
     created_by: str
+    requested: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values; `requested` only where fewer were fitted."""
+        value = asdict(self)
+        if self.requested is None:
+            del value["requested"]
+        return value
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +140,7 @@ class Codebook:
 
     def save(self, path: Path) -> None:
         """Write one `.safetensors` file, whole or not at all; equal codebooks give equal bytes."""
-        write_tensors(path, self._tensors(), _KEY, asdict(self.metadata))
+        write_tensors(path, self._tensors(), _KEY, self.metadata.to_json())
 
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:
         return {"whitening": self.whitening, **vars(self.mixture)}
@@ -156,11 +166,12 @@ def fit_codebook(
 
     Parameters
     ----------
-    vectors : with at least `components` words that are not zero, and more than D with `ica`.
+    vectors : with at least 2 words that are not zero.
     kind : "gmm" (scikit-learn's EM), "hglmm" or "lmm" (10 iterations of `fit_hybrid`).
-    components : K.
+    components : K; with fewer words, as many components as words, and the metadata then have the
+        requested number as well.
     seed : of everything random.
-    ica : False leaves the ICA and the norm after it out.
+    ica : False leaves the ICA and the norm after it out, and so do D words or fewer.
     sample : how many words to fit to, drawn from those that are not zero; all if there are fewer.
     progress : called with one line before each step.
 
@@ -177,13 +188,24 @@ def fit_codebook(
         raise CodebookError(f"the kind of codebook is {kind!r}, expected one of {_KINDS}")
     usable = np.flatnonzero(vectors.matrix.any(axis=1))
     needed = max(components, vectors.dim + 1 if ica else 1)
-    if min(len(usable), sample) < needed:
+    if sample < min(needed, len(usable)):
         raise CodebookError(
-            f"{len(usable)} of the {len(vectors.words)} words of {vectors.name!r} are not zero and "
-            f"{sample} are asked for as a sample; {components} components"
-            f"{f' and an ICA of {vectors.dim} dimensions' if ica else ''} need {needed} at least; "
-            "load the vectors without a list of wanted words, or ask for fewer components"
+            f"a sample of {sample} words was requested; {components} components"
+            f"{f' and an ICA of {vectors.dim} dimensions' if ica else ''} need {needed} at least: "
+            "request a larger sample or fewer components"
         )
+    if len(usable) < 2:
+        raise CodebookError(
+            f"{len(usable)} of the {len(vectors.words)} words of {vectors.name!r} are not zero, "
+            "and a codebook needs at least 2; add captions to the training split, or fit it to "
+            "the words of the source"
+        )
+    requested, components = components, min(components, len(usable))
+    if components < requested:
+        progress(f"codebook ({kind}): {components} components, not {requested}, from as many words")
+    if ica and len(usable) <= vectors.dim:
+        ica = False
+        progress(f"codebook ({kind}): no ICA of {vectors.dim} dimensions, from {len(usable)} words")
     if len(usable) > sample:
         usable = np.sort(np.random.default_rng(seed).choice(usable, sample, replace=False))
     words = vectors.matrix[usable]
@@ -207,6 +229,7 @@ def fit_codebook(
         ica_iterations=ica_iterations,
         ica_converged=ica_converged,
         em_converged=em_converged,
+        requested=requested if components < requested else None,
         created_by=created_by("numpy", "scipy", "scikit-learn", "safetensors"),
     )
     return Codebook(metadata, whitening, mixture)

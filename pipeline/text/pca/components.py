@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from pipeline.shards.resume.locking import only_writer
 from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.pca.covariance import Covariance
 from pipeline.text.pca.eigenvectors import eigenvectors_memory, largest_eigenvectors
+from pipeline.wording import counted
 
 _CHUNK = 2048  # captions multiplied at once
 _LOCK = "fit.lock"  # beside the unfinished work
@@ -43,6 +45,8 @@ class PcaMetadata:
     device : where the products were taken.
     total_variance : the sum of all eigenvalues of the covariance.
     created_by : software and versions.
+    requested : how many components were requested, where the captions or the numbers in a row
+        allowed fewer; None where all of them were fitted.
     """
 
     encoder: str
@@ -52,6 +56,14 @@ class PcaMetadata:
     device: str
     total_variance: float
     created_by: str
+    requested: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values; `requested` only where fewer were fitted."""
+        value = asdict(self)
+        if self.requested is None:
+            del value["requested"]
+        return value
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +121,7 @@ class PrincipalComponents:
     def save(self, path: Path) -> None:
         """Write one `.safetensors` file, whole or not at all; equal components, equal bytes."""
         tensors = {name: array for name, array in vars(self).items() if name in _TENSORS}
-        write_tensors(path, tensors, _KEY, asdict(self.metadata))
+        write_tensors(path, tensors, _KEY, self.metadata.to_json())
 
 
 _TENSORS = {"mean": np.float32, "components": np.float32, "eigenvalues": np.float64}
@@ -145,18 +157,27 @@ def load_pca(path: Path, encoder: CaptionEncoder) -> PrincipalComponents:
     return found
 
 
-def require_enough(captions: int, dim: int) -> None:
-    """Check that there are enough captions for `dim` components.
+def require_two(captions: int) -> None:
+    """Check that there are enough captions for a principal component.
 
     Raises
     ------
     PcaError
     """
-    if captions <= dim:
+    if captions < 2:
         raise PcaError(
-            f"{captions} captions have at most {max(captions - 1, 0)} principal components, "
-            f"{dim} were asked for; ask for fewer or give more captions"
+            f"{counted(captions, 'training caption')} found; principal components need at least 2, "
+            "since one row has no variance: add captions to the training split, or encode "
+            "without `pca`"
         )
+
+
+def components_of(captions: int, width: int, requested: int) -> int:
+    """Return how many components rows of `width` numbers of some captions have, at most requested.
+
+    The centred rows of n captions span n - 1 dimensions.
+    """
+    return min(requested, captions - 1, width)
 
 
 def fit_memory(width: int, dim: int) -> int:
@@ -194,8 +215,9 @@ def fit_pca(
     Parameters
     ----------
     encoder : of rows of D numbers.
-    texts : the training captions; more than `dim`.
-    dim : how many components, 1 to D.
+    texts : the training captions, at least 2.
+    dim : how many components, at least 1; fewer are fitted where `components_of` says so, and the
+        metadata then have the requested number as well.
     work : the folder of unfinished work; made if it is missing. An empty lock file stays in it.
     device : where the products are taken: "cpu", or a device of torch such as "cuda". The last
         bits differ between devices.
@@ -209,7 +231,7 @@ def fit_pca(
     Raises
     ------
     PcaError
-        Too few captions for `dim` components, `dim` out of range, or too little room on the disk.
+        Fewer than 2 captions, `dim` below 1, or too little room on the disk.
     DeviceError
         The device is not there.
     OutputError
@@ -219,12 +241,10 @@ def fit_pca(
     ShardError
         Another process is fitting in the same work folder.
     """
-    if not 1 <= dim <= encoder.dim:
-        raise PcaError(
-            f"{dim} components were asked for, expected 1 to {encoder.dim}, the numbers in a row "
-            f"of {encoder.name!r}"
-        )
-    require_enough(len(texts), dim)
+    if dim < 1:
+        raise PcaError(f"{dim} principal components were requested, expected 1 or more")
+    require_two(len(texts))
+    possible = components_of(len(texts), encoder.dim, dim)
     if device != "cpu":
         # Here, since torch takes seconds to import and numpy does the products of a processor.
         from pipeline.devices import usable_device
@@ -255,10 +275,16 @@ def fit_pca(
             progress(sums.rows, len(texts), 0)
         mean, covariance = sums.finish()
         total = float(np.trace(covariance))
-        eigenvalues, components = largest_eigenvectors(covariance, dim)
+        eigenvalues, components = largest_eigenvectors(covariance, possible)
         checkpoint.unlink()
     return PrincipalComponents(
-        PcaMetadata(encoder=encoder.name, captions=len(texts), total_variance=total, **inputs),
+        PcaMetadata(
+            encoder=encoder.name,
+            captions=len(texts),
+            total_variance=total,
+            requested=dim if possible < dim else None,
+            **inputs,
+        ),
         mean.astype(np.float32),
         components,
         np.maximum(eigenvalues, 0),  # without variance, rounding can leave some below

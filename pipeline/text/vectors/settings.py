@@ -1,6 +1,7 @@
 """The settings of training word vectors, with defaults and memory."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
@@ -51,6 +52,15 @@ class Training:
     def name(self) -> str:
         """`word2vec-skip-gram-500d`, for example."""
         return f"{self.trainer}-{self.algorithm}-{self.dim}d"
+
+    def for_words(self, counts: Mapping[str, int]) -> "Training":
+        """Return the settings for a corpus of these words.
+
+        Where none of them occurs often enough, the minimum count becomes 1.
+        """
+        if max(counts.values(), default=self.min_count) >= self.min_count:
+            return self
+        return replace(self, min_count=1)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the corpus that decides the vectors, as JSON values."""

@@ -105,9 +105,15 @@ def store_vectors(
     else:
         assert training is not None
         path = None if corpus is None else Path(corpus)
-        sentences, origin = _sentences(manifest, split, path, allow_leaks, splitter, monitor)
-        found = _train(sentences, training, words, monitor)
-        metadata["training"] = {**training.to_json(), **origin}
+        sentences, origin = training_sentences(
+            manifest, split, path, allow_leaks, splitter, monitor
+        )
+        possible, metadata["training"] = training_facts(training, sentences, origin)
+        if possible != training:
+            monitor.log(
+                f"{training.name}: all words, since none of them occurs {training.min_count} times"
+            )
+        found = _train(sentences, possible, words, monitor)
     monitor.log(
         f"storing {len(found.words)} x {found.dim} float32 numbers, "
         f"{found.matrix.nbytes / _MB:.1f} MB, in {out}"
@@ -125,7 +131,7 @@ def _read(source: str, words: set[str], monitor: Monitor) -> WordVectors:
     return load_vectors(source, words)
 
 
-def _sentences(
+def training_sentences(
     manifest: Manifest,
     split: str,
     corpus: Path | None,
@@ -163,6 +169,18 @@ def _sentences(
         "tokens": sentences.counts.total(),
         "sentences_equal_to_held_out_captions": leaked,
     }
+
+
+def training_facts(
+    training: Training, sentences: Corpus, origin: dict[str, Any]
+) -> tuple[Training, dict[str, Any]]:
+    """Return the settings of a training on some sentences, and what the file records of it.
+
+    The minimum count is 1 where no word reaches the requested one, which is then recorded too.
+    """
+    possible = training.for_words(sentences.counts)
+    requested = {} if possible == training else {"requested_min_count": training.min_count}
+    return possible, {**possible.to_json(), **origin, **requested}
 
 
 def _train(sentences: Corpus, training: Training, words: set[str], monitor: Monitor) -> WordVectors:

@@ -76,7 +76,7 @@ def read_stored(path: Path, keep: frozenset[str] | None) -> WordVectors:
         The file is not one that `save_vectors` wrote, or it is damaged.
     """
     try:
-        described, words = describe_stored(path), _words(path)
+        described, words = describe_stored(path), stored_words(path)
         matrix, stored_from = _mapped(path), str(described["source_sha256"])
         trained_on = tuple(map(str, described.get("trained_on", ())))
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
@@ -117,7 +117,8 @@ def describe_stored(path: Path) -> dict[str, Any]:
     return read_metadata(path, _KEY)
 
 
-def _words(path: Path) -> list[str]:
+def stored_words(path: Path) -> list[str]:
+    """Return the words of a stored file; raises as `describe_stored`."""
     words = parse_json(read_tensors(path, ["words"])["words"].tobytes().decode())
     if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
         raise TypeError("its words are no list of texts")

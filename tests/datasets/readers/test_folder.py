@@ -6,8 +6,8 @@ import pytest
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import Manifest
-from pipeline.datasets.readers.folder import SHARES, read_folder
-from pipeline.datasets.splits import split_by_hash
+from pipeline.datasets.readers.folder import read_folder
+from pipeline.datasets.splits import SHARES, split_by_hash
 
 
 @pytest.fixture
@@ -78,10 +78,10 @@ def test_without_splits_the_hash_decides(root: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("file,caption\na.jpg,x\n", r"captions.csv, line 1: the header is 'file,caption'"),
-        ("path,caption,path\n", r"line 1: the header"),
+        ("a.jpg,x\n", r"captions.csv, line 1: the header is 'a.jpg,x': no column of paths"),
+        ("path,caption,path\n", r"line 1: the header has 'path' more than once"),
         ("path,caption\na.jpg,x\na.jpg,x, y\n", r"line 3: 3 fields found, 2 expected"),
-        ('path,caption\na.jpg,x\na.jpg,"x\n\n', r"line 3: this is no CSV"),
+        ('path,caption\na.jpg,x\na.jpg,"x\n\n', r"line 3: this is not CSV"),
         ("path,caption\na.jpg, \n", r"line 2: the caption is empty"),
         ("path,caption\n,x\n", r"line 2: image path '' is empty"),
         ("path,caption\n../a.jpg,x\n", r"line 2: .*leaves the image root"),
@@ -90,13 +90,16 @@ def test_without_splits_the_hash_decides(root: Path) -> None:
             "path,caption,split\na.jpg,x,train\na.jpg,y,val\n",
             r"line 3: image 'a.jpg' has split 'val' here and 'train' in .*line 2",
         ),
-        ("path,caption,split\na.jpg,x,\nin/b.jpg,y,val\n", r"line 3 has a split and .*line 2"),
+        (
+            "path,caption,split\na.jpg,x,\nin/b.jpg,y,val\n",
+            r"line 3: it has a split, and .*line 2 has none",
+        ),
         ("path,caption,split\na.jpg,x,a b\n", r"line 2: split 'a b' is no plain name"),
         ("path,caption,id\na.jpg,x,k\na.jpg,y,m\n", r"line 3: image 'a.jpg' has id 'm' here"),
         ("path,caption,id\na.jpg,x,k\nin/b.jpg,y,k\n", r"line 3: id 'k' belongs to 'a.jpg'"),
         ("path,caption,id\na.jpg,x,../k\n", r"line 2: id '../k' leaves"),
         ("path,caption\n", r"no image"),
-        ("", r"no image"),
+        ("", r"captions.csv is empty"),
     ],
 )
 def test_faults_of_csv(root: Path, text: str, message: str) -> None:
@@ -109,16 +112,19 @@ def test_faults_of_csv(root: Path, text: str, message: str) -> None:
     [
         ('{"path": "a.jpg", "caption": "x"', r"captions.jsonl, line 2: JSON is malformed"),
         ("[]", r"line 2: Expected `object`, got `array`"),
-        ('{"path": "a.jpg"}', r"line 2: one of 'caption' and 'captions'"),
+        ('{"path": "a.jpg"}', r"line 2: no column of captions among 'path'"),
         ('{"path": "a.jpg", "caption": "x", "captions": []}', r"line 2: one of"),
-        ('{"path": "a.jpg", "captions": []}', r"line 2: one of"),
+        ('{"path": "a.jpg", "captions": [], "split": "val"}', r"line 2: the caption is empty"),
         ('{"path": "a.jpg", "captions": [1]}', r"line 2: captions\[0\]: Expected `str`"),
-        ('{"path": "a.jpg", "caption": null}', r"line 2: one of"),
+        ('{"path": "a.jpg", "caption": null}', r"line 2: no column of captions"),
         (
             '{"path": "a.jpg", "caption": "\\ud800", "split": "val"}',
             r"line 2: JSON is malformed: .*surrogate pair",
         ),
-        ('{"path": "a.jpg", "caption": "x", "split": ""}', r"line 1 has a split and .*line 2"),
+        (
+            '{"path": "a.jpg", "caption": "x", "split": ""}',
+            r"line 2: it has no split, and .*line 1",
+        ),
     ],
 )
 def test_faults_of_jsonl(root: Path, line: str, message: str) -> None:
@@ -128,8 +134,8 @@ def test_faults_of_jsonl(root: Path, line: str, message: str) -> None:
 
 
 def test_other_kinds_encodings_and_counts(root: Path) -> None:
-    with pytest.raises(DatasetError, match=r"neither .csv nor .jsonl"):
-        read(root, "path,caption\na.jpg,x\n", "txt")
+    with pytest.raises(DatasetError, match=r"ends in none of .csv, .tsv"):
+        read(root, "path,caption\na.jpg,x\n", "xml")
     (root / "c.csv").write_text("path,caption,split\na.jpg,x,train\n")
     with pytest.raises(DatasetError, match="val: 0 found, 3 expected"):
         read_folder(root, root / "c.csv", name="mine", expect={"val": 3})

@@ -15,6 +15,7 @@ from pipeline.heads.architectures.word2visualvec import (
     perceptron,
     require_targets,
     squared_error,
+    task,
     words_of,
 )
 from pipeline.heads.base import FitOptions
@@ -128,6 +129,32 @@ def test_the_loss_is_the_mean_over_captions_and_dimensions_of_raw_features() -> 
         for d in range(3)
     ]
     assert float(found.detach()) == pytest.approx(sum(squares) / 15, rel=1e-5)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "euclidean"])
+def test_the_marginal_ranking_loss_is_that_of_the_similarity(similarity: str) -> None:
+    settings = Word2VisualVecSettings(loss="sum_of_hinges", margin=0.3, similarity=similarity)
+    made = task(settings, inputs_of_parts((CHANNELS,), COUNTS))
+    images, predicted = torch.rand(2, 8), torch.rand(3, 8)
+    net = nn.ModuleDict({"image": nn.Identity(), "caption": nn.Identity()})
+    batch = Batch(images, predicted, torch.tensor([0, 1, 1]))
+    score = {
+        "cosine": lambda i, c: torch.cosine_similarity(images[i], predicted[c], dim=0),
+        "dot": lambda i, c: images[i] @ predicted[c],
+        "euclidean": lambda i, c: -(images[i] - predicted[c]).square().sum(),
+    }[similarity]
+    expected = torch.zeros(())
+    for caption, own in enumerate([0, 1, 1]):
+        others = [c for c, image in enumerate([0, 1, 1]) if image != own]
+        for other in [score(own, c) for c in others] + [score(1 - own, caption)]:
+            expected = expected + (0.3 - score(own, caption) + other).clamp_min(0)
+    assert made.similarity == similarity
+    torch.testing.assert_close(made.loss(net, batch, 0, torch.Generator()), expected)
+
+
+def test_weight_decay_reaches_the_optimiser() -> None:
+    made = task(Word2VisualVecSettings(weight_decay=0.01), inputs_of_parts((CHANNELS,), COUNTS))
+    assert made.optimiser(made.build(None)).defaults["weight_decay"] == 0.01
 
 
 def test_negative_targets_are_refused_by_the_first_image_that_has_one() -> None:

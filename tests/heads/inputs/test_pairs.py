@@ -60,12 +60,12 @@ def test_rows_that_are_not_finite_are_refused_by_name(tmp_path: Path) -> None:
         file["features"][7, 3] = np.inf
         file["crc32"][7] = zlib.crc32(file["features"][7])
     sets = FeatureSet(tmp_path / "i"), FeatureSet(tmp_path / "c")
-    with pytest.raises(HeadError, match=r"1 rows have NaN.*'0-7'"):
+    with pytest.raises(HeadError, match=r"1 row has NaN.*'0-7'"):
         join_pairs(entries_of(source), *sets)
     lazy = join_pairs(entries_of(source), *sets, in_memory=0)
     lazy.images.take(np.arange(7))
     for _ in range(2):
-        with pytest.raises(HeadError, match=r"1 rows have NaN.*'0-7'"):
+        with pytest.raises(HeadError, match=r"1 row has NaN.*'0-7'"):
             lazy.images.take(np.array([2, 7]))
     with pytest.raises(HeadError, match=r"\[1\]"):
         ArrayRows(np.array([[0.0], [np.nan]], np.float32))

@@ -1,6 +1,7 @@
 """Transformer encoders against naive loops and torch's own; masks; training on made grids."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -157,6 +158,17 @@ def test_word_order_and_cell_position_count() -> None:
     cells = torch.randn(1, 2, 2, 3)
     assert (grid(cells) - grid(cells.flip(1))).abs().max() > 1e-4
     torch.testing.assert_close(grid(cells), grid(cells.flatten(1, 2)))
+
+
+def test_without_positions_words_and_cells_are_sets() -> None:
+    unordered = replace(SMALL, positions=False)
+    encoder, grid = word_encoder(unordered).eval(), GridEncoder(4, 3, unordered).eval()
+    there, back = encoder(torch.tensor([[4.0, 5, 6], [6.0, 5, 4]]))
+    torch.testing.assert_close(there, back)
+    cells = torch.randn(1, 2, 2, 3)
+    torch.testing.assert_close(grid(cells), grid(cells.flip(1)))
+    assert not grid.positions.requires_grad
+    assert not grid.positions.any()
 
 
 @pytest.mark.parametrize("rows", [1, 3])

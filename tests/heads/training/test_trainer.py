@@ -176,7 +176,7 @@ def test_training_leaves_torch_as_it_was() -> None:
     assert torch.rand(1) == expected
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    with pytest.raises(DeviceError, match="'abacus' cannot be used here"):
+    with pytest.raises(DeviceError, match="no device is called 'abacus'"):
         trained(1, FitOptions(0, device="abacus"))
 
 

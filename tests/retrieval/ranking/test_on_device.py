@@ -120,7 +120,7 @@ def test_overflow_is_an_error_on_a_device_too(similarity: str) -> None:
 
 
 def test_a_device_that_is_not_there() -> None:
-    with pytest.raises(DeviceError, match="'abacus' cannot be used here"):
+    with pytest.raises(DeviceError, match="no device is called 'abacus'"):
         rank_on("abacus")
 
 

@@ -21,6 +21,7 @@ from pipeline.retrieval.ranking.protocols import (
     resolve_protocol,
 )
 from pipeline.retrieval.recall import recall_table
+from pipeline.retrieval.small_galleries import SMALL_COLUMNS
 from pipeline.retrieval.tables import (
     COUNTS,
     EXTRA_COLUMNS,
@@ -108,7 +109,7 @@ def test_first_images_and_all() -> None:
     expected = recall_table(e, captions_per_image=None)
     assert everything | expected == everything
     assert everything["num_captions"] == 34
-    assert set(everything) == {*METRICS, *COUNTS, *EXTRA_COLUMNS}
+    assert set(everything) == {*METRICS, *COUNTS, *EXTRA_COLUMNS, *SMALL_COLUMNS}
     (same,) = galleries(e, resolve_protocol("first-6", captions_per_image=None))
     assert same is e
 
@@ -277,12 +278,13 @@ def test_tables_take_the_columns_of_a_protocol(tmp_path: Path) -> None:
     as_json, as_csv = write_recall(tmp_path / "a", with_extras)
     assert read_recall(as_json) == with_extras
     header = [name.strip('"') for name in as_csv.read_text().splitlines()[0].split(",")]
-    assert header == [*METRICS, *COUNTS, *EXTRA_COLUMNS]
-    half = (with_extras["rsum_high"] - with_extras["rsum_low"]) / 2
+    small = [name for name in SMALL_COLUMNS if name not in EXTRA_COLUMNS]
+    assert header == [*METRICS, *COUNTS, *EXTRA_COLUMNS, *small]
     text = markdown_table({"a": with_extras, "b": recall_table(e)})
     lines = text.splitlines()
-    assert lines[2].endswith(f" {with_extras['rsum']:.1f} ±{half:.1f} |")
-    assert "±" not in lines[3]
+    low, high = with_extras["rsum_low"], with_extras["rsum_high"]
+    assert lines[2].endswith(f" {with_extras['rsum']:.1f} ({low:.1f}–{high:.1f}) |")
+    assert lines[3].endswith(f" {recall_table(e)['rsum']:.1f} |")
     assert "bootstrap" in text
     assert [line.split("|")[-2].strip() for line in lines[-4:]] == ["folds", "----:", "2", "–"]
     write_joint_table(tmp_path, {"a": with_extras, "b": recall_table(e)})
@@ -311,8 +313,9 @@ def test_the_command_adds_nothing_unless_a_protocol_is_named(tmp_path: Path) -> 
         return ended.exit_code, read_recall(out / "recall.json"), how
 
     status, table, how = run()
-    assert (status, table) == (0, recall_table(made([5] * 6)))
-    assert list(how) == ["embeddings_sha256", "provenance", "similarity"]
+    assert (status, {*table}) == (0, {*METRICS, *COUNTS, *SMALL_COLUMNS})
+    assert table | recall_table(made([5] * 6)) == table
+    assert list(how) == ["embeddings_sha256", "intervals", "provenance", "similarity"]
     status, table, how = run("--protocol", "first-4", "--captions-per-image", "3")
     assert (status, table["num_images"], table["num_captions"]) == (0, 4, 12)
     assert how["protocol"] == {

@@ -42,16 +42,19 @@ def naive_ranks(scored: list[tuple[float, str, bool]]) -> tuple[int, int, int]:
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("integers", [False, True])
-@pytest.mark.parametrize("counts", [[5] * 9, [1, 7, 2, 5, 1, 3, 6], [1], [3]])
+@pytest.mark.parametrize("counts", [[5] * 9, [1, 7, 2, 5, 1, 3, 6], [0, 0, 3, 0, 1, 0], [1], [3]])
 @pytest.mark.parametrize("block_elements", [1, 7, 50, 1 << 22])
 def test_ranks_equal_plain_loops(
     similarity: str, integers: bool, counts: list[int], block_elements: int
 ) -> None:
     e = made(counts, similarity, integers=integers)
     i2t, t2i = rank_both_ways(e, block_elements)
-    assert i2t.shape == (len(counts),)
+    # Images without a caption are searched, and are no queries.
+    assert i2t.shape == (np.count_nonzero(counts),)
     assert t2i.shape == (sum(counts),)
-    for rank, image, row in zip(i2t, e.image_ids, e.image_embeddings, strict=True):
+    assert len(e.query_ids) == len(i2t)
+    asking = zip(e.query_ids, e.image_embeddings[e.captioned], strict=True)
+    for rank, (image, row) in zip(i2t, asking, strict=True):
         gallery = [
             (naive_score(similarity, row, y), c, i == image)
             for c, i, y in zip(
@@ -168,3 +171,8 @@ def test_nan_that_came_after_the_check_is_an_error() -> None:
     e.caption_embeddings[1, 1] = np.nan
     with pytest.raises(EmbeddingsError, match="not a finite"):
         rank_both_ways(e)
+
+
+def test_without_captions_there_is_nothing_to_rank() -> None:
+    with pytest.raises(EmbeddingsError, match="no captions: nothing to rank; none of the 3 images"):
+        rank_both_ways(made([0, 0, 0], "cosine"))

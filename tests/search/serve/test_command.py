@@ -53,6 +53,6 @@ def test_it_serves_until_it_is_interrupted(sources: Sources, tmp_path: Path) -> 
             process.kill()
     assert (process.returncode, out) == (0, "")
     settings, cut_off, last = err.splitlines()
-    assert all(found in settings for found in ("address=127.0.0.1", "port=0", "top=3"))
+    assert all(found in settings for found in ("port=0", "top=3"))
     assert cut_off.startswith("Cancel 1 running task(s)")
     assert last == "ended"

@@ -118,7 +118,7 @@ def test_bytes_are_on_the_disk_before_a_file_has_its_name(
     monkeypatch.setattr(os, "fsync", recorded)
     push(features.folder, tmp_path / "there")
     there = [path for path in tmp_path.glob("there*/*") if path.is_file()]
-    assert len(there) == len(SHARDS) + 4
+    assert len(there) == len(SHARDS) + 5
     assert {path.stat().st_ino for path in there} <= synced
 
 

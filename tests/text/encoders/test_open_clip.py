@@ -70,7 +70,7 @@ def test_captions_become_shards_and_queries(tmp_path: Path) -> None:
     assert index.header.row_shape == (16,)
     assert index.header.weights == "random:0"
     assert index.header.recipe["tokens"] == {"tokenizer": "open_clip's", "context_length": 20}
-    assert any("1 captions lose their last words (first positions: 1)" in m for m in monitor.lines)
+    assert any("1 caption loses its last words (first positions: 1)" in m for m in monitor.lines)
     read = load_encoder(encoder_folder(out))
     rows = FeatureSet(out).read(["b#0", "a#1"])
     np.testing.assert_array_equal(read.encode(["A cat sleeps.", LONG]), rows)

@@ -97,7 +97,7 @@ def test_report_counts_what_is_unknown() -> None:
     report = report_of(TokenIds(KNOWN, TOKENIZER, 5), ["dog zz", "zz yy"])
     assert report.oov_words == (("zz", 2), ("yy", 1))
     assert report.unknown_captions == (1,)
-    assert "1 captions have no known word and get only marks, unknown ids" in report.text()
+    assert "1 caption has no known word and gets only marks, unknown ids" in report.text()
 
 
 @pytest.mark.parametrize(

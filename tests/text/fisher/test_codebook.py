@@ -143,11 +143,33 @@ def test_damaged_and_foreign_files_are_refused(saved: Path, vectors: WordVectors
 def test_wrong_requests_are_refused(vectors: WordVectors) -> None:
     with pytest.raises(CodebookError, match="'vlad', expected one of"):
         fit_codebook(vectors, "vlad", seed=0)  # type: ignore[arg-type]
-    few = replace(vectors, words=vectors.words[:5], matrix=vectors.matrix[:5])
-    with pytest.raises(CodebookError, match="4 of the 5 words of 'tiny' are not zero"):
-        fit_codebook(few, "lmm", 5, seed=0, ica=False)
-    with pytest.raises(CodebookError, match="an ICA of 5 dimensions need 6 at least"):
-        fit_codebook(few, "lmm", 2, seed=0)
+    with pytest.raises(CodebookError, match=r"sample of 5 words .* an ICA of 5 dimensions need 6"):
+        fit_codebook(vectors, "lmm", 2, seed=0, sample=5)
+    one = replace(vectors, words=vectors.words[2:4], matrix=vectors.matrix[2:4])
+    with pytest.raises(CodebookError, match=r"1 of the 2 words of 'tiny' are not zero.*at least 2"):
+        fit_codebook(one, "lmm", 5, seed=0)
     fitted: Codebook = fit_codebook(vectors, "lmm", 2, seed=0, ica=False)
     with pytest.raises(CodebookError, match=r"shape \(1, 4\), expected \(words, 5\)"):
         fitted.transform(vectors.matrix[:1, :4])
+
+
+@pytest.mark.parametrize("kind", ["gmm", "hglmm", "lmm"])
+@pytest.mark.parametrize(("words", "components"), [(2, 2), (5, 4), (20, 19)])
+def test_components_shrink_to_the_words(
+    kind: MixtureKind, words: int, components: int, vectors: WordVectors, tmp_path: Path
+) -> None:
+    # Word 3 is zero.
+    few = replace(vectors, words=vectors.words[:words], matrix=vectors.matrix[:words])
+    steps: list[str] = []
+    found = fit_codebook(few, kind, 30, seed=0, progress=steps.append)
+    assert found.mixture.components == components
+    assert found.metadata.requested == 30
+    assert steps[0] == f"codebook ({kind}): {components} components, not 30, from as many words"
+    # No ICA of 5 dimensions from 5 words or fewer.
+    assert (found.metadata.ica_converged is None) == (components <= DIM)
+    found.save(tmp_path / "few.safetensors")
+    assert load_codebook(tmp_path / "few.safetensors", few).metadata == found.metadata
+    enough = fit_codebook(few, kind, 2, seed=0)
+    enough.save(tmp_path / "enough.safetensors")
+    assert enough.metadata.requested is None
+    assert b"requested" not in (tmp_path / "enough.safetensors").read_bytes()

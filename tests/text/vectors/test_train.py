@@ -160,6 +160,17 @@ def test_refusals(corpus: list[list[str]], settings: dict[str, Any], message: st
         train_vectors(Corpus(corpus), Training(**{"trainer": "word2vec", **SMALL, **settings}))
 
 
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_a_minimum_count_that_no_word_reaches_becomes_1(trainer: Any) -> None:
+    corpus = Corpus([["a", "dog"], ["a", "ship", "sails"]])
+    asked = Training(trainer, **{**SMALL, "min_count": 3})
+    possible = asked.for_words(corpus.counts)
+    assert possible == replace(asked, min_count=1)
+    assert set(train_vectors(corpus, possible).words) == {"a", "dog", "ship", "sails"}
+    assert replace(asked, min_count=2).for_words(corpus.counts).min_count == 2
+    assert asked.for_words({}) == asked
+
+
 def test_leaks_are_found_whatever_case_and_tokenization() -> None:
     held_out = {
         "x#0": "A dog's ball isn't red .",

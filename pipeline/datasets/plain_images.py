@@ -1,0 +1,114 @@
+"""Image files that no `pipeline prepare` has described, as a dataset without captions."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import DATASET_FILE, MANIFEST_FILE, Manifest, read_manifest
+from pipeline.datasets.readers.image_files import image_files
+from pipeline.datasets.source import read_lines
+
+SPLIT = "all"
+"""Split of images that nobody has split."""
+
+Images = str | Path | Sequence[str | Path]
+"""A folder of images, an image, or a list of images and folders."""
+
+
+def images_of(source: Images | Manifest, log: Callable[[str], object]) -> Manifest:
+    """Return the images of a prepared dataset, or of plain files and folders.
+
+    Parameters
+    ----------
+    source : str, Path, sequence or Manifest. A prepared dataset, by its folder or as it was read;
+        otherwise see `plain_images`.
+    log : callable. Receives the lines of `plain_images`.
+
+    Raises
+    ------
+    DatasetError
+        See `read_manifest` and `plain_images`.
+    """
+    if isinstance(source, Manifest):
+        return source
+    if not isinstance(source, str | Path):
+        return plain_images(source, log)
+    path = Path(source)
+    prepared = any((path / name).exists() for name in (DATASET_FILE, MANIFEST_FILE))
+    return read_manifest(path) if prepared or not path.exists() else plain_images([path], log)
+
+
+def plain_images(paths: Iterable[str | Path], log: Callable[[str], object]) -> Manifest:
+    """Return image files as a dataset without captions, all in one split. No file is opened.
+
+    Of one folder, the ids are the paths relative to it, sorted. Of several files and folders, they
+    are relative to the lowest folder that contains all of them, in the given order; a file that is
+    missing keeps its place, so that its row states that.
+
+    Parameters
+    ----------
+    paths : iterable of str or Path. Files, whatever their suffix, and folders, whose image files
+        are found by `pipeline.datasets.readers.image_files.image_files`.
+    log : callable. Receives a line on the files that are left out, and one on the ids.
+
+    Raises
+    ------
+    DatasetError
+        No image, a folder that cannot be read, or a name that cannot be an id.
+    """
+    given = [Path(path) for path in paths]
+    if len(given) == 1 and given[0].is_dir():
+        root = given[0].resolve()
+        names = list(_listed(given[0], log))
+    else:
+        files = [file for path in given for file in _absolute(path, log)]
+        if not files:
+            raise DatasetError("no image is named; give a folder of images, or image files")
+        root = Path(os.path.commonpath({file.rpartition("/")[0] or "/" for file in files}))
+        names = list(dict.fromkeys(file[len(str(root)) :].lstrip("/") for file in files))
+        log(f"{len(names)} images; ids are paths relative to {root}")
+        if repeated := len(files) - len(names):
+            log(f"{repeated} of the given files are named before and count once")
+    try:
+        return Manifest(
+            root.name or "images",
+            root,
+            [ImageEntry(name, name, SPLIT, ()) for name in names],
+            "not stated by the source",
+            "image files",
+            {},
+        )
+    except DatasetError as error:
+        raise DatasetError(f"{root}: {error}; rename the file, or leave it out") from error
+
+
+def read_list(file: Path) -> list[Path]:
+    """Return the paths in a UTF-8 text file, one per line; empty lines are skipped.
+
+    Raises
+    ------
+    DatasetError
+        The file cannot be read, or a line is not UTF-8.
+    """
+    return [Path(line) for _, line in read_lines(file) if line.strip()]
+
+
+def _absolute(path: Path, log: Callable[[str], object]) -> list[str]:
+    """Return the absolute path of a file, or of each image file below a folder."""
+    # Not resolved: a link is listed where it is named.
+    absolute = os.path.normpath(Path.cwd() / path)
+    if not path.is_dir():
+        return [absolute]
+    return [f"{absolute}/{name}" for name in _listed(path, log)]
+
+
+def _listed(folder: Path, log: Callable[[str], object]) -> tuple[str, ...]:
+    found = image_files(folder)
+    left_out = "".join(
+        f"{', ' if number else '; left out: '}{count} {kind.replace('_', ' ')}"
+        for number, (kind, count) in enumerate(found.left_out.items())
+    )
+    log(f"{len(found.files)} images below {folder}{left_out}")
+    return found.files

@@ -1,0 +1,93 @@
+"""A dataset made of what people have: a table of captions, a folder, a DataFrame, a `Dataset`."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from pipeline.datasets.manifest import Manifest, Media
+from pipeline.datasets.readers.folder import read_folder
+from pipeline.datasets.readers.join_rows import Description, manifest_of_tables
+from pipeline.datasets.readers.tables.columns import ColumnNames
+from pipeline.datasets.readers.tables.faults import Faults
+from pipeline.datasets.readers.tables.in_memory import tables_in_memory
+from pipeline.datasets.readers.tables.open_tables import TableOptions
+from pipeline.datasets.readers.tables.unpacked import UnpackedImages
+
+IMAGES_FOLDER = "images"
+"""Folder, in that of the dataset, of images that were stored in a table or an archive."""
+
+
+def prepare(
+    source: Any,
+    out: str | Path | None = None,
+    *,
+    root: str | Path | None = None,
+    name: str | None = None,
+    path_column: str | None = None,
+    caption_columns: str | Sequence[str] = (),
+    split_column: str | None = None,
+    id_column: str | None = None,
+    encoding: str | None = None,
+    split_by_folder: bool = False,
+    skip_bad: bool = False,
+    expect: Mapping[str, int] | None = None,
+    media: Media = "images",
+) -> Manifest:
+    """Return the dataset of a source, and write it to a folder; see `readers.folder.read_folder`.
+
+    Parameters
+    ----------
+    source : str, Path, pandas.DataFrame, datasets.Dataset, datasets.DatasetDict, iterable of
+        mappings, or None. A table of paths and captions; a folder with or without one; None: the
+        metadata or the images of `root`.
+    out : str, Path or None. Folder of the dataset; None: it is not written.
+    root : str, Path or None. Folder of the images. None: the folder of the source; of an object in
+        memory, the folder that absolute paths have in common, or the current one. Images that are
+        stored in the source as bytes are written to `out/images`, which is then the root.
+    name : str or None. Name of the dataset; None: that of the folder `out`, or "dataset".
+    path_column, split_column, id_column : str or None. Columns that are not to be recognised by
+        their names.
+    caption_columns : str or sequence of str. Columns of captions, likewise.
+    encoding : str or None. Encoding of a text file without a byte order mark; None is UTF-8.
+    split_by_folder : bool. Whether the first folder of a path is the split of its image.
+    skip_bad : bool. Whether rows that cannot be used are left out, counted in the notes and listed
+        in `out/left-out.csv`; otherwise any of them is an error.
+    expect : mapping of str to int. Number of images that a split must have.
+    media : what the paths lead to.
+
+    Raises
+    ------
+    DatasetError
+    """
+    folder = None if out is None else Path(out)
+    name = name or (folder.resolve().name if folder else "dataset")
+    captions = (caption_columns,) if isinstance(caption_columns, str) else tuple(caption_columns)
+    options = TableOptions(
+        ColumnNames(path_column, captions, split_column, id_column), encoding, split_by_folder
+    )
+    faults = Faults(skip_bad)
+    unpack_to = folder / IMAGES_FOLDER if folder else None
+    if source is None or isinstance(source, str | PathLike):
+        if source is not None and root is None and Path(source).is_dir():
+            source, root = None, source
+        manifest = read_folder(
+            root,
+            source,
+            name=name,
+            expect=expect,
+            media=media,
+            options=options,
+            faults=faults,
+            unpack_to=unpack_to,
+        )
+    else:
+        tables = tables_in_memory(source, options.columns)
+        described = Description(name, tables[0].name, {}, expect or {}, media)
+        images = UnpackedImages(unpack_to) if unpack_to else None
+        where = None if root is None else Path(root)
+        manifest = manifest_of_tables(tables, where, described, options, faults, images)
+    if folder is not None:
+        faults.write(folder)
+        manifest.write(folder)
+    return manifest

@@ -1,0 +1,114 @@
+"""The image files below a folder, found by their suffix, in a fixed order."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from pipeline.datasets.checks import DatasetError
+
+SUFFIXES = frozenset(
+    f".{suffix}"
+    for suffix in (
+        *("jpg", "jpeg", "jpe", "jfif", "mpo"),
+        *("png", "apng", "gif", "bmp", "dib", "tif", "tiff", "webp"),
+        *("ppm", "pgm", "pbm", "pnm"),
+        *("avif", "avifs", "heic", "heif", "hif"),
+    )
+)
+"""Suffixes of image files, in lower case."""
+
+_NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """The image files below a folder.
+
+    Attributes
+    ----------
+    files : paths relative to the folder, with forward slashes, sorted by code point.
+    hidden : number of files and folders whose names begin with a dot; they are left out.
+    others : number of files with another suffix, or that are not regular files; they are left out.
+    linked_folders : number of links to folders below the same folder; they are not followed, as
+        their images are listed where they are stored.
+    """
+
+    files: tuple[str, ...]
+    hidden: int = 0
+    others: int = 0
+    linked_folders: int = 0
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """What was left out, by kind, without zeros; for notes and log lines."""
+        counts = {
+            "hidden_files_and_folders": self.hidden,
+            "files_of_other_kinds": self.others,
+            "links_to_folders": self.linked_folders,
+        }
+        return {kind: count for kind, count in counts.items() if count}
+
+
+def image_files(root: str | Path) -> ImageFiles:
+    """List the image files below a folder and its subfolders. No file is opened.
+
+    Parameters
+    ----------
+    root : str or Path. The folder.
+
+    Returns
+    -------
+    ImageFiles
+
+    Raises
+    ------
+    DatasetError
+        The folder, or one below it, is missing or cannot be read; it has no image; a link leads out
+        of it.
+    """
+    root = Path(root)
+    below = root.resolve()
+    files: list[str] = []
+    leaving: list[str] = []
+    hidden = others = linked_folders = 0
+    waiting = [""]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(root / folder) as found:
+                entries = list(found)
+        except OSError as error:
+            raise DatasetError(
+                f"{root / folder} cannot be read ({error.strerror}); give a folder of images"
+            ) from error
+        for entry in entries:
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            is_image = PurePath(entry.name).suffix.lower() in SUFFIXES
+            if entry.name.startswith("."):
+                hidden += 1
+            elif entry.is_symlink() and (is_image or Path(entry.path).is_dir()):
+                # Not `resolve`, which raises where links form a loop.
+                if not Path(os.path.realpath(entry.path)).is_relative_to(below):
+                    leaving.append(path)
+                elif Path(entry.path).is_dir():
+                    linked_folders += 1
+                else:
+                    files.append(path)
+            elif entry.is_dir():
+                waiting.append(path)
+            elif is_image and entry.is_file():
+                files.append(path)
+            else:
+                others += 1
+    if leaving:
+        raise DatasetError(
+            f"{root} has {len(leaving)} links that lead out of it, first "
+            f"{sorted(leaving)[:_NAMES_SHOWN]}; copy what they lead to below it, or give a folder "
+            "that holds both"
+        )
+    if not files:
+        raise DatasetError(
+            f"{root} has no image file ({others} files of other kinds, {hidden} hidden); files "
+            f"ending in {', '.join(sorted(SUFFIXES))} were expected"
+        )
+    return ImageFiles(tuple(sorted(files)), hidden, others, linked_folders)

@@ -1,0 +1,192 @@
+"""Tables, or the names of files, made into a manifest."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from pipeline.datasets.checks import (
+    check_counts,
+    check_entries,
+    check_relative,
+)
+from pipeline.datasets.entries import ImageEntry, PackedEntries
+from pipeline.datasets.manifest import Manifest, Media
+from pipeline.datasets.readers.joined_images import JoinedImage, JoinedImages, first_folder
+from pipeline.datasets.readers.tables.faults import Faults
+from pipeline.datasets.readers.tables.open_tables import TableOptions
+from pipeline.datasets.readers.tables.paths import PathResolver
+from pipeline.datasets.readers.tables.rows import Row, RowReader
+from pipeline.datasets.readers.tables.table import RowFault, Table
+from pipeline.datasets.readers.tables.unpacked import UnpackedImages
+from pipeline.datasets.splits import SHARES, split_by_hash
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a manifest states of its source besides the entries; see `Manifest`.
+
+    Attributes
+    ----------
+    name : str. The dataset's name.
+    source : str. Where images and captions came from.
+    notes : dict. Notes that do not depend on the rows.
+    expect : mapping of str to int. Number of images that a split must have.
+    media : what the paths lead to.
+    """
+
+    name: str
+    source: str
+    notes: dict[str, Any] = field(default_factory=dict)
+    expect: Mapping[str, int] = field(default_factory=dict)
+    media: Media = "images"
+
+
+def manifest_of_tables(
+    tables: Iterable[Table],
+    root: Path | None,
+    description: Description,
+    options: TableOptions,
+    faults: Faults,
+    images: UnpackedImages | None = None,
+) -> Manifest:
+    """Join the rows of tables: those of the same path are one image, in order of appearance.
+
+    Parameters
+    ----------
+    tables : iterable of Table. They are read once, one after the other.
+    root : Path or None. The image root; None: the folder that all paths have in common if they are
+        absolute, else the current folder.
+    description : Description.
+    options : TableOptions.
+    faults : Faults. Receives the rows that cannot be used.
+    images : UnpackedImages or None. Where images that are stored in a table are written; its folder
+        is then the image root.
+
+    Raises
+    ------
+    DatasetError
+        Rows cannot be used and are not left out, or none is left; a split has another number of
+        images.
+    """
+    unit = description.media.removesuffix("s")
+    reader = RowReader(options.columns, faults, images)
+    opened: list[Table] = []
+
+    def read() -> Iterator[Row]:
+        for table in tables:
+            opened.append(table)
+            yield from reader.rows(table)
+
+    rows = read()
+    first = next(rows, None)
+    if reader.images_inside and images is not None:
+        root = images.folder
+    all_rows = rows if first is None else chain([first], rows)
+    if root is None:
+        all_rows = iter(kept := list(all_rows))
+        root = _common_folder([row.path for row in kept])
+    resolver = PathResolver(root, unit)
+    joined = JoinedImages(resolver, unit, faults, options.split_by_folder)
+    for row in all_rows:
+        try:
+            joined.add(row)
+        except RowFault as fault:
+            faults.add(row.table, row.number, fault, row.path)
+    faults.check(len(joined.images))
+    notes = {**description.notes, **joined.notes(), **resolver.notes(), **_notes_of(opened, reader)}
+    if faults.counts:
+        notes["rows_left_out"] = dict(sorted(faults.counts.items()))
+    return _manifest(root, joined.images, description, notes)
+
+
+def manifest_of_files(
+    root: Path,
+    files: Iterable[str],
+    description: Description,
+    split_by_folder: bool,
+    faults: Faults,
+) -> Manifest:
+    """Return a manifest of images without captions.
+
+    Parameters
+    ----------
+    root : Path. The image root.
+    files : iterable of str. Paths below it, which are the ids.
+    description, split_by_folder, faults : see `manifest_of_tables` and `TableOptions`.
+    """
+    table = Table(str(root), "file", iter(()))
+    images: dict[str, JoinedImage] = {}
+    for number, file in enumerate(files, start=1):
+        try:
+            if reason := check_relative(file):
+                raise RowFault("unusable path", f"the name {file!r} {reason}; rename the file")
+            split = first_folder(file) if split_by_folder else None
+            images[file] = JoinedImage(file, split, table, number)
+        except RowFault as fault:
+            faults.add(table, number, fault, file)
+    faults.check(len(images))
+    notes = dict(description.notes)
+    if faults.counts:
+        notes["rows_left_out"] = dict(sorted(faults.counts.items()))
+    return _manifest(root, images, description, notes)
+
+
+def _common_folder(paths: list[str]) -> Path:
+    if not paths or not all(path.startswith("/") for path in paths):
+        return Path()
+    # Of each folder the whole, so that the folder of a single image is found, not the image.
+    folders = {path.rpartition("/")[0] for path in paths}
+    return Path(os.path.commonpath([folder or "/" for folder in folders]))
+
+
+def _notes_of(tables: Iterable[Table], reader: RowReader) -> dict[str, Any]:
+    """Return what reading the tables found out."""
+    notes: dict[str, Any] = {}
+    ignored = set(reader.ignored)
+    members: Counter[str] = Counter()
+    for table in tables:
+        found = dict(table.notes)
+        ignored.update(found.pop("columns_ignored", ()))
+        members.update(found.pop("members_ignored", {}))
+        notes.update(found)
+    if ignored:
+        notes["columns_ignored"] = sorted(ignored)
+    if members:
+        notes["members_ignored"] = dict(sorted(members.items()))
+    if reader.recognised:
+        notes["columns_recognised"] = reader.recognised
+    if reader.empty_cells:
+        notes["empty_caption_cells"] = reader.empty_cells
+    return notes
+
+
+def _manifest(
+    root: Path, images: Mapping[str, JoinedImage], description: Description, notes: dict[str, Any]
+) -> Manifest:
+    by_hash: dict[str, str] = {}
+    if any(image.split is None for image in images.values()):
+        by_hash = split_by_hash((image.id for image in images.values()), SHARES)
+        notes["split_by_hash_of_id"] = SHARES
+    media = description.media
+    manifest = Manifest(
+        name=description.name,
+        image_root=root,
+        entries=PackedEntries.of(
+            (
+                ImageEntry(i.id, path, i.split or by_hash[i.id], tuple(i.captions))
+                for path, i in images.items()
+            ),
+            partial(check_entries, unit=media.removesuffix("s")),
+        ),
+        licence="not stated by the source",
+        source=description.source,
+        notes=notes,
+        media=media,
+    )
+    check_counts(description.name, manifest.counts, dict(description.expect))
+    return manifest

@@ -1,0 +1,141 @@
+"""Rows of tables joined by their paths: one image has the captions of all its rows."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline.datasets.checks import check_caption, check_relative, check_split
+from pipeline.datasets.readers.tables.faults import Faults
+from pipeline.datasets.readers.tables.paths import PathResolver
+from pipeline.datasets.readers.tables.rows import Row
+from pipeline.datasets.readers.tables.table import RowFault, Table
+from pipeline.datasets.source import one_line
+
+_MANY = 32
+
+
+@dataclass(slots=True)
+class JoinedImage:
+    """What the rows of one path have said so far, and where the first of them is."""
+
+    id: str
+    split: str | None
+    table: Table
+    number: int
+    captions: list[str] = field(default_factory=list)
+    known: set[str] | None = None
+
+    @property
+    def where(self) -> str:
+        """The place of the first row."""
+        return self.table.place(self.number)
+
+    def has(self, caption: str) -> bool:
+        """Return whether the image has a caption; few are compared, many are looked up."""
+        if len(self.captions) < _MANY:
+            return caption in self.captions
+        if self.known is None:
+            self.known = set(self.captions)
+        return caption in self.known
+
+    def add(self, captions: list[str]) -> None:
+        """Add captions."""
+        self.captions += captions
+        if self.known is not None:
+            self.known.update(captions)
+
+
+class JoinedImages:
+    """The images by path, and counts of what was changed."""
+
+    def __init__(
+        self, resolver: PathResolver, unit: str, faults: Faults, split_by_folder: bool
+    ) -> None:
+        """Prepare for no image yet; `unit` is what one is, for messages."""
+        self.images: dict[str, JoinedImage] = {}
+        self._resolver, self._unit, self._faults = resolver, unit, faults
+        self._split_by_folder = split_by_folder
+        self._path_of: dict[str, str] = {}
+        self._first: Row | None = None
+        self._mended = self._repeated = 0
+
+    def add(self, row: Row) -> None:
+        """Add a row; raise `RowFault`, and add nothing, if it cannot be used."""
+        path = row.path if row.path in self.images else self._resolver.resolve(row.path)
+        image = self.images.get(path)
+        split, image_id = self._split(row, path), row.id or path
+        if image is None:
+            self._check_id(row, image_id, path)
+            image = JoinedImage(image_id, split, row.table, row.number)
+        elif split != image.split or image_id != image.id:
+            what, here, before = (
+                ("split", split, image.split)
+                if split != image.split
+                else ("id", image_id, image.id)
+            )
+            raise RowFault(
+                f"another {what}",
+                f"{self._unit} {path!r} has {what} {here!r} here and {before!r} in {image.where}; "
+                f"an entry has one {what}",
+            )
+        lines = self._lines(row, image)
+        if lines:
+            self._first = self._first or row
+            self.images[path] = image
+            self._path_of[image_id] = path
+            image.add(lines)
+
+    def notes(self) -> dict[str, Any]:
+        """Return what was changed; zeros are left out."""
+        return {
+            **({"captions_with_blanks_cut_or_lines_joined": self._mended} if self._mended else {}),
+            **({"duplicate_lines_left_out": self._repeated} if self._repeated else {}),
+            **({"split_by_folder": True} if self._split_by_folder else {}),
+        }
+
+    def _lines(self, row: Row, image: JoinedImage) -> list[str]:
+        """Return the captions of a row, without those that rows before had for the image."""
+        lines = []
+        for text in row.captions:
+            line = one_line(text)
+            if reason := check_caption(line):
+                fault = RowFault("unusable caption", f"the caption {reason}")
+                self._faults.add(row.table, row.number, fault, row.path)
+            elif image.has(line):
+                self._repeated += 1
+            else:
+                self._mended += line != text
+                lines.append(line)
+        return lines
+
+    def _split(self, row: Row, path: str) -> str | None:
+        first, split = self._first or row, row.split
+        if (split is None) != (first.split is None):
+            here, there = ("no split", "one") if split is None else ("a split", "none")
+            raise RowFault(
+                "split for some rows only",
+                f"it has {here}, and {first.table.place(first.number)} has {there}; give all of "
+                "them a split or none",
+            )
+        if split is not None and (reason := check_split(split)):
+            raise RowFault("unusable split", f"split {split!r} {reason}")
+        return first_folder(path) if self._split_by_folder else split
+
+    def _check_id(self, row: Row, image_id: str, path: str) -> None:
+        if row.id is not None and (reason := check_relative(row.id)):
+            raise RowFault("unusable id", f"id {row.id!r} {reason}; ids are used like paths")
+        if (other := self._path_of.get(image_id)) is not None:
+            raise RowFault(
+                "id of several images",
+                f"id {image_id!r} belongs to {other!r} before, in {self.images[other].where}; "
+                f"every {self._unit} needs an id of its own",
+            )
+
+
+def first_folder(path: str) -> str:
+    """Return the first folder of a path, which is a split; raise `RowFault` if it is not."""
+    folder, _, name = path.partition("/")
+    if not name:
+        raise RowFault("in no folder", f"{path!r} is in no folder, which would be its split")
+    if reason := check_split(folder):
+        raise RowFault("unusable split", f"the folder {folder!r} {reason}")
+    return folder

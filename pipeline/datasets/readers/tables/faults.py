@@ -1,0 +1,95 @@
+"""All rows that cannot be used, refused together or left out and listed in a file."""
+
+import csv
+from collections import Counter
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
+
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.readers.tables.table import RowFault, Table
+from pipeline.files import write_text
+
+LEFT_OUT_FILE = "left-out.csv"
+
+_SHOWN = 20
+
+
+class _BadRow(NamedTuple):
+    table: Table
+    number: int
+    path: str
+    reason: str
+
+
+class Faults:
+    """The rows of tables that cannot be used.
+
+    Attributes
+    ----------
+    skip : whether they are left out; otherwise any of them refuses the source.
+    counts : number of them by kind.
+    """
+
+    def __init__(self, skip: bool = False) -> None:
+        self.skip = skip
+        self.counts: Counter[str] = Counter()
+        self._rows: list[_BadRow] = []
+
+    def add(self, table: Table, number: int, fault: RowFault, path: str = "") -> None:
+        """Record that a row of a table, the image of `path`, has a fault."""
+        self.counts[fault.kind] += 1
+        if self.skip or len(self._rows) < _SHOWN:
+            self._rows.append(_BadRow(table, number, fault.path or path, fault.reason))
+
+    def check(self, kept: int) -> None:
+        """Refuse the source for its bad rows, unless they are left out and others are kept.
+
+        Parameters
+        ----------
+        kept : number of images that can be used.
+
+        Raises
+        ------
+        DatasetError
+            It names the first 20 of them and counts them by kind.
+        """
+        if not self.counts or (self.skip and kept):
+            return
+        remedy = "nothing is left without them" if self.skip else "correct the source"
+        if self.counts.total() == 1:
+            bad = self._rows[0]
+            text = f"{bad.table.place(bad.number)}: {bad.reason}"
+        else:
+            kinds = ", ".join(f"{kind}: {count}" for kind, count in self.counts.most_common())
+            first = self._rows[0].table
+            shown = "; ".join(
+                (
+                    f"{bad.table.unit} {bad.number}"
+                    if bad.table is first
+                    else bad.table.place(bad.number)
+                )
+                + f": {bad.reason}"
+                for bad in self._rows[:_SHOWN]
+            )
+            more = f", the first {_SHOWN} are" if self.counts.total() > _SHOWN else ""
+            text = (
+                f"{first.name}: {self.counts.total()} {first.unit}s cannot be used "
+                f"({kinds}){more}: {shown}"
+            )
+        if not self.skip:
+            remedy += ", or leave such rows out with `--skip-bad`"
+        raise DatasetError(f"{text}; {remedy}")
+
+    def write(self, folder: Path) -> None:
+        """Write `left-out.csv` (source, line, path, reason); without bad rows, remove it."""
+        path = folder / LEFT_OUT_FILE
+        if not self._rows:
+            path.unlink(missing_ok=True)
+            return
+        text = StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(("source", "line", "path", "reason"))
+        for bad in self._rows:
+            writer.writerow((bad.table.name, bad.number, bad.path, bad.reason))
+        write_text(path, text.getvalue())

@@ -1,0 +1,95 @@
+"""Tables of objects in memory: pandas DataFrames, Hugging Face Datasets, iterables of mappings.
+
+They are recognised by their attributes: neither library is imported, or needs to be installed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.readers.tables.columns import ColumnNames, find_columns
+from pipeline.datasets.readers.tables.table import RowFault, Table
+
+
+def tables_in_memory(source: Any, columns: ColumnNames) -> list[Table]:
+    """Return the tables of an object; each split of a `DatasetDict` is one.
+
+    Parameters
+    ----------
+    source : pandas.DataFrame, datasets.Dataset, datasets.DatasetDict, or iterable of mappings. A
+        `DatasetDict` with nothing but "train", as `datasets` calls what has no split, has none.
+    columns : ColumnNames. What the user states.
+
+    Raises
+    ------
+    DatasetError
+        The object is something else, or its columns are not understood.
+    """
+    if isinstance(source, Mapping) and source and all(map(_is_dataset, source.values())):
+        return [
+            _of_dataset(dataset, f"the Dataset's split {split!r}", columns, split)
+            if list(source) != ["train"]
+            else _of_dataset(dataset, "the Dataset", columns, None)
+            for split, dataset in source.items()
+        ]
+    if _is_dataset(source):
+        return [_of_dataset(source, "the Dataset", columns, None)]
+    if hasattr(source, "iloc") and hasattr(source, "columns"):
+        return [_of_frame(source, columns)]
+    if isinstance(source, Iterable) and not isinstance(source, str | bytes | Mapping):
+        return [Table("the records", "record", _of_mappings(source))]
+    raise DatasetError(
+        f"a path, a pandas DataFrame, a datasets.Dataset or an iterable of mappings was expected, "
+        f"found {type(source).__name__}"
+    )
+
+
+def _is_dataset(source: Any) -> bool:
+    return hasattr(source, "features") and hasattr(source, "cast_column")
+
+
+def _of_dataset(dataset: Any, name: str, stated: ColumnNames, split: str | None) -> Table:
+    dataset = dataset.with_format(None)
+    notes: dict[str, Any] = {}
+    if dataset.column_names is not None:  # a stream may not know them
+        names = list(dataset.column_names)
+        used, notes = _used(names, name, stated)
+        dataset = dataset.select_columns(used)
+    for column, feature in (dataset.features or {}).items():
+        if type(feature).__name__ == "Image":
+            # The path and the bytes of the file, in the place of decoded pixels.
+            dataset = dataset.cast_column(column, type(feature)(decode=False))
+    return Table(name, "row", enumerate(iter(dataset), start=1), split=split, notes=notes)
+
+
+def _of_frame(frame: Any, stated: ColumnNames) -> Table:
+    names = [str(column) for column in frame.columns]
+    if len(set(names)) != len(names):
+        raise DatasetError(f"the DataFrame has repeated columns: {', '.join(names)}")
+    used, notes = _used(names, "the DataFrame", stated)
+    columns = [frame.iloc[:, names.index(name)].astype(object) for name in used]
+    values = (column.where(column.notna(), None) for column in columns)
+    rows = enumerate(zip(*values, strict=True), start=1)
+    records = ((number, dict(zip(used, row, strict=True))) for number, row in rows)
+    return Table("the DataFrame", "row", records, notes=notes)
+
+
+def _used(
+    names: Sequence[str], where: str, stated: ColumnNames
+) -> tuple[list[str], dict[str, Any]]:
+    """Return the columns that have a meaning, and the note of the others."""
+    try:
+        ignored = find_columns(names, stated).ignored
+    except RowFault as fault:
+        raise DatasetError(f"{where}: {fault}") from None
+    notes = {"columns_ignored": sorted(ignored)} if ignored else {}
+    return [name for name in names if name not in ignored], notes
+
+
+def _of_mappings(records: Iterable[Any]) -> Iterator[tuple[int, Mapping[str, Any] | RowFault]]:
+    for number, record in enumerate(records, start=1):
+        if not isinstance(record, Mapping):
+            fault = f"a mapping of columns was expected, found {type(record).__name__}"
+            yield number, RowFault("malformed record", fault)
+        else:
+            yield number, {key: value for key, value in record.items() if value is not None}

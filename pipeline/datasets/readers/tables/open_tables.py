@@ -1,0 +1,115 @@
+"""The tables of a file, of several files, or of a folder, each by the reader of its kind."""
+
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.readers.tables import delimited, json_records, parquet, tar_shards
+from pipeline.datasets.readers.tables.columns import ColumnNames, find_columns
+from pipeline.datasets.readers.tables.table import Table
+from pipeline.datasets.readers.tables.unpacked import UnpackedImages
+
+METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
+"""Names of the table that an image folder in Hugging Face's layout has."""
+
+SPLIT_FOLDERS = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")
+"""Folders that are splits if each of them has metadata of its own."""
+
+_SHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
+_COMPRESSED = (".gz", ".tgz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".rar")
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What the user states about tables.
+
+    Attributes
+    ----------
+    columns : ColumnNames. Columns that are not to be recognised by their names.
+    encoding : str or None. Encoding of text files without a byte order mark; None is UTF-8.
+    split_by_folder : bool. Whether the first folder of a path is the split of its image.
+    """
+
+    columns: ColumnNames = field(default_factory=ColumnNames)
+    encoding: str | None = None
+    split_by_folder: bool = False
+
+
+def source_files(source: Path) -> list[Path]:
+    """Return the files that a source stands for: itself, or those of a folder or of braces.
+
+    A folder has `metadata.csv`, `.jsonl` or `.parquet`, or each of its split folders has; or
+    tar files. Without any of them the list is empty.
+
+    Raises
+    ------
+    DatasetError
+        A folder has several metadata files.
+    """
+    if not source.is_dir():
+        return tar_shards.expand_braces(source)
+    if own := _metadata(source):
+        return [own]
+    folders = (source / name for name in SPLIT_FOLDERS)
+    if of_splits := [found for folder in folders if (found := _metadata(folder))]:
+        return of_splits
+    return sorted(source.glob(f"*{tar_shards.SUFFIX}"))
+
+
+def open_table(file: Path, options: TableOptions, images: UnpackedImages | None) -> Table:
+    """Return the table of a file, by the ending of its name.
+
+    Parameters
+    ----------
+    file : Path.
+    options : TableOptions.
+    images : UnpackedImages or None. Where images of tar files are written.
+
+    Raises
+    ------
+    DatasetError
+        The file is missing or of an unknown kind, or its columns are not understood.
+    """
+    suffix = file.suffix.lower()
+    if not file.is_file():
+        raise DatasetError(f"{file} cannot be read (no such file); check the path")
+    check = partial(find_columns, stated=options.columns)
+    if suffix in delimited.SUFFIXES:
+        return delimited.read_delimited(file, check, options.encoding)
+    if suffix in json_records.LINES_SUFFIXES:
+        return json_records.read_json_lines(file, options.encoding)
+    if suffix == ".json":
+        return json_records.read_json_table(file, options.encoding)
+    if suffix in parquet.SUFFIXES:
+        return parquet.read_parquet(file, check)
+    if suffix == tar_shards.SUFFIX and images is not None:
+        return tar_shards.read_tar(file, images)
+    raise DatasetError(_unknown(file, suffix))
+
+
+def _unknown(file: Path, suffix: str) -> str:
+    if suffix in _SHEETS:
+        return (
+            f"{file} is a spreadsheet, which is not read; export it as CSV (in Excel: save as "
+            '"CSV UTF-8") and give that file'
+        )
+    if suffix in _COMPRESSED:
+        return f"{file} is compressed; decompress it and give the file in it"
+    if suffix == tar_shards.SUFFIX:
+        return f"{file} has its images inside, and there is no folder to unpack them to"
+    known = [*delimited.SUFFIXES, *json_records.LINES_SUFFIXES, ".json", *parquet.SUFFIXES]
+    return (
+        f"{file}: the name ends in none of {', '.join([*known, tar_shards.SUFFIX])}; convert the "
+        "file to one of them, or correct its name"
+    )
+
+
+def _metadata(folder: Path) -> Path | None:
+    found = [folder / name for name in METADATA if (folder / name).is_file()]
+    if len(found) > 1:
+        raise DatasetError(
+            f"{folder} has {' and '.join(path.name for path in found)}; state which of them with "
+            "`--captions`"
+        )
+    return found[0] if found else None

@@ -1,0 +1,63 @@
+"""Parquet files, read in batches of rows."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.readers.tables.columns import Columns
+from pipeline.datasets.readers.tables.table import RowFault, Table
+
+SUFFIXES = (".parquet", ".pq")
+
+_ROWS, _ROWS_WITH_IMAGES = 4096, 32
+
+
+def read_parquet(path: Path, find_columns: Callable[[Sequence[str]], Columns]) -> Table:
+    """Return the rows of a file; only columns that have a meaning are read.
+
+    Parameters
+    ----------
+    path : Path. The file.
+    find_columns : callable. Returns what the columns mean, or raises `RowFault`.
+
+    Raises
+    ------
+    DatasetError
+        The file is not Parquet, or its columns are not understood.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        raise DatasetError(f"{path} cannot be read as Parquet ({error}); check the file") from error
+    schema = file.schema_arrow
+    try:
+        columns = find_columns(schema.names)
+    except RowFault as fault:
+        raise DatasetError(f"{path}: {fault}") from None
+    # A struct is an image as Hugging Face stores it: its bytes, and the path they came from.
+    kind = schema.field(columns.path).type
+    size = _ROWS_WITH_IMAGES if pyarrow.types.is_nested(kind) else _ROWS
+    if pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind):
+        size = _ROWS_WITH_IMAGES
+    used = [name for name in schema.names if name not in columns.ignored]
+    notes: dict[str, Any] = {}
+    if columns.ignored:
+        notes["columns_ignored"] = sorted(columns.ignored)
+
+    def records() -> Iterator[tuple[int, dict[str, Any]]]:
+        number = 0
+        try:
+            for batch in file.iter_batches(batch_size=size, columns=used):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+        except (OSError, ValueError, pyarrow.ArrowException) as error:
+            raise DatasetError(
+                f"{path}, row {number + 1}: the file is damaged ({error}); get it again"
+            ) from error
+
+    return Table(str(path), "row", records(), notes=notes)

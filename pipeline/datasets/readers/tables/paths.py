@@ -1,0 +1,115 @@
+"""Image files by the paths that tables have for them, as people write them."""
+
+from collections import Counter
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pipeline.datasets.checks import DatasetError, check_relative
+from pipeline.datasets.readers.tables.table import RowFault
+
+
+class PathResolver:
+    """Finds files below a root.
+
+    Absolute paths below the root become relative. A path that begins with the last folders of the
+    root, such as `pics/a.jpg` for the root `data/pics`, is read without them if there is no such
+    file with them. Backslashes separate folders if no path of the source has a forward slash.
+    """
+
+    def __init__(self, root: Path, unit: str) -> None:
+        """Prepare for a root; `unit` is what a file is, for messages."""
+        self._root, self._unit = root, unit
+        absolute = PurePosixPath(root.absolute()), PurePosixPath(root.resolve())
+        self._roots = tuple(dict.fromkeys(absolute))
+        self._changed: dict[str, str] = {}
+        self._absolute = 0
+        self._cut: Counter[str] = Counter()
+        self._backslashed: str | None = None
+        self._slashed: str | None = None
+
+    def resolve(self, path: str) -> str:
+        """Return the path of a file relative to the root, in its plain form.
+
+        Raises
+        ------
+        RowFault
+            The path leaves the root, or there is no such file.
+        """
+        if (known := self._changed.get(path)) is not None:
+            return known
+        file = path
+        if "\\" in file:
+            self._backslashed = self._backslashed or path
+            file = file.replace("\\", "/")
+        elif "/" in file:
+            self._slashed = self._slashed or path
+        is_absolute = file.startswith("/")
+        if is_absolute:
+            file = self._relative(file)
+        if reason := check_relative(file):
+            raise RowFault(
+                "unusable path",
+                f"{self._unit} path {path!r} {reason}; paths must stay below {self._root}",
+                path,
+            )
+        prefix = ""
+        if not self._is_file(file, path):
+            prefix = self._repeated_folders(file)
+            file = file.removeprefix(prefix)
+            if not prefix or not self._is_file(file, path):
+                raise RowFault(
+                    f"{self._unit} not found",
+                    f"{self._unit} {path!r} not found below {self._root}",
+                    path,
+                )
+        file = PurePosixPath(file).as_posix()
+        if file != path:
+            self._changed[path] = file
+            self._absolute += is_absolute
+            self._cut[prefix] += bool(prefix)
+        return file
+
+    def notes(self) -> dict[str, Any]:
+        """Return how many paths were changed, and how; for the notes of a dataset.
+
+        Raises
+        ------
+        DatasetError
+            Some paths have backslashes and others forward slashes.
+        """
+        if self._backslashed and self._slashed:
+            raise DatasetError(
+                f"the path {self._backslashed!r} has a backslash and {self._slashed!r} a forward "
+                "slash, so that the folders are not clear; use forward slashes in all of them"
+            )
+        cut = {prefix: count for prefix, count in self._cut.items() if count}
+        return {
+            **({"paths_with_backslashes": True} if self._backslashed else {}),
+            **({"absolute_paths_made_relative": self._absolute} if self._absolute else {}),
+            **({"folders_of_the_root_cut_from_paths": cut} if cut else {}),
+        }
+
+    def _relative(self, file: str) -> str:
+        for root in self._roots:
+            if PurePosixPath(file).is_relative_to(root):
+                return PurePosixPath(file).relative_to(root).as_posix()
+        return file
+
+    def _is_file(self, file: str, path: str) -> bool:
+        try:
+            return (self._root / file).is_file()
+        except OSError as error:
+            raise RowFault(
+                "unusable path",
+                f"{self._unit} path {path!r} cannot be looked up below {self._root} "
+                f"({error.strerror})",
+                path,
+            ) from error
+
+    def _repeated_folders(self, file: str) -> str:
+        """Return the longest beginning of a path that the root ends with, or ""."""
+        parts = PurePosixPath(file).parts
+        for count in range(len(parts) - 1, 0, -1):
+            if any(root.parts[-count:] == parts[:count] for root in self._roots):
+                return "/".join(parts[:count]) + "/"
+        return ""

@@ -1,0 +1,181 @@
+"""Rows of a table: what a record says about an image, as texts."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+from pipeline.datasets.readers.tables.columns import ColumnNames, Columns, find_columns
+from pipeline.datasets.readers.tables.faults import Faults
+from pipeline.datasets.readers.tables.table import RowFault, Table
+from pipeline.datasets.readers.tables.unpacked import UnpackedImages
+from pipeline.schema import SchemaError, decode
+
+# Their cells may hold several captions, as a JSON list.
+_PLURALS = ("captions", "texts", "sentences", "descriptions")
+
+
+class Row(NamedTuple):
+    """One record; `split` and `id` are None where it has none."""
+
+    table: Table
+    number: int
+    path: str
+    captions: list[str]
+    split: str | None
+    id: str | None
+
+
+class RowReader:
+    """Makes rows of records, and keeps what is to be noted of their columns.
+
+    Attributes
+    ----------
+    ignored : columns that have no meaning here.
+    recognised : columns by meaning, where the names are not the plain ones.
+    empty_cells : number of empty cells among several columns of captions.
+    images_inside : whether the images were stored with the records; None before the first row.
+    """
+
+    def __init__(self, names: ColumnNames, faults: Faults, images: UnpackedImages | None) -> None:
+        """Prepare for tables whose columns have names that the user states.
+
+        Parameters
+        ----------
+        names : ColumnNames.
+        faults : Faults. Receives the records that cannot be used.
+        images : UnpackedImages or None. Where images that are bytes are written; None refuses them.
+        """
+        self._names, self._faults, self._images = names, faults, images
+        self._columns: dict[tuple[str, ...], Columns] = {}
+        self.ignored: set[str] = set()
+        self.recognised: dict[str, list[str]] = {}
+        self.empty_cells = 0
+        self.images_inside: bool | None = None
+
+    def rows(self, table: Table) -> Iterator[Row]:
+        """Yield the rows of a table; the others are added to the faults."""
+        for number, record in table.records:
+            if isinstance(record, RowFault):
+                self._faults.add(table, number, record)
+                continue
+            try:
+                row = self._row(table, number, record)
+            except RowFault as fault:
+                self._faults.add(table, number, fault)
+                continue
+            yield row
+
+    def _row(self, table: Table, number: int, record: Mapping[str, Any]) -> Row:
+        keys = tuple(record)
+        columns = self._columns.get(keys) or self._find(keys)
+        path = self._path(table, record[columns.path])
+        if len(columns.captions) == 1:
+            name = columns.captions[0]
+            value = record[name]
+            captions = [value] if type(value) is str else _texts(value, name)
+            if name in _PLURALS and isinstance(value, str) and value.lstrip().startswith("["):
+                captions = _texts(_json_list(value, name), name)
+            captions = captions or [""]
+        else:
+            cells = [_texts(record[name], name) or [""] for name in columns.captions]
+            captions = [text for texts in cells for text in texts if text.strip()]
+            self.empty_cells += sum(not text.strip() for texts in cells for text in texts)
+            captions = captions or [""]
+        split = _scalar(record[columns.split], columns.split) if columns.split else None
+        image_id = _scalar(record[columns.id], columns.id) if columns.id else None
+        return Row(table, number, path, captions, split or table.split, image_id)
+
+    def _find(self, keys: tuple[str, ...]) -> Columns:
+        columns = self._columns[keys] = find_columns(keys, self._names)
+        self.ignored |= columns.ignored
+        for meaning, names in columns.recognised.items():
+            known = self.recognised.setdefault(meaning, [])
+            known += [name for name in names if name not in known]
+        return columns
+
+    def _path(self, table: Table, value: Any) -> str:
+        """Return the path of an image; one that is stored as bytes is unpacked before."""
+        path, data = value, None
+        if not isinstance(value, str):
+            path, data = _path_and_bytes(value)
+        inside = table.images_inside or data is not None
+        if self.images_inside is None:
+            self.images_inside = inside
+        if inside != self.images_inside:
+            raise RowFault(
+                "image stored otherwise",
+                "the image is stored as bytes and those before are files, or the reverse; a "
+                "dataset has images of one kind",
+            )
+        if data is not None:
+            if self._images is None:
+                raise RowFault("no folder", "the image is stored as bytes; state where to write it")
+            return self._images.add_bytes(data, path)
+        path = path.strip()
+        return f"{table.folder}/{path}" if table.folder else path
+
+
+def _path_and_bytes(value: Any) -> tuple[str, None] | tuple[str | None, bytes]:
+    """Return path and bytes of an image that is bytes, a path, or both as Hugging Face has it."""
+    data, path = value, None
+    if isinstance(value, Mapping) and value.keys() <= {"bytes", "path"}:
+        data, path = value.get("bytes"), value.get("path")
+    if isinstance(path, str) and (
+        data is None or (Path(path).is_absolute() and Path(path).is_file())
+    ):
+        return path, None
+    if isinstance(value, PurePath):
+        return str(value), None
+    if isinstance(data, bytes | bytearray | memoryview):
+        return path, bytes(data)
+    if data is None or data != data:
+        raise RowFault("no path", "the path is missing")
+    raise RowFault(
+        "unusable path",
+        f"a path, or the bytes of an image file, was expected, found {type(value).__name__}",
+    )
+
+
+def _is_absolute_file(path: str) -> bool:
+    try:
+        return Path(path).is_absolute() and Path(path).is_file()
+    except OSError:  # such as a name that is too long, of another machine
+        return False
+
+
+def _texts(value: Any, name: str) -> list[str]:
+    """Return the captions of a cell: none, one, or a list of them."""
+    if isinstance(value, str):
+        return [value]
+    if value is None or (isinstance(value, float) and value != value):
+        return []
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if not isinstance(value, list | tuple):
+        raise RowFault("unusable caption", f"{name}: Expected `str`, found {value!r:.60}")
+    for k, text in enumerate(value):
+        if not isinstance(text, str):
+            raise RowFault("unusable caption", f"{name}[{k}]: Expected `str`, found {text!r:.60}")
+    return list(value)
+
+
+def _json_list(text: str, name: str) -> list[str]:
+    try:
+        return decode(text, list[str])
+    except SchemaError as error:
+        raise RowFault("unusable caption", f"{name}: a JSON list was expected: {error}") from None
+
+
+def _scalar(value: Any, name: str) -> str | None:
+    """Return a split or an id as text; None if there is none."""
+    if isinstance(value, str):
+        return value.strip() or None
+    if value is None or (isinstance(value, float) and value != value):
+        return None
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise RowFault(
+        "unusable value", f"{name}: a text or a whole number was expected, found {value!r:.60}"
+    )

@@ -1,0 +1,176 @@
+"""WebDataset shards: tar files in which members of one basename are one sample."""
+
+import io
+import re
+import tarfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.readers import image_files
+from pipeline.datasets.readers.tables.table import RowFault, Table
+from pipeline.datasets.readers.tables.unpacked import MAX_BYTES, UnpackedImages
+from pipeline.schema import SchemaError, decode
+
+SUFFIX = ".tar"
+
+_TEXTS = (".txt", ".caption", ".text")
+_MAX_TEXT_BYTES = 2**24
+_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+_MOST_FILES = 100_000
+
+
+@dataclass
+class _Sample:
+    """The members of one basename, as they have been found so far."""
+
+    image: str | None = None
+    text: str | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+    fault: RowFault | None = None
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The record; the text replaces a caption of the metadata, which repeats it."""
+        values = {key: value for key, value in self.metadata.items() if value is not None}
+        if self.text is not None:
+            values.pop("captions", None)
+            values["caption"] = self.text
+        return {**values, "path": self.image}
+
+
+def expand_braces(pattern: Path) -> list[Path]:
+    """Return the files that `shard-{000..009}.tar` stands for; a path without braces is itself.
+
+    Raises
+    ------
+    DatasetError
+        A range has no number, or over 100,000.
+    """
+    text = str(pattern)
+    match = _RANGE.search(text)
+    if match is None or pattern.exists():
+        return [pattern]
+    low, high = int(match[1]), int(match[2])
+    if not 0 <= high - low < _MOST_FILES:
+        raise DatasetError(
+            f"{pattern}: the range {match[0]} has {max(high - low + 1, 0)} numbers; from 1 to "
+            f"{_MOST_FILES} were expected"
+        )
+    numbers = (str(n).zfill(len(match[1])) for n in range(low, high + 1))
+    return [
+        path
+        for number in numbers
+        for path in expand_braces(Path(text[: match.start()] + number + text[match.end() :]))
+    ]
+
+
+def read_tar(path: Path, images: UnpackedImages) -> Table:
+    """Return the samples of a shard in order of first appearance; their images are unpacked.
+
+    A sample has one image, and captions: in a member `.txt` (or `.caption`, `.text`), else in the
+    object of a member `.json`, whose other values are kept. Other members are left out, and counted
+    in the notes by their endings once all records have been read.
+
+    Parameters
+    ----------
+    path : Path. An uncompressed tar file.
+    images : UnpackedImages. Where the images are written, below their names in the shard.
+
+    Raises
+    ------
+    DatasetError
+        While records are read: the file is not a tar file, or is damaged. Links, devices, names
+        that leave the folder, sparse and too large members are a `RowFault`.
+    """
+    notes: dict[str, Any] = {}
+    records = _records(path, images, notes)
+    return Table(str(path), "sample", records, images_inside=True, notes=notes)
+
+
+def _records(
+    path: Path, images: UnpackedImages, notes: dict[str, Any]
+) -> Iterator[tuple[int, Mapping[str, Any] | RowFault]]:
+    samples: dict[str, _Sample] = {}
+    ignored: Counter[str] = Counter()
+    try:
+        with tarfile.open(path, "r:") as shard:
+            while (member := shard.next()) is not None:
+                # A shard may have a million members; those that have been read are not needed.
+                shard.members.clear()  # type: ignore[attr-defined]
+                name = PurePosixPath(member.name)
+                if member.isdir() or name.name.startswith("."):
+                    continue
+                stem, _, suffix = name.name.partition(".")
+                suffix = f".{suffix.lower()}"
+                if suffix not in (*image_files.SUFFIXES, *_TEXTS, ".json"):
+                    ignored[suffix] += 1
+                    continue
+                sample = samples.setdefault(str(name.parent / stem), _Sample())
+                try:
+                    _add(sample, shard, member, suffix, images)
+                except RowFault as fault:
+                    sample.fault = sample.fault or fault
+            _check_end(shard)
+    except tarfile.TarError as error:
+        raise DatasetError(
+            f"{path} is not an uncompressed tar file, or is damaged ({error}); decompress it, or "
+            "get it again"
+        ) from error
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read ({error}); check the path") from error
+    if ignored:
+        notes["members_ignored"] = dict(sorted(ignored.items()))
+    for number, (key, sample) in enumerate(samples.items(), start=1):
+        if sample.fault is None and sample.image is None:
+            sample.fault = RowFault("no image", f"the sample {key!r} has no image", key)
+        yield number, sample.fault or sample.values
+
+
+def _check_end(shard: tarfile.TarFile) -> None:
+    """Raise `tarfile.ReadError` unless the members end with a block of zeros.
+
+    tarfile ends without an error at a damaged header, and where the file is cut off between two.
+    """
+    stream = cast(io.BufferedIOBase, shard.fileobj)
+    stream.seek(shard.offset)
+    if stream.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        raise tarfile.ReadError(f"no member and no end at byte {shard.offset}")
+
+
+def _add(
+    sample: _Sample,
+    shard: tarfile.TarFile,
+    member: tarfile.TarInfo,
+    suffix: str,
+    images: UnpackedImages,
+) -> None:
+    """Add to a sample what one of its members has."""
+    name = PurePosixPath(member.name).as_posix()
+    if not member.isreg() or member.issparse():
+        raise RowFault("not a regular file", f"{name!r} is a link, a device or sparse", name)
+    is_image = suffix in image_files.SUFFIXES
+    limit = MAX_BYTES if is_image else _MAX_TEXT_BYTES
+    if member.size > limit:
+        raise RowFault("member too large", f"{name!r} has {member.size} bytes, over {limit}", name)
+    stream = cast(io.BufferedIOBase, shard.extractfile(member))
+    if is_image:
+        if sample.image is not None:
+            raise RowFault(
+                "several images", f"{sample.image!r} and {name!r} are images of one sample", name
+            )
+        images.add(name, stream)
+        sample.image = name
+        return
+    try:
+        text = stream.read().decode("utf-8-sig")
+        if suffix != ".json":
+            sample.text = text
+        else:
+            found = decode(text, Any)
+            sample.metadata = found if isinstance(found, dict) else {"captions": found}
+    except (UnicodeDecodeError, SchemaError) as error:
+        raise RowFault("malformed member", f"{name!r}: {error}", name) from error

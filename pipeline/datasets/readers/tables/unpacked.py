@@ -1,0 +1,97 @@
+"""Images that are stored in a table or an archive, written as files, bytes unchanged."""
+
+import hashlib
+import io
+from pathlib import Path, PurePosixPath
+
+from PIL import Image
+
+from pipeline.datasets.checks import check_relative
+from pipeline.datasets.readers.tables.table import RowFault
+from pipeline.files import appearing_whole
+
+MAX_BYTES = 2**30
+"""More bytes than any image may have."""
+
+_BLOCK = 1 << 20
+
+
+class UnpackedImages:
+    """A folder of images that are written once; the ones that it has already are kept.
+
+    Attributes
+    ----------
+    folder : Path. Where the images are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._digests: dict[str, bytes] = {}
+
+    def add(self, name: str, stream: io.BufferedIOBase) -> None:
+        """Write the bytes of a seekable stream, from its start, to the file `name`, atomically.
+
+        A file with the same bytes is kept, so that an interrupted run resumes.
+
+        Raises
+        ------
+        RowFault
+            The name leaves the folder, belongs to other bytes, or is the name of a folder.
+        """
+        if reason := check_relative(name):
+            raise RowFault("unusable path", f"the image's name {name!r} {reason}", name)
+        digest = _digest(stream)
+        if self._digests.setdefault(name, digest) != digest:
+            raise RowFault(
+                "name of several images",
+                f"{name!r} is the name of another image before; rename one of them",
+                name,
+            )
+        path = self.folder / name
+        if path.is_dir():
+            raise RowFault("unusable path", f"{path} is a folder", name)
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as existing:
+                if _digest(existing) == digest:
+                    return
+        stream.seek(0)
+        with appearing_whole(path) as part, part.open("wb") as target:
+            while block := stream.read(_BLOCK):
+                target.write(block)
+
+    def add_bytes(self, data: bytes, name: str | None) -> str:
+        """Write an image and return its name.
+
+        Parameters
+        ----------
+        data : bytes. The file's bytes.
+        name : str or None. The name that the image had; one that is missing, or that another image
+            has, is made of the SHA-256 of the bytes, so that equal bytes are one image.
+
+        Raises
+        ------
+        RowFault
+            The bytes are not an image, or the name is unusable.
+        """
+        if len(data) > MAX_BYTES:
+            raise RowFault("image too large", f"the image has {len(data)} bytes, over {MAX_BYTES}")
+        digest = hashlib.sha256(data)
+        name = PurePosixPath(name).as_posix() if name else None
+        if name is None or self._digests.get(name, digest.digest()) != digest.digest():
+            stem = f"{PurePosixPath(name).stem}-" if name else ""
+            name = f"{stem}{digest.hexdigest()[:16]}.{_suffix(data)}"
+        self.add(name, io.BytesIO(data))
+        return name
+
+
+def _digest(stream: io.BufferedIOBase) -> bytes:
+    stream.seek(0)
+    return hashlib.file_digest(stream, "sha256").digest()
+
+
+def _suffix(data: bytes) -> str:
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return {"jpeg": "jpg", "mpo": "jpg"}.get(kind := (image.format or "").lower(), kind)
+    except Exception:  # Pillow raises what its parsers stumble over
+        raise RowFault("not an image", "the bytes are not an image of a known format") from None

@@ -1,0 +1,59 @@
+"""Steps that fail: what that means for the others, and for the experiments that need them."""
+
+import errno
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.errors import FileReadError, PipelineError, is_out_of_memory
+from pipeline.shards.resume.locking import NoRoom
+
+_OF_THE_SYSTEM = {
+    errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A step that failed.
+
+    Attributes
+    ----------
+    step : str. Job and name, such as "train vsepp".
+    error : PipelineError. Why.
+    """
+
+    step: str
+    error: PipelineError
+
+
+class StepsFailed(PipelineError):
+    """Some steps failed; those that do not need them are done.
+
+    Attributes
+    ----------
+    failures : mapping of Path to Failure. By what was not made, the step that failed: its own or
+        the first that it needs.
+    made : tuple of str. The steps that were made.
+    """
+
+    def __init__(self, failures: Mapping[Path, Failure], made: Sequence[str]) -> None:
+        self.failures, self.made = failures, tuple(made)
+        distinct = dict.fromkeys(failures.values())
+        super().__init__("; ".join(f"{failure.step}: {failure.error}" for failure in distinct))
+
+
+def stops_all(error: PipelineError) -> bool:
+    """Return whether an error is the system's, as of a full disk, so that other steps fail too."""
+    return any(
+        isinstance(cause, FileReadError | NoRoom)
+        or is_out_of_memory(cause)
+        or (isinstance(cause, OSError) and cause.errno in _OF_THE_SYSTEM)
+        for cause in _causes(error)
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__

@@ -1,0 +1,86 @@
+"""Phrases found in images by the names of experiments."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pipeline.experiments.captioners import experiment_finder
+from pipeline.experiments.layout import DATA, Layout
+from pipeline.experiments.phrase_steps import localize_experiments
+from pipeline.experiments.steps import Plan
+from pipeline.heads.experiments import Size
+from pipeline.heads.head_types import Experiment
+from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions
+from pipeline.localization.sources import Sources
+from pipeline.one_or_many import texts_of
+from pipeline.progress import QUIET, Monitor
+
+
+def localize(
+    names: str | Iterable[str],
+    dataset: str | Path,
+    *,
+    method: str,
+    recipe: str | None = None,
+    most: int = 100,
+    split: str | None = None,
+    validation_images: int | None = None,
+    experiments: Mapping[str, Experiment] | None = None,
+    root: str | Path = DATA,
+    size: Size = "small",
+    training: TrainingOptions = DEFAULT_TRAINING,
+    monitor: Monitor = QUIET,
+) -> tuple[str, ...]:
+    """Train heads of regions and phrases, and rank the proposals of each image by its phrases.
+
+    What is missing or out of date is made: heads, those that they start from, and the localization
+    files, which `pipeline.evaluate_localized` measures. Proposals, their features and those of the
+    phrases are read from where the commands write them.
+
+    Parameters
+    ----------
+    names : str or iterable of str. Experiments of regions and phrases.
+    dataset : str or Path. Folder of a prepared dataset with phrases.
+    method : str. Proposals that are ranked: their name in proposals/DATASET below `root`.
+    recipe : str or None. Of the regions' features; None: that of each experiment.
+    most : int. Upper bound on the proposals of an image; the first ones count.
+    split : str or None. Split that is localized; None: "test", or another usual name.
+    validation_images : int or None. Choose the epoch by the first images of the validation split;
+        None: by all.
+    experiments : mapping of str to Experiment, or None. In place of presets of the same names.
+    root : str or Path. Everything is read and made below it.
+    size : str. Of the presets: "tiny", "small" or "paper".
+    training : TrainingOptions. Of all heads; its monitor is `monitor`.
+    monitor : Monitor. Receives a line before each step, its log lines and its progress.
+
+    Returns
+    -------
+    tuple of str
+        The steps that were made.
+
+    Raises
+    ------
+    LocalizationError
+        An experiment is not one of regions and phrases, or folders do not belong together.
+    HeadError, DatasetError, ShardError
+        A name is unknown, or the dataset or features are missing.
+    """
+    layout, finder = Layout(Path(dataset), Path(root)), experiment_finder(experiments, size)
+    asked = []
+    for name in texts_of(names, "experiment")[0]:
+        experiment = finder(name)
+        of_recipe = recipe or experiment.images
+        sources = Sources(
+            dataset=layout.dataset,
+            phrases=layout.text(experiment.captions.name),
+            truth=layout.regions(of_recipe, "ground-truth"),
+            proposals=layout.proposals(method),
+            regions=layout.regions(of_recipe, method),
+            most=most,
+        )
+        asked.append((experiment, sources))
+    return localize_experiments(
+        Plan(layout, training, test_split=split, experiment_named=finder),
+        asked,
+        validation_images=validation_images,
+        monitor=monitor,
+    )

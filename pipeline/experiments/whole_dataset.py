@@ -1,0 +1,162 @@
+"""The embedding file that a search looks in: of all splits, made when it is first needed.
+
+It is stored next to the file of the test split, which the tables are about, and is made again when
+its head, the dataset or the features have changed.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pipeline.datasets.manifest import read_description
+from pipeline.datasets.splits import ALL
+from pipeline.errors import PipelineError
+from pipeline.experiments.layout import Layout, NotMade, of_splits, unseeded
+from pipeline.experiments.records import Record, why_stale
+from pipeline.experiments.result_steps import embeddings_record
+from pipeline.hashing import sha256_of_file
+from pipeline.heads.embed import embed, require_head_of
+from pipeline.heads.head_types import Experiment
+from pipeline.heads.inputs.pairs import made_from
+from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE
+from pipeline.jobs.options import Selection
+from pipeline.progress import QUIET, Monitor
+from pipeline.retrieval.embedding_file import read_provenance
+from pipeline.retrieval.ensemble import ensemble
+from pipeline.shards.feature_set import read_set_index
+from pipeline.shards.index import INDEX_FILE, read_index
+from pipeline.shards.side_by_side import is_view
+
+
+def searched_embeddings(
+    name: str,
+    layout: Layout,
+    experiment_named: Callable[[str], Experiment],
+    *,
+    remedy: str,
+    head: Path | None = None,
+    split: str | None = None,
+    monitor: Monitor = QUIET,
+) -> Path:
+    """Return the embedding file of all splits of an experiment or ensemble, up to date.
+
+    Where it cannot be made, as where features are missing, the file of the test split is returned
+    if it exists, and a line states why.
+
+    Parameters
+    ----------
+    name : str. Of the experiment or ensemble; it may end with a seed.
+    layout : Layout. Paths of the files.
+    experiment_named : callable. Returns an experiment by its name without a seed.
+    remedy : str. What makes all that may be missing, for messages.
+    head : Path or None. Folder of the head; None: where the layout has it.
+    split : str or None. The one that is searched, whose own file is returned if there is one.
+    monitor : Monitor. Receives lines and progress of what is made.
+
+    Raises
+    ------
+    NotMade
+        Something is missing, and there is no file of the test split either.
+    PipelineError
+        The file cannot be made, and there is no file of the test split either.
+    """
+    joined = layout.ensemble(name)
+    own = joined if joined.is_file() else layout.embeddings(name)
+    if split is not None and own.is_file() and read_provenance(own).get("split") == split:
+        return own
+    made = _Whole(layout, experiment_named, remedy, monitor)
+    try:
+        return made.ensemble(name, joined) if own == joined else made.experiment(name, head)
+    # As where the folder cannot be written to, or features of the test split alone exist.
+    except (PipelineError, OSError) as error:
+        if not own.is_file():
+            raise
+        monitor.log(f"only {own} is searched, not the whole dataset: {error}")
+        return own
+
+
+class _Whole:
+    """Makes the embedding files of all splits of a dataset."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        experiment_named: Callable[[str], Experiment],
+        remedy: str,
+        monitor: Monitor,
+    ) -> None:
+        self._layout, self._named = layout, experiment_named
+        self._remedy, self._monitor = remedy, monitor
+
+    def experiment(self, name: str, given: Path | None = None) -> Path:
+        """Return the file of an experiment; `given` is the head's folder if it is elsewhere."""
+        layout, experiment = self._layout, self._named(unseeded(name))
+        head, out = given or layout.head(name), of_splits(layout.embeddings(name), ALL)
+        images = layout.features(experiment.embedded_images)
+        captions = layout.text(experiment.captions.name)
+        described = read_description(layout.dataset)
+        if not (head / HEAD_FILE).is_file():
+            self._refuse(f"{name!r} has no trained head: {head} not found", self._remedy)
+        if not (is_view(images) or (images / INDEX_FILE).is_file()):
+            extracted = (
+                f"`pipeline extract --recipe {experiment.images} --dataset {layout.dataset} "
+                f"--out {images}`"
+            )
+            self._refuse(f"{images} not found", extracted if given else self._remedy)
+        if described.captions and not (captions / INDEX_FILE).is_file():
+            self._refuse(f"{captions} not found", self._remedy)
+
+        def expected() -> Record:
+            return {
+                "tensors_sha256": sha256_of_file(head / TENSORS_FILE),
+                "split": ALL,
+                **made_from(
+                    layout.dataset,
+                    read_set_index(images),
+                    read_index(captions) if described.captions else None,
+                ),
+            }
+
+        def make() -> object:
+            require_head_of(head, name)
+            return embed(
+                layout.dataset, out, head=head, images=images, captions=captions,
+                select=Selection(ALL, leave_out_failed=True), monitor=self._monitor,
+            )  # fmt: skip
+
+        count = described.images or described.clips
+        size = f"{count} {described.media} and {described.captions} captions"
+        return self._up_to_date(out, expected, make, size)
+
+    def ensemble(self, name: str, own: Path) -> Path:
+        """Return the file of an ensemble, whose members its file of the test split names."""
+        stored = read_provenance(own)
+        members = [str(member["experiment"]) for member in stored["ensemble"]]
+        weights: Mapping[str, float] = dict(zip(members, stored["weights"], strict=True))
+        files = {member: self.experiment(member) for member in members}
+        out = of_splits(own, ALL)
+
+        def expected() -> Record:
+            found = {m: {"embeddings_sha256": sha256_of_file(f)} for m, f in files.items()}
+            return {"members": found, "weights": stored["weights"]}
+
+        def make() -> object:
+            return ensemble(files, out, name=name, weights=weights)
+
+        return self._up_to_date(out, expected, make, f"{len(files)} members")
+
+    def _up_to_date(
+        self, out: Path, expected: Callable[[], Record], make: Callable[[], object], size: str
+    ) -> Path:
+        """Return a file, made before if it has to be."""
+        if reason := why_stale(out, embeddings_record, expected):
+            self._monitor.log(f"{out}: {reason}; the whole dataset is embedded once ({size})")
+            started = time.monotonic()
+            make()
+            seconds = time.monotonic() - started
+            self._monitor.log(f"{out}: {out.stat().st_size / 1e6:.1f} MB in {seconds:.1f} s")
+        return out
+
+    @staticmethod
+    def _refuse(what: str, remedy: str) -> None:
+        raise NotMade(f"{what}; {remedy} makes it")

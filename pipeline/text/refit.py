@@ -1,0 +1,129 @@
+"""Encoders that follow their captions and options: loaded, moved back, or fitted again.
+
+A fitted encoder decides every row, so that another one means other rows throughout. One that was
+fitted to captions which the dataset no longer has is replaced, once the new one is complete; one
+that was fitted with other options is moved aside, and moved back when they are asked for again.
+"""
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.hashing import sha256_of_json
+from pipeline.shards.resume.locking import WORK_FOLDER
+from pipeline.shards.resume.replace import (
+    finish_swap,
+    forget_superseded,
+    is_superseded,
+    mark_superseded,
+    move_aside,
+    move_back,
+    swap,
+)
+from pipeline.shards.resume.reuse import supersede
+from pipeline.text.encoder_plans import EncoderError, EncoderPlan
+from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.fisher.codebook import CodebookError
+from pipeline.text.fitted import ENCODER_FILE, read_description
+from pipeline.text.fitting import Fitting, OtherEncoder, description_of, fit_encoder
+from pipeline.text.pca.components import PcaError
+from pipeline.text.vocabulary import VocabularyError
+
+_KEY_DIGITS = 16
+
+
+def follow_captions(
+    plan: EncoderPlan, folder: Path, fitting: Fitting, texts: Sequence[str], features: Path
+) -> CaptionEncoder:
+    """Return an encoder of this plan for the captions as they are now, fitted again if need be.
+
+    Parameters
+    ----------
+    plan, folder, fitting, texts : see `fit_encoder`.
+    features : Path. The feature set that the encoder is for; its rows are superseded where the
+        encoder is fitted again.
+
+    Raises
+    ------
+    PipelineError
+        See `fit_encoder`; an encoder that cannot be fitted again stays.
+    """
+    finish_swap(folder, _is_of_encoder)
+    if not folder.exists():
+        _move_back(folder, plan, fitting)
+    existed = (folder / ENCODER_FILE).is_file()
+    try:
+        encoder = fit_encoder(plan, folder, fitting, texts)
+        if not is_superseded(folder.resolve(), _key(read_description(folder))):
+            return encoder
+        reason = "was fitted with word vectors that have been replaced"
+    except OtherEncoder as error:
+        if not error.of_captions:
+            aside = move_aside(folder, _key(read_description(folder)))
+            fitting.monitor.log(
+                f"{folder} was fitted with other options ({error.differences}): moved aside to "
+                f"{aside}; all rows are recomputed"
+            )
+            _move_back(folder, plan, fitting)
+            return fit_encoder(plan, folder, fitting, texts)
+        reason = f"was fitted otherwise ({error.differences})"
+    except (EncoderError, CodebookError, PcaError, VocabularyError) as error:
+        if not existed:
+            raise
+        reason = f"is not usable ({error})"
+    fitting.monitor.log(f"{folder} {reason}: it is fitted again, and all rows are recomputed")
+    return _fit_again(plan, folder, fitting, texts, features)
+
+
+def _fit_again(
+    plan: EncoderPlan, folder: Path, fitting: Fitting, texts: Sequence[str], features: Path
+) -> CaptionEncoder:
+    """Fit an encoder in a work folder, then put it in the place of the old one."""
+    parent, key = folder.absolute().parent / WORK_FOLDER, _key(description_of(plan, fitting))
+    work = parent / f"{folder.name}-{key[:_KEY_DIGITS]}"
+    encoder = fit_encoder(plan, work, fitting, texts)
+    supersede(features)
+    swap(work, folder.absolute(), _is_of_encoder)
+    forget_superseded(folder.resolve())
+    for other in parent.glob("*.encoder-*"):
+        if re.fullmatch(re.escape(folder.name) + r"-[0-9a-f]{16}", other.name):
+            shutil.rmtree(other, ignore_errors=True)
+    return encoder
+
+
+def supersede_encoder(folder: Path, features: Path) -> None:
+    """Have an encoder fitted again, and its rows recomputed, whatever else is as before.
+
+    Parameters
+    ----------
+    folder : Path. Of the fitted files, which may be missing.
+    features : Path. Of the rows, which may be missing.
+    """
+    supersede(features)
+    if (found := _described(folder)) is not None:
+        mark_superseded(folder, _key(found))
+
+
+def _move_back(folder: Path, plan: EncoderPlan, fitting: Fitting) -> None:
+    if not [*folder.parent.glob("*~*")]:
+        return
+    wanted = description_of(plan, fitting)
+    if aside := move_back(folder, _key(wanted), lambda path: _described(path) == wanted):
+        fitting.monitor.log(f"{aside} is the encoder asked for: moved back to {folder}")
+
+
+def _described(folder: Path) -> dict[str, Any] | None:
+    try:
+        return read_description(folder)
+    except EncoderError:
+        return None
+
+
+def _key(description: dict[str, Any]) -> str:
+    return sha256_of_json(description)
+
+
+def _is_of_encoder(path: Path) -> bool:
+    return path.suffix in (".json", ".safetensors", ".part")

@@ -1,0 +1,140 @@
+"""What a file of word vectors was made from, and what it would be made from now."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+from pipeline.datasets.manifest import read_manifest
+from pipeline.hashing import sha256_of_json
+from pipeline.progress import QUIET
+from pipeline.shards.resume.replace import move_aside, move_back
+from pipeline.text.tokenizers.tokenizer import tokenizer_called
+from pipeline.text.vectors.settings import Training
+from pipeline.text.vectors.store import training_facts, training_sentences
+from pipeline.text.vectors.stored import describe_stored, stored_words
+from pipeline.text.vectors.table import VectorsError
+
+_OF_CAPTIONS = {
+    "corpus_sha256", "sentences", "tokens", "sentences_equal_to_held_out_captions",
+    "requested_min_count",
+}  # fmt: skip
+
+
+def vectors_record(file: Path) -> dict[str, Any] | None:
+    """Return what a file of `store_vectors` records, None if it is missing.
+
+    Raises
+    ------
+    VectorsError
+        The file is damaged.
+    """
+    if not file.is_file():
+        return None
+    try:
+        described, words = describe_stored(file), stored_words(file)
+        facts = dict(described["facts"])
+        found = {name: facts[name] for name in ("dataset", "policy", "training") if name in facts}
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise VectorsError(f"{file} is damaged ({error!r})") from error
+    return {
+        **found,
+        "training": _without_software(found.get("training")),
+        "source": described.get("source"),
+        "words_sha256": _sha256(set(words)),
+    }
+
+
+def make_way_for(file: Path, expected: dict[str, Any], log: Callable[[str], None]) -> bool:
+    """Move vectors that were made with other options aside, and those asked for back.
+
+    Parameters
+    ----------
+    file : Path. Of the vectors.
+    expected : dict. See `expected_vectors`.
+    log : callable. Receives a line for each file that is moved.
+
+    Returns
+    -------
+    bool
+        Whether the file has, or had, vectors of the same options; those of other captions.
+    """
+    wanted = _options(expected)
+    found = _options_in(file)
+    if found is not None and found != wanted:
+        log(f"{file} was made with other options: moved to {move_aside(file, _key(found))}")
+    if not file.exists() and (
+        aside := move_back(file, _key(wanted), lambda path: _options_in(path) == wanted)
+    ):
+        log(f"{aside} was made with the options asked for: moved back to {file}")
+    return found == wanted
+
+
+def expected_vectors(
+    dataset: str | Path,
+    *,
+    source: str | None = None,
+    training: Training | None = None,
+    tokenizer: str = "treebank",
+    split: str = "train",
+    corpus: str | Path | None = None,
+    allow_leaks: bool = False,
+) -> dict[str, Any]:
+    """Return what `vectors_record` must be for a dataset as it is now.
+
+    Words that a source lacks make its file look out of date: then they are looked up again, which
+    leads to the same bytes.
+
+    Parameters
+    ----------
+    dataset, source, training, tokenizer, split, corpus, allow_leaks : see `store_vectors`.
+
+    Raises
+    ------
+    VectorsError
+        The corpus cannot be read.
+    """
+    manifest, splitter = read_manifest(Path(dataset)), tokenizer_called(tokenizer)
+    words = {word for text in manifest.captions().texts for word in splitter.tokenize(text)}
+    expected: dict[str, Any] = {"dataset": manifest.name, "policy": splitter.to_json()}
+    if training is None:
+        if source is not None and not source.startswith("sentence-transformer:"):
+            expected["source"] = Path(source).stem if Path(source).suffix else source
+        return {**expected, "training": None, "words_sha256": _sha256(words)}
+    path = None if corpus is None else Path(corpus)
+    sentences, origin = training_sentences(manifest, split, path, allow_leaks, splitter, QUIET)
+    training, facts = training_facts(training, sentences, origin)
+    if training.trainer == "word2vec":
+        words &= {*sentences.vocabulary(training.min_count)}
+    return {**expected, "training": _without_software(facts), "words_sha256": _sha256(words)}
+
+
+def _options_in(file: Path) -> dict[str, Any] | None:
+    try:
+        record = vectors_record(file)
+    except VectorsError:
+        return None
+    return record and _options(record)
+
+
+def _options(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of a record that does not depend on the captions."""
+    training = record.get("training")
+    if training is not None:
+        training = {name: value for name, value in training.items() if name not in _OF_CAPTIONS}
+        training["min_count"] = record["training"].get("requested_min_count", training["min_count"])
+    return {"policy": record["policy"], "training": training}
+
+
+def _key(options: dict[str, Any]) -> str:
+    return sha256_of_json(options)
+
+
+def _without_software(facts: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the facts of a training less the versions, which make no vectors out of date."""
+    return facts and {name: value for name, value in facts.items() if name != "software"}
+
+
+def _sha256(words: set[str]) -> str:
+    return sha256_of_json(sorted(words))

@@ -1,0 +1,163 @@
+"""What all commands have in common: a line of settings, options in groups, suggestions.
+
+The settings are those of the command line itself, so no command writes them down.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from pipeline.wording import did_you_mean, without_secrets
+from stages.console import OutputPath, printable, write_line
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+# Fewer options than this are read faster in one list.
+_GROUPED_FROM = 10
+_INPUT, _OUTPUT, _OTHERS = "Input", "Output", "Options"
+# Not a setting of the context: click keeps a command's help option from the first context on.
+_HELP = ("-h", "--help")
+
+
+class Command(click.Command):
+    """A command that logs what it was given, and shows its options in groups."""
+
+    logs_settings = True
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """Return the names of the option that shows the help."""
+        return list(_HELP)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line; of an unknown option, the nearest ones are named."""
+        with _nearest_options(self, ctx):
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Log the settings that are not defaults, and run."""
+        if self.logs_settings and (given := settings_of(ctx)):
+            write_line(printable(f"{ctx.command_path}: {given}"))
+        return super().invoke(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, many of them in groups: `section_of`."""
+        groups: dict[str, list[tuple[str, str]]] = {_OTHERS: [], _INPUT: [], _OUTPUT: []}
+        options = [
+            (param, record)
+            for param in self.get_params(ctx)
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx))
+        ]
+        for param, record in options:
+            section = section_of(param) if len(options) >= _GROUPED_FROM else _OTHERS
+            groups.setdefault(section, []).append(record)
+        for title, records in groups.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+class Answer(Command):
+    """A command that prints an answer and logs no settings before it."""
+
+    logs_settings = False
+
+
+class Group(click.Group):
+    """A group of such commands; of an unknown one, the nearest are named."""
+
+    command_class = Command
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """Return the names of the option that shows the help."""
+        return list(_HELP)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the options before the command's name."""
+        with _nearest_options(self, ctx):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of the first argument."""
+        name = args[0]
+        known = self.list_commands(ctx)
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+            hint = did_you_mean(name, known)
+            raise click.UsageError(f"No such command {name!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@contextmanager
+def _nearest_options(command: click.Command, ctx: click.Context) -> Iterator[None]:
+    try:
+        yield
+    except click.NoSuchOption as error:
+        known = [
+            name for param in command.get_params(ctx) for name in param.opts if name[:2] == "--"
+        ]
+        hint = did_you_mean(error.option_name, known)
+        raise click.UsageError(f"No such option {error.option_name!r}; {hint}", ctx) from error
+
+
+def section(title: str, *options: Callable[[Any], Any]) -> Callable[[Decorated], Decorated]:
+    """Return a decorator that adds options, which `--help` shows under a title.
+
+    Parameters
+    ----------
+    title : str. One word or two.
+    options : decorators of click, in the order of the help.
+    """
+
+    def decorate(command: Decorated) -> Decorated:
+        decorated: Any = command
+        before = len(getattr(command, "__click_params__", []))
+        for option in reversed(options):
+            decorated = option(decorated)
+        for param in decorated.__click_params__[before:]:
+            param.section = title
+        return decorated
+
+    return decorate
+
+
+def section_of(param: click.Option) -> str:
+    """Return the title under which `--help` shows an option.
+
+    Options of the groups in `stages.options` have the group's title; of the others, paths that are
+    written are output, and paths that are read are input.
+    """
+    if isinstance(param.type, OutputPath) or param.name in ("out", "as_json"):
+        return _OUTPUT
+    if (title := getattr(param, "section", None)) is not None:
+        return str(title)
+    return _INPUT if isinstance(param.type, click.Path) else _OTHERS
+
+
+def settings_of(ctx: click.Context) -> str:
+    """Return the parameters that the user or params.yaml set, as NAME=VALUE, in one line."""
+    shown = []
+    for param in ctx.command.params:
+        name = param.name or ""
+        value = ctx.params.get(name)
+        source = ctx.get_parameter_source(name)
+        unset = source is None or source is ParameterSource.DEFAULT
+        as_usual = source is ParameterSource.DEFAULT_MAP and value == param.default
+        if unset or as_usual or value is None or value is False:
+            continue
+        label = max(param.opts, key=len).lstrip("-")
+        shown.append(label if value is True else f"{label}={_text(value)}")
+    return " ".join(shown)
+
+
+def _text(value: Any) -> str:
+    """Return a parameter's value as text; repeated ones with commas, and pairs as NAME=VALUE."""
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={_text(item)}" for key, item in value.items())
+    if isinstance(value, tuple):
+        pairs = (item if isinstance(item, tuple) else (item,) for item in value)
+        return ",".join("=".join(_text(part) for part in p if part is not None) for p in pairs)
+    return without_secrets(str(value))

@@ -1,0 +1,199 @@
+"""What can be named on the command line, kind by kind, as rows of text columns.
+
+A function imports what its kind needs, so that the list of tokenizers does not wait for torch.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+
+import click
+
+Row = Mapping[str, str]
+
+
+def experiments() -> list[Row]:
+    """Return those of params.yaml, the published systems, language models and ensembles."""
+    from pipeline.heads.presets import PRESETS
+    from pipeline.language.presets import LANGUAGE_PRESETS
+    from pipeline.retrieval.ensemble import ENSEMBLES
+    from stages.params import load_params
+
+    params = load_params()
+
+    def row(name: str, kind: str, images: str, captions: str, what: str) -> Row:
+        of = "params.yaml" if name in {*params.experiments, *params.ensembles} else "published"
+        return {
+            "name": name, "kind": kind, "from": of, "description": what, "images": images,
+            "captions": captions,
+        }  # fmt: skip
+
+    rows = []
+    for name, entry in params.experiments.items():
+        preset = PRESETS.get(entry.preset or name)
+        what = preset.source if preset else f"head {entry.head}"
+        rows.append(row(name, "experiment", entry.images, entry.captions, what))
+    for name, found in PRESETS.items():
+        kind = "phrases" if found.of_phrases else "clips" if found.of_clips else "experiment"
+        rows.append(row(name, kind, found.images, found.captions.name, found.source))
+    for name, model in LANGUAGE_PRESETS.items():
+        rows.append(row(name, "language model", model.paper.images, "", model.paper.source))
+    for name, given in {**ENSEMBLES, **params.ensembles}.items():
+        members = ", ".join(given or ENSEMBLES[name])
+        rows.append(row(name, "ensemble", "", "", f"mean of {members}"))
+    return _first_of_each_name(rows)
+
+
+def encoders() -> list[Row]:
+    """Return the sentence encoders."""
+    from pipeline.text.encoder_plans import ENCODERS
+
+    kinds = {
+        "mean": "mean of the word vectors",
+        "bow": "word counts",
+        "tfidf": "tf-idf of lemmas",
+        "fisher": "Fisher vector of the word vectors",
+        "token-ids": "ids of the words in order",
+        "tags": "ids of the words' part-of-speech tags",
+    }
+    rows = []
+    for spec in ENCODERS.values():
+        details = (", ".join(spec.mixtures), spec.averaging, spec.vocabulary, spec.tag_set)
+        what = ", ".join([kinds[spec.kind], *filter(None, details)])
+        rows.append(_row(spec.name, what, tokenizer=spec.tokenizer or ""))
+    return [
+        *rows,
+        _row("open-clip:MODEL.TAG", "text side of a model of open_clip", tokenizer="its own"),
+        _row(
+            "sentence-transformer:MODEL", "a sentence transformer: folder or package",
+            tokenizer="its own",
+        ),
+    ]  # fmt: skip
+
+
+def tokenizers() -> list[Row]:
+    """Return the tokenizers of captions."""
+    from pipeline.text.encoder_plans import LEMMAS
+    from pipeline.text.tokenizers.tokenizer import SPLITTERS, TOKENIZERS
+
+    rows = []
+    for name, tokenizer in TOKENIZERS.items():
+        parts = [
+            SPLITTERS[tokenizer.splitter].rule,
+            "lower case" if tokenizer.lower_case else "case kept",
+            f"punctuation {tokenizer.punctuation}",
+            *(["without stop words"] if tokenizer.stop_words else []),
+        ]
+        rows.append(_row(name, "; ".join(parts)))
+    return [*rows, _row(LEMMAS, "treebank words without stop words, as lemmas; of tfidf")]
+
+
+def recipes() -> list[Row]:
+    """Return the recipes of images, regions, clips and sound."""
+    from pipeline.clips.recipes import VOLUMES
+    from pipeline.recipes import RECIPES
+    from pipeline.regions.box_geometry import BOX_GEOMETRY
+    from pipeline.regions.map_recipe import ROI_ALIGN, map_recipe
+    from pipeline.sound.recipes import BIRDNET, EXAMPLE, sound_recipe
+
+    def row(name: str, of: str, shape: Sequence[int], source: str, weights: str) -> Row:
+        shown = " x ".join(map(str, shape))
+        return {"name": name, "of": of, "shape": shown, "source": source, "weights": weights}
+
+    rows = [row(r.name, "images", r.shape, r.source, r.weights) for r in RECIPES.values()]
+    for recipe in RECIPES.values():
+        name = recipe.name.removesuffix("-grid") + ROI_ALIGN
+        if recipe.name.endswith("-grid"):
+            pooled = map_recipe(name)
+            rows.append(row(name, "regions", pooled.shape[-1:], "ROI align", recipe.weights))
+    rows.append(row(BOX_GEOMETRY, "regions", (6,), "corners and area of the box", ""))
+    rows += [row(v.name, "clips", v.shape, v.source, v.weights) for v in VOLUMES.values()]
+    for name, source in ((EXAMPLE, "bag of sound words"), (BIRDNET, "BirdNET 2.4")):
+        rows.append(row(name, "sound", sound_recipe(name).shape, source, ""))
+    return [
+        *rows,
+        row("timm:MODEL", "images", (), "any model of timm, also -grid and @LAYER", "timm's"),
+        row("open-clip:MODEL.TAG", "images", (), "image side of a model of open_clip", "the tag's"),
+    ]
+
+
+def vectors() -> list[Row]:
+    """Return the word vectors that are packaged, stored in data/vectors, or planned."""
+    from pipeline.experiments.layout import DATA
+    from pipeline.heads.experiments import TRAINED_VECTORS
+    from pipeline.text.vectors import GLOVE_PACKAGE, STORED_SUFFIX
+    from stages.params import load_params
+
+    rows = [_row(GLOVE_PACKAGE, "GloVe 6B, 50 dimensions, from its package")]
+    for file in sorted((DATA / "vectors").glob(f"*/*{STORED_SUFFIX}")):
+        rows.append(_row(file.stem, f"stored in {file}"))
+    planned = {**TRAINED_VECTORS, **load_params().word_vectors}
+    for name, options in planned.items():
+        how = " ".join(f"{key} {value}" for key, value in options.items())
+        rows.append(_row(name, f"made where an experiment needs it: {how}"))
+    return [
+        *_first_of_each_name(rows),
+        _row("FILE", "a .txt, .vec, .bin or .safetensors file"),
+        _row("sentence-transformer:MODEL", "word embeddings of a sentence transformer"),
+    ]
+
+
+def backbones() -> list[Row]:
+    """Return the networks with a default recipe, and the libraries with more."""
+    from pipeline.clips.recipes import VOLUMES
+    from pipeline.recipes import DEFAULT_RECIPE, RECIPES
+
+    rows = [
+        _row(name, RECIPES[recipe].weights, recipe=recipe)
+        for name, recipe in DEFAULT_RECIPE.items()
+    ]
+    volumes = {v.backbone: v for v in reversed(VOLUMES.values())}
+    for name, volume in reversed(volumes.items()):
+        rows.append(
+            {"name": name, "recipe": volume.name, "description": f"clips; {volume.weights}"}
+        )
+    return [
+        *rows,
+        _row("timm:MODEL", "any model of timm", recipe="timm:MODEL"),
+        _row("open-clip:MODEL.TAG", "any model of open_clip", recipe="open-clip:MODEL.TAG"),
+    ]
+
+
+def heads() -> list[Row]:
+    """Return the heads, as their modules describe themselves."""
+    from pipeline.heads.head_types import HEADS
+
+    modules = (f"pipeline.heads.architectures.{name.replace('-', '_')}" for name in HEADS)
+    docs = ((import_module(module).__doc__ or "").partition("\n")[0] for module in modules)
+    return [_row(name, doc) for name, doc in zip(HEADS, docs, strict=True)]
+
+
+def _first_of_each_name(rows: Sequence[Row]) -> list[Row]:
+    found: dict[str, Row] = {}
+    for row in rows:
+        found.setdefault(row["name"], row)
+    return [*found.values()]
+
+
+def _row(name: str, description: str, **columns: str) -> Row:
+    return {"name": name, **columns, "description": description}
+
+
+LISTINGS: Mapping[str, Callable[[], list[Row]]] = {
+    "experiments": experiments,
+    "encoders": encoders,
+    "tokenizers": tokenizers,
+    "recipes": recipes,
+    "vectors": vectors,
+    "backbones": backbones,
+    "heads": heads,
+}
+"""What `pipeline list` lists; all rows of a kind have the same columns."""
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    """Print rows as aligned columns under their names."""
+    lines = [[*rows[0]], *([*row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())

@@ -1,0 +1,91 @@
+"""Steps that fail: the others are made, the system's errors stop all."""
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import FileReadError, PipelineError
+from pipeline.experiments.failures import StepsFailed
+from pipeline.experiments.layout import Layout
+from pipeline.experiments.steps import Plan, Step
+from pipeline.progress import QUIET, Monitor
+from pipeline.shards.format import ShardError
+from pipeline.shards.resume.locking import NoRoom
+from tests.project import Recorder
+
+
+def plan_of(folder: Path, failing: str = "", error: BaseException | None = None) -> Plan:
+    """Features a and b; head x needs a, head y both, table t needs x."""
+    plan = Plan(Layout(folder / "data"))
+    needs = {"a": "", "b": "", "x": "a", "y": "ab", "t": "x"}
+
+    def making(name: str) -> Callable[[Monitor], object]:
+        def make(monitor: Monitor) -> object:
+            if name == failing and error is not None:
+                raise error
+            return (folder / name).write_text(name)
+
+        return make
+
+    for name, others in needs.items():
+        out, inputs = folder / name, tuple(folder / other for other in others)
+        plan.add(Step("make", name, out, inputs, "", making(name)))
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("failing", "left_out", "made"),
+    [("a", "xyt", "b"), ("x", "t", "aby"), ("b", "y", "axt"), ("t", "", "abxy")],
+)
+def test_what_does_not_need_a_failed_step_is_made(
+    failing: str, left_out: str, made: str, tmp_path: Path
+) -> None:
+    monitor = Recorder()
+    with pytest.raises(StepsFailed, match=f"^make {failing}: it is broken$") as caught:
+        plan_of(tmp_path, failing, PipelineError("it is broken")).make(monitor)
+    assert caught.value.made == tuple(f"make {name}" for name in made)
+    assert {path.name for path in caught.value.failures} == {failing, *left_out}
+    assert {failure.step for failure in caught.value.failures.values()} == {f"make {failing}"}
+    assert {path.name for path in tmp_path.iterdir()} == {*made}
+    for name in left_out:
+        assert any(
+            f"make {name}: left out, since make {failing} failed" in line for line in monitor.lines
+        )
+    assert plan_of(tmp_path).make(QUIET) == tuple(
+        f"make {name}" for name in "abxyt" if name in failing + left_out
+    )
+
+
+def full_disk() -> ShardError:
+    error = ShardError("shard-00000-of-00001.h5 could not be written")
+    error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [full_disk(), NoRoom("9 rows need 9 MB"), FileReadError("a.jpg"), KeyboardInterrupt()],
+    ids=["full", "no room", "unreadable", "interrupt"],
+)
+def test_errors_of_the_system_and_interrupts_stop_all(error: BaseException, tmp_path: Path) -> None:
+    with pytest.raises(type(error)) as caught:
+        plan_of(tmp_path, "b", error).make(QUIET)
+    assert caught.value is error
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_step_that_checks_itself_counts_as_made_where_its_output_changed(tmp_path: Path) -> None:
+    texts = iter(["one", "one", "two"])
+
+    def read(file: Path) -> dict[str, str] | None:
+        return {"text": file.read_text()} if file.is_file() else None
+
+    def make(monitor: Monitor) -> object:
+        return (tmp_path / "c").write_text(next(texts))
+
+    plan = Plan(Layout(tmp_path / "data"))
+    plan.add(Step("make", "c", tmp_path / "c", (), "", make, read, always=True))
+    for made in (("make c",), (), ("make c",)):
+        assert plan.make(QUIET) == made

