@@ -1,11 +1,13 @@
-"""Fixtures for the whole suite: the real data beside the project, and one thread for torch."""
+"""Fixtures for the whole suite: the real data, one thread for torch, one warm guard process."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.project import SHARED
+from tests.warm_guard import WarmGuard
 
 _DATA = SHARED / "data"
 
@@ -20,3 +22,13 @@ def coco_images() -> list[Path]:
     if not folder.is_dir():
         pytest.skip("needs the real photos of ../shared/data/coco-sample")
     return sorted(folder.glob("*.jpg"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_guard() -> Iterator[None]:
+    """Have untrusted files tried by forks of one process, not by fresh interpreters."""
+    warm = WarmGuard()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.guard._try", warm.attempt)
+        yield
+    warm.stop()
