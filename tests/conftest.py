@@ -1,11 +1,13 @@
-"""Fixtures for the whole suite: the real data, one thread for torch, one warm guard process."""
+"""Fixtures for the whole suite: the real data, a warm guard process, and little memory."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.allocator import keep_pages, return_pages
 from tests.project import SHARED
 from tests.warm_guard import WarmGuard
 
@@ -13,6 +15,7 @@ _DATA = SHARED / "data"
 
 # Two test processes on two cores would otherwise fight over threads.
 torch.set_num_threads(1)
+keep_pages()
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +31,17 @@ def coco_images() -> list[Path]:
 def warm_guard() -> Iterator[None]:
     """Have untrusted files tried by forks of one process, not by fresh interpreters."""
     warm = WarmGuard()
+    # What the imports have left is not looked through again at each collection.
+    gc.freeze()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipeline.guard._try", warm.attempt)
         yield
     warm.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _little_memory() -> Iterator[None]:
+    """Return the memory of a file's tests to the system."""
+    yield
+    gc.collect()
+    return_pages()
