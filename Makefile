@@ -23,7 +23,7 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8
 
 # The wheel, in an empty environment: a second one of 6 GB while it runs, hard links where uv installs.
 slow: $(READY)
