@@ -163,7 +163,7 @@ def named_with(name: str, frames: str | None, over: str | None) -> str:
         return name
     if "@" in name:
         raise WrongUsage(
-            f"{name!r} says which frames it takes; leave out --frames and --over-frames"
+            f"{name!r} says which frames it takes; leave out `frames=...` and `over_frames=...`"
         )
     frames = frames or _usual_frames(_network(name, "float32", "float32"))
     return f"{name}@{frames}" + ("" if over in (None, "mean") else f"-{over}")

@@ -221,9 +221,9 @@ def _require_affordable(
             f"{file}: exact ranks of {int(images * share):,} images and "
             f"{int(captions * share):,} captions compare {pairs:.1e} pairs, about "
             f"{pairs / _PAIRS_A_SECOND / 3600:.0f} hours of one core; take a part, as with "
-            "--protocol first-5000, or look what a query finds with `pipeline search "
-            "--approximate`, which says how many of the exact hits it finds; --max-pairs "
-            f"{pairs + 1} compares them all the same, and --device cuda is faster"
+            "`protocol=first-5000`, or look what a query finds with `pipeline search "
+            "--approximate`, which says how many of the exact hits it finds; "
+            f"`max_pairs={pairs + 1}` compares them all the same, and `device=cuda` is faster"
         )
 
 
