@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from pipeline.retrieval.embeddings import Embeddings as Embeddings
     from pipeline.retrieval.ensemble import ensemble as ensemble
     from pipeline.retrieval.evaluate import evaluate as evaluate
-    from pipeline.retrieval.recall import recall as recall
+    from pipeline.retrieval.recall_of_arrays import recall as recall
     from pipeline.scenes.draw_scenes import draw_scenes as draw_scenes
     from pipeline.scenes.moving.draw_clips import draw_moving_scenes as draw_moving_scenes
     from pipeline.search.region_searcher import RegionSearcher as RegionSearcher
@@ -160,7 +160,7 @@ _HOMES = {
     "read_regions": "pipeline.datasets.region_table",
     "read_trecvid_vtt": "pipeline.datasets.readers.trecvid_vtt",
     "rebuild_index": "pipeline.shards.index",
-    "recall": "pipeline.retrieval.recall",
+    "recall": "pipeline.retrieval.recall_of_arrays",
     "resolve_experiment": "pipeline.heads.experiments",
     "resolve_recipe": "pipeline.recipes",
     "run": "pipeline.experiments.run",

@@ -74,7 +74,7 @@ def extract_clips(
     manifest = read_manifest(dataset).require("clips", f"the recipe {recipe!r} of clips", NO_CLIPS)
     names = together.recipes if together else (recipe,)
     if compute.codebook is not None and not any(map(is_sound_recipe, names)):
-        raise WrongUsage("--codebook is of recipes of sound words, such as mfcc-bow-1024")
+        raise WrongUsage("`codebook=...` is of recipes of sound words, such as mfcc-bow-1024")
     folders = [out.resolve().parent / name for name in names] if together else [out]
     if not all(map(is_sound_recipe, names)):
         compute = compute.on(place, monitor)

@@ -152,7 +152,7 @@ def require_head_of(head: str | Path, experiment: str) -> None:
     if (found := load_head(head).experiment) != experiment:
         raise HeadError(
             f"{head} holds the head of experiment {found!r}, not of {experiment!r}; give the right "
-            "--head or --experiment"
+            "`head=...` or `experiment=...`"
         )
 
 

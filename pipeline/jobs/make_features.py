@@ -160,7 +160,8 @@ class _Job:
         if gone:
             log(f"{plural} missing now: {len(gone)}; their rows are kept as they are")
         if failed and not storage.retry_failed:
-            log(f"{counted(len(failed), 'row')} failed before; --retry-failed computes them again")
+            number = counted(len(failed), "row")
+            log(f"{number} failed before; `retry_failed=True` computes them again")
         build.redo([*changed, *failed] if storage.retry_failed else changed)
         header, rows = build.header, len(build.ids)
         shards = counted(build.plan.shards, "shard")

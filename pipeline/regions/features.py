@@ -135,7 +135,7 @@ def _source(
         compute = compute.on(place, monitor)
     if is_by_photo(recipe):
         if regions.context:
-            raise WrongUsage(f"--context is of regions that are cut out; {recipe} cuts none")
+            raise WrongUsage(f"`context=...` is of regions that are cut out; {recipe} cuts none")
         features = region_features(recipe, manifest.name, storage.dtype, compute)
         return PhotoSource(ids, rows, recipe, compute, features)
     resolved = resolve_recipe(recipe, compute.precision, storage.dtype)

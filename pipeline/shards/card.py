@@ -69,7 +69,7 @@ def write_card(
     about = croissant(features.index, sizes, licence, source)
     write_json(features.folder / CROISSANT_FILE, about)
     if licence is None:
-        monitor.log(f"no licence is stated in {CARD_FILE}; give --dataset or --licence")
+        monitor.log(f"no licence is stated in {CARD_FILE}; give `dataset=...` or `licence=...`")
     return path
 
 

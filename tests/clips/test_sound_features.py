@@ -112,7 +112,7 @@ def test_sounds_stand_side_by_side_each_at_length_1(dataset: Path, tmp_path: Pat
     (row,) = FeatureSet(out).read(["3.wav"]).astype(np.float64)
     assert np.linalg.norm(row[:8]) == pytest.approx(1)
     assert np.linalg.norm(row[8:]) == pytest.approx(1)
-    with pytest.raises(WrongUsage, match="--codebook is of recipes of sound words"):
+    with pytest.raises(WrongUsage, match=r"`codebook=.*` is of recipes of sound words"):
         extract_clips(dataset, out, recipe="efficientnet-lite0-pool", compute=Compute(codebook=out))
 
 

@@ -77,7 +77,7 @@ def read_entities(
                 raise DatasetError(
                     f"{images / entry.file} has {size[0]} x {size[1]} pixels, and "
                     f"{root}/Annotations/{number}.xml is of {annotation.size[0]} x "
-                    f"{annotation.size[1]}; give the original photos, or --scale-boxes"
+                    f"{annotation.size[1]}; give the original photos, or `scale=True`"
                 )
             entries.append(entry)
             phrases += _phrases(
@@ -113,7 +113,8 @@ def _split_lists(
     )
     if not lists:
         raise DatasetError(
-            f"{root} has no train.txt, val.txt, dev.txt or test.txt; give --split NAME=FILE"
+            f"{root} has no train.txt, val.txt, dev.txt or test.txt; give `splits=...`, a file for "
+            "each"
         )
     listed: dict[str, str] = {}
     found: dict[str, dict[str, str]] = {}
@@ -156,7 +157,7 @@ def _image(
         raise DatasetError(
             f"{where}: {len(names)} photos have a name that begins with {number} "
             f"({', '.join(names)}); one was expected: check the folder, or list the images that "
-            "are there with --split NAME=FILE"
+            "are there with `splits=...`"
         )
     captions = tuple(sentence.text for sentence in source.sentences[number])
     return ImageEntry(names[0], names[0], split, captions), source.annotations[number]

@@ -122,7 +122,8 @@ def _table(path: Path) -> Iterator[_Line]:
             if not {*_COLUMNS} <= {*header}:
                 raise DatasetError(
                     f"{where}: the header is {line[:80]!r}; {', '.join(_COLUMNS)} with tabs "
-                    "between them were expected (for AllVideoDescriptions.txt give --mapping too)"
+                    "between them were expected (for AllVideoDescriptions.txt give `mapping=...`, "
+                    "too)"
                 )
             continue
         if not line.strip():

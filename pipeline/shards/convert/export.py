@@ -85,13 +85,13 @@ def export(
     if to not in EXPORTS:
         raise WrongUsage(f"layout {to!r} is none of {', '.join(EXPORTS)}")
     if dataset is not None and to not in ("parquet", "arrow"):
-        raise WrongUsage("--dataset goes with --to parquet and --to arrow")
+        raise WrongUsage("`dataset=...` goes with `to=parquet` and `to=arrow`")
     if repeat > 1 and to != "npy":
-        raise WrongUsage("--repeat goes with --to npy")
+        raise WrongUsage("`repeat=...` goes with `to=npy`")
     if copy and to != "h5":
-        raise WrongUsage("--copy goes with --to h5")
+        raise WrongUsage("`copy=True` goes with `to=h5`")
     if compress and (to != "h5" or view):
-        raise WrongUsage("--compress goes with --to h5 and --copy or --ids")
+        raise WrongUsage("`compress=True` goes with `to=h5` and `copy=True` or `ids=...`")
     features = features if isinstance(features, FeatureSet) else FeatureSet(features)
     if isinstance(ids, str | Path):
         ids = read_ids(ids)
@@ -122,7 +122,7 @@ def _layout_of(out: Path) -> str:
     if (to := SUFFIXES.get(out.suffix.lower())) is None:
         raise WrongUsage(
             f"{out} has none of the suffixes {', '.join(SUFFIXES)}, so its layout is not known; "
-            f"name it with --to ({', '.join(EXPORTS)})"
+            f"name it with `to=...` ({', '.join(EXPORTS)})"
         )
     return to
 

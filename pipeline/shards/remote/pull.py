@@ -93,8 +93,8 @@ def pull(
     """
     if (dataset is None) != (split is None) or (split is not None and ids is not None):
         raise WrongUsage(
-            "a split and its dataset are named together, and without ids: --split NAME --dataset "
-            "DIR, or --ids FILE"
+            "a split and its dataset are named together, and without ids: `split=NAME` and "
+            "`dataset=DIR`, or `ids=FILE`"
         )
     asked = read_ids(ids) if isinstance(ids, str | Path) else ids
     manifest = read_manifest(dataset) if dataset is not None else None

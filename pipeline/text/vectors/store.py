@@ -85,11 +85,11 @@ def store_vectors(
     """
     out = Path(out)
     if (source is None) == (training is None):
-        raise WrongUsage("give either --source or --train")
+        raise WrongUsage("give either `source=...` or `training=...`")
     if allow_leaks and corpus is None:
-        raise WrongUsage("--allow-leaks is for --corpus")
+        raise WrongUsage("`allow_leaks=True` is for `corpus=...`")
     if out.suffix != SUFFIX:
-        raise WrongUsage(f"--out {out}: the file's name must end in {SUFFIX}")
+        raise WrongUsage(f"`out={out}`: the file's name must end in {SUFFIX}")
     manifest = read_manifest(Path(dataset))
     splitter = tokenizer_called(tokenizer)
     captions = manifest.captions().texts

@@ -67,11 +67,13 @@ def import_features(
     if layout not in IMPORTS:
         raise WrongUsage(f"layout {layout!r} is none of {', '.join(IMPORTS)}")
     if (ids is None) == (layout in _WITHOUT_IDS):
-        raise WrongUsage("--ids goes with --format npy and mat, and must be given there")
+        raise WrongUsage(
+            "`ids=...` goes with `layout=npy` and `layout=mat`, and must be given there"
+        )
     if every > 1 and layout != "npy":
-        raise WrongUsage("--every goes with --format npy")
+        raise WrongUsage("`every=...` goes with `layout=npy`")
     if array and layout == "npy":
-        raise WrongUsage("--array does not go with --format npy: it has one array only")
+        raise WrongUsage("`array=...` does not go with `layout=npy`: it has one array only")
     if isinstance(ids, str | Path):
         ids = read_ids(ids)
     opened = _opened(
