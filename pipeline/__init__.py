@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pipeline.experiments.captions import score as score
     from pipeline.experiments.layout import Layout as Layout
     from pipeline.experiments.localize import localize as localize
+    from pipeline.experiments.probe import probe as probe
     from pipeline.experiments.reports import write_report as write_report
     from pipeline.experiments.run import run as run
     from pipeline.experiments.searchers import open_region_searcher as open_region_searcher
@@ -142,6 +143,7 @@ _HOMES = {
     "open_searcher": "pipeline.experiments.searchers",
     "progress_bar": "pipeline.progress",
     "prepare": "pipeline.datasets.prepare",
+    "probe": "pipeline.experiments.probe",
     "propose": "pipeline.regions.propose",
     "pull": "pipeline.shards.remote.pull",
     "push": "pipeline.shards.remote.push",

@@ -24,6 +24,7 @@ COMMANDS = {
     "evaluate": "Rank an embedding file and write its Recall@K.",
     "score": "Score captions against those of people.",
     "compare": "Test whether one experiment is better than another.",
+    "probe": "Ask embeddings what they hold, and test them with wrong captions.",
     "report": "Join the recall tables of all experiments.",
     "search": "Find the images or sentences nearest to a query.",
     "serve": "Try an experiment on a page of this machine.",

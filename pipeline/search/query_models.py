@@ -15,7 +15,7 @@ from pipeline.search.picture_features import PictureFeatures, open_features
 from pipeline.search.query_embedding import embed_pictures, embed_sentences
 from pipeline.search.query_sentences import require_lines
 from pipeline.text.caption_source import caption_header
-from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
 from pipeline.text.fitted import load_encoder
 
 
@@ -103,6 +103,16 @@ class QueryModels:
         """
         require_lines(texts)
         return embed_sentences(self.head, self._encoder_for(texts), texts, log)
+
+    def without_known_word(self, texts: Sequence[str]) -> set[int]:
+        """Return the positions of the texts of which the encoder knows no word.
+
+        Raises
+        ------
+        SearchError, PipelineError
+            See `open_encoder`.
+        """
+        return unknown_to_all(self._encoder_for(texts).reports(texts).values())
 
     def embed_picture(self, picture: Path | Image.Image) -> Vectors:
         """Embed a picture, a file or decoded, as one query.
