@@ -25,6 +25,7 @@ COMMANDS = {
     "score": "Score captions against those of people.",
     "compare": "Test whether one experiment is better than another.",
     "report": "Join the recall tables of all experiments.",
+    "duplicates": "Find near-duplicate images, within a set or between two.",
     "search": "Find the images or sentences nearest to a query.",
     "serve": "Try an experiment on a page of this machine.",
     "shards": "Describe, check, index, convert, join and share feature shards.",
