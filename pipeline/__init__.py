@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from pipeline.jobs.options import Storage as Storage
     from pipeline.language.captioning.captioner import Writing as Writing
     from pipeline.localization.evaluate_localization import evaluate_localized as evaluate_localized
+    from pipeline.near_duplicates.find import duplicates as duplicates
     from pipeline.progress import progress_bar as progress_bar
     from pipeline.recipes import RECIPES as RECIPES
     from pipeline.recipes import resolve_recipe as resolve_recipe
@@ -122,6 +123,7 @@ _HOMES = {
     "describe": "pipeline.shards.describe",
     "draw_moving_scenes": "pipeline.scenes.moving.draw_clips",
     "draw_scenes": "pipeline.scenes.draw_scenes",
+    "duplicates": "pipeline.near_duplicates.find",
     "embed": "pipeline.heads.embed",
     "encode": "pipeline.text.encode",
     "ensemble": "pipeline.retrieval.ensemble",

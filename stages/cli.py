@@ -26,6 +26,7 @@ COMMANDS = {
     "compare": "Test whether one experiment is better than another.",
     "probe": "Ask embeddings what they hold, and test them with wrong captions.",
     "report": "Join the recall tables of all experiments.",
+    "duplicates": "Find near-duplicate images, within a set or between two.",
     "search": "Find the images or sentences nearest to a query.",
     "serve": "Try an experiment on a page of this machine.",
     "shards": "Describe, check, index, convert, join and share feature shards.",

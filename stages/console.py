@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     pass
 
 DONE, FAILED, WRONG_USAGE, SOME_ROWS_FAILED = 0, 1, 2, 3
+FOUND = 3
+"""Done, and `--fail` asked for this where something is found: a fault of the data, too."""
 # As shells count a signal; an interrupt without one is Ctrl-C's.
 _BY_SIGNAL = 128
 
