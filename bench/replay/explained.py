@@ -19,6 +19,17 @@ class Explained:
     reason: str
 
 
+# Cases that print recall tables.
+_TABLES = (
+    "commands",
+    "failed-rows",
+    "fine-tuning",
+    "heads",
+    "heads-of-clips",
+    "seeds",
+    "zero-shot",
+)
+
 EXPLAINED: tuple[Explained, ...] = (
     Explained(
         "made/pointing.h5",
@@ -78,7 +89,25 @@ EXPLAINED: tuple[Explained, ...] = (
             ("*/recall.csv", "line *"),
             ("*/recall.md", "line *"),
             ("*/provenance.json", "key intervals*"),
-            ("stdout/*", "line *"),
+            ("made/report/experiments/*.html", "line *"),
+            ("made/report/index.html", "line *"),
+            *((f"stdout/{case}/*", "line *") for case in _TABLES),
+        )
+    ),
+    Explained(
+        "stdout/language/00.txt",
+        "line *",
+        "perplexities are printed in the order in which the experiments were asked for",
+    ),
+    Explained(
+        "stdout/unusable-images/14.txt", "line *", "the reason of an unreadable image lists AVIF"
+    ),
+    *(
+        Explained(path, place, "search and serve embed the whole dataset and find all its images")
+        for path, place in (
+            ("data/embeddings/scenes/*.all.h5", "only in tree"),
+            ("stdout/heads/*", "line *"),
+            ("stdout/zero-shot/*", "line *"),
         )
     ),
     *(
@@ -91,6 +120,7 @@ EXPLAINED: tuple[Explained, ...] = (
         for path in (
             "data/heads/scenes/wang2016-phrases-d-mined/*",
             "data/localizations/scenes/wang2016-phrases-d-mined.h5",
+            "stdout/phrases/*",
             "made/phrases-found/*",
             "made/report-of-regions/*",
             "made/marked/*",

@@ -162,11 +162,13 @@ def duplicates(
         between = True
     elif names or between:
         if manifest is None:
-            raise WrongUsage("--split and --between need --dataset, which has the splits")
+            raise WrongUsage(
+                "`split=...` and `between=True` need `dataset=...`, which has the splits"
+            )
         parts = parts_of_splits(first, manifest, names or [*manifest.counts])
         if between and len(parts) < 2:
             raise WrongUsage(
-                f"--between compares different splits, and there is one: {parts[0].split}"
+                f"`between=True` compares different splits, and there is one: {parts[0].split}"
             )
     else:
         parts = parts_of_sets([first])
@@ -246,7 +248,7 @@ def _threshold(given: float | None, features: FeatureSet) -> float:
     if given is None:
         return default_threshold(features)
     if not 0 < given <= 1:
-        raise WrongUsage(f"--threshold {given:g} is not a cosine above 0 and at most 1")
+        raise WrongUsage(f"`threshold={given:g}` is not a cosine above 0 and at most 1")
     return given
 
 

@@ -23,7 +23,8 @@ def default_threshold(features: FeatureSet) -> float:
     if name not in THRESHOLDS or header.weights != RECIPES[name].weights:
         raise DuplicatesError(
             f"{features.folder}: no threshold was calibrated for {name!r} with the weights "
-            f"{header.weights!r}; give --threshold, or extract one of {', '.join(THRESHOLDS)} with "
-            "its own weights. docs/duplicates.md shows how to calibrate one"
+            f"{header.weights!r}; give `threshold=...`, or extract one of "
+            f"{', '.join(THRESHOLDS)} with its own weights. docs/duplicates.md "
+            "shows how to calibrate one"
         )
     return THRESHOLDS[name]

@@ -229,12 +229,12 @@ def test_splits_and_what_lies_between_them(tmp_path: Path) -> None:
 
 def refusals(folder: Path, manifest: Manifest) -> Iterator[tuple[type[Exception], str, dict]]:
     """Yield wrong arguments for the set `folder / "a"`, and what is said of them."""
-    yield WrongUsage, "--threshold 0 is not a cosine", {"threshold": 0.0}
-    yield WrongUsage, "--threshold 1.5 is not a cosine", {"threshold": 1.5}
-    yield WrongUsage, "--threshold nan", {"threshold": float("nan")}
+    yield WrongUsage, "`threshold=0` is not a cosine", {"threshold": 0.0}
+    yield WrongUsage, "`threshold=1.5` is not a cosine", {"threshold": 1.5}
+    yield WrongUsage, "`threshold=nan`", {"threshold": float("nan")}
     yield WrongUsage, "is given twice", {"others": folder / "b" / ".." / "a"}
-    yield WrongUsage, "need --dataset", {"between": True}
-    yield WrongUsage, "need --dataset", {"splits": "test"}
+    yield WrongUsage, "need `dataset=", {"between": True}
+    yield WrongUsage, "need `dataset=", {"splits": "test"}
     yield WrongUsage, "compared whole", {"others": folder / "b", "between": True}
     only = {"dataset": manifest, "splits": ["test"], "between": True}
     yield WrongUsage, "there is one: test", only

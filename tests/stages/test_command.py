@@ -235,6 +235,7 @@ def test_parameters_in_messages_are_options_of_the_command() -> None:
         "--layout goes with --skip-bad, --layout npy, `other=...` or `a`"
     )
     assert ended.stderr == "see --rows 3\n"
+    assert fail.callback is not None
     with pytest.raises(WrongUsage, match=r"`form=.*` goes with"):
         fail.callback()
 
