@@ -89,12 +89,13 @@ def extract(
     files = manifest.files(entries)
     finished = None
     if isinstance(dataset, str | Path) and Path(dataset, DATASET_FILE).is_file():
-        weights = Path(compute.weights)
+        weights = [str(compute.weights)] if Path(compute.weights).is_file() else []
         call = ["extract", recipe, resolved.to_json(), compute.named_weights, compute.trained_on]
         rows = [select.split, select.limit, storage.rows_per_shard, storage.compress]
         pictures = (f"{manifest.image_root}/{file}" for file in entries.files)
-        read = chain(pictures, [weights] if weights.is_file() else [])
-        finished = FinishedRecord(Path(out), [*call, *rows], Path(dataset), read)
+        finished = FinishedRecord(
+            Path(out), [*call, *rows], Path(dataset), chain(pictures, weights)
+        )
         if (index := finished.nothing_to_do("image", place, monitor)) is not None:
             return index
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from json import loads
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,11 @@ def write_dataset(folder: Path, last: str = "a dog") -> Path:
 
 def texts(folder: Path, monitor: Recorder, **given: Any) -> None:
     """Encode captions as means of the vectors in a file."""
-    how = {"encoder": "mean", "vectors": str(folder / "v.txt"), "place": Place()} | given
+    how: dict[str, Any] = {
+        "encoder": "mean",
+        "vectors": str(folder / "v.txt"),
+        "place": Place(),
+    } | given
     encode(folder, folder / "out" / "text", monitor=monitor, **how)
 
 
@@ -76,14 +81,20 @@ def folder(tmp_path: Path) -> Path:
 
 def was_quick(make: Callable[..., None], folder: Path, **given: Any) -> bool:
     """Return whether a call looks at no caption, picture or shard."""
-    looked = []
+    looked: list[str] = []
+
+    def watched(module: str) -> Callable[..., Any]:
+        real = import_module(module).make_features
+
+        def call(*arguments: Any, **given: Any) -> Any:
+            looked.append(module)
+            return real(*arguments, **given)
+
+        return call
+
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("pipeline.text.encode", "pipeline.images.extract"):
-            real = __import__(name, fromlist=["make_features"]).make_features
-            patch.setattr(
-                f"{name}.make_features",
-                lambda *a, real=real, **k: looked.append(1) or real(*a, **k),
-            )
+        for module in ("pipeline.text.encode", "pipeline.images.extract"):
+            patch.setattr(f"{module}.make_features", watched(module))
         make(folder, Recorder(), **given)
     return not looked
 
