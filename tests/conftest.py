@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.allocator import keep_pages, return_pages
+from tests.allocator import keep_pages, return_memory
 from tests.project import SHARED
 from tests.warm_guard import WarmGuard
 
@@ -39,9 +39,8 @@ def warm_guard() -> Iterator[None]:
     warm.stop()
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(autouse=True)
 def _little_memory() -> Iterator[None]:
-    """Return the memory of a file's tests to the system."""
+    """Return memory to the system after each test that has left much more than there was."""
     yield
-    gc.collect()
-    return_pages()
+    return_memory()

@@ -1,12 +1,12 @@
 """The job of `pipeline extract`: the images of a dataset, or plain image files, to shards."""
 
+from itertools import chain
 from pathlib import Path
 
 from pipeline.cluster.place import Place
-from pipeline.datasets.manifest import NO_PICTURES, Manifest
+from pipeline.datasets.manifest import DATASET_FILE, NO_PICTURES, Manifest
 from pipeline.datasets.plain_images import Images, images_of
-from pipeline.images.image_source import image_source
-from pipeline.images.network import device_for
+from pipeline.jobs.finished import FinishedRecord
 from pipeline.jobs.make_features import make_features
 from pipeline.jobs.options import Compute, Selection, Storage
 from pipeline.jobs.side_by_side import extract_side_by_side, split_name
@@ -83,13 +83,31 @@ def extract(
 
         return extract_side_by_side(names, Path(out), extract_one, monitor)
     resolved = resolve_recipe(recipe, compute.precision, storage.dtype)
-    compute = compute.on(place, monitor)
-    if place.scheduler is None:  # whose workers may have what this machine lacks
-        device_for(compute.device, resolved)
     manifest = images_of(dataset, monitor.log)
     manifest.require("images", f"the recipe {recipe!r}", NO_PICTURES)
     entries = manifest.select(select.split)[: select.limit]
-    source = image_source(
-        entries.ids, manifest.files(entries), resolved, manifest.name, compute, monitor
-    )
-    return make_features(source, out, storage=storage, place=place, monitor=monitor)
+    files = manifest.files(entries)
+    finished = None
+    if isinstance(dataset, str | Path) and Path(dataset, DATASET_FILE).is_file():
+        weights = [str(compute.weights)] if Path(compute.weights).is_file() else []
+        call = ["extract", recipe, resolved.to_json(), compute.named_weights, compute.trained_on]
+        rows = [select.split, select.limit, storage.rows_per_shard, storage.compress]
+        pictures = (f"{manifest.image_root}/{file}" for file in entries.files)
+        finished = FinishedRecord(
+            Path(out), [*call, *rows], Path(dataset), chain(pictures, weights)
+        )
+        if (index := finished.nothing_to_do("image", place, monitor)) is not None:
+            return index
+
+    # Here: torch takes longer to import than finding that nothing is to be done.
+    from pipeline.images.image_source import image_source
+    from pipeline.images.network import device_for
+
+    compute = compute.on(place, monitor)
+    if place.scheduler is None:  # whose workers may have what this machine lacks
+        device_for(compute.device, resolved)
+    source = image_source(entries.ids, files, resolved, manifest.name, compute, monitor)
+    index = make_features(source, out, storage=storage, place=place, monitor=monitor)
+    if finished is not None:
+        finished.write()
+    return index
