@@ -35,18 +35,21 @@ def extract(
 
     Parameters
     ----------
-    dataset : a prepared dataset, by its folder or as a `Manifest`; or a folder of image files, or a
-        list of files and folders, with paths as ids: see `pipeline.datasets.plain_images`.
-    out : folder of the shards; their rows are float32 or float16, (images, *shape of the recipe),
-        and their row ids are image ids.
-    recipe : name of a recipe, of a backbone with a default recipe, "timm:<model>" or
+    dataset : str, Path, sequence or Manifest. A prepared dataset, by its folder or as a `Manifest`;
+        or a folder of image files, or a list of files and folders, with paths as ids: see
+        `pipeline.datasets.plain_images`.
+    out : str or Path. Folder of the shards; their rows are float32 or float16, (images, *shape of
+        the recipe), and their row ids are image ids.
+    recipe : str. Name of a recipe, of a backbone with a default recipe, "timm:<model>" or
         "open-clip:<model>.<tag>"; or several names joined by "+", which are extracted into folders
         of their own next to `out`: see `pipeline.shards.side_by_side`.
-    select : which images; None: all.
-    storage : how rows are stored, and which finished ones are computed again; None: the defaults.
-    compute : weights, arithmetic, device, and how much runs at once; None: the defaults.
-    place : where rows are computed; None: in this process.
-    monitor : receives log lines and progress.
+    select : Selection or None. Which images; None: all.
+    storage : Storage or None. How rows are stored, and which finished ones are computed again;
+        None: the defaults.
+    compute : Compute or None. Weights, arithmetic, device, and how much runs at once; None: the
+        defaults.
+    place : Place or None. Where rows are computed; None: in this process.
+    monitor : Monitor. Receives log lines and progress.
 
     Returns
     -------

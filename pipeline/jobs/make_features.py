@@ -47,12 +47,13 @@ def make_features(
 
     Parameters
     ----------
-    source : the rows; see `FeatureSource`.
-    out : folder of the shards.
-    storage : how they are stored, and which finished rows are computed again; None: the defaults.
-    place : where rows are computed; None: in this process.
-    monitor : receives log lines and progress.
-    watch : the seconds by stage are added to it.
+    source : FeatureSource. The rows; see `FeatureSource`.
+    out : str or Path. Folder of the shards.
+    storage : Storage or None. How they are stored, and which finished rows are computed again;
+        None: the defaults.
+    place : Place or None. Where rows are computed; None: in this process.
+    monitor : Monitor. Receives log lines and progress.
+    watch : Stopwatch or None. The seconds by stage are added to it.
 
     Returns
     -------

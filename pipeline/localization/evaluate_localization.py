@@ -66,11 +66,11 @@ def evaluate_localized(
 
     Parameters
     ----------
-    file : what `pipeline localize` wrote.
-    out : folder of the tables.
-    nms : threshold of the suppression before average precision; see `average_precisions`.
-    monitor : gets lines about images without proposals and phrases without a known word, and one
-        with counts and seconds.
+    file : str or Path. What `pipeline localize` wrote.
+    out : str or Path. Folder of the tables.
+    nms : float. Threshold of the suppression before average precision; see `average_precisions`.
+    monitor : Monitor. Receives lines about images without proposals and phrases without a known
+        word, and one with counts and seconds.
 
     Raises
     ------

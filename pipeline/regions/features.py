@@ -68,9 +68,9 @@ def extract_regions(
 
     Parameters
     ----------
-    dataset, out, recipe, select, storage, compute, place, monitor : see
-        `pipeline.images.extract.extract`; a limit counts images.
-    regions : which regions.
+    dataset, out, recipe, select, storage, compute, place, monitor : see `extract`; a limit counts
+        images.
+    regions : Regions. Which regions.
 
     Returns
     -------

@@ -97,8 +97,8 @@ def compare(
     ----------
     first, second : str, Path or sequence of them. Embedding files of each system, one for each
         training (seed).
-    protocol, captions_per_image : as in `pipeline.retrieval.evaluate.evaluate`.
-    resamples : draws, at least 1.
+    protocol, captions_per_image : see `pipeline.retrieval.evaluate.evaluate`.
+    resamples : int. Draws, at least 1.
 
     Raises
     ------

@@ -81,17 +81,20 @@ def evaluate(
 
     Parameters
     ----------
-    embeddings : the file, ours or anybody's; docs/evaluation.md has the layout.
-    out : folder of the three files.
-    split : of a file of several splits the one that is ranked, or "all"; None: the file has one.
-    protocol : a name that `pipeline.retrieval.ranking.protocols.resolve_protocol` knows. It checks
-        what the file holds, and adds mean inverted rank, chance levels and 95 % intervals. None
-        ranks everything in one gallery, without these unless it has fewer than 1,000 images.
-    captions_per_image : captions of an image that count at most, the first ones; None counts all.
-    device : a torch device, such as "cuda"; "auto" for the best of this machine. "cpu" needs no
-        torch.
-    max_pairs : refuse to compare more pairs of an image and a caption than these.
-    monitor : gets one line with the counts and the seconds.
+    embeddings : str or Path. The file, ours or anybody's; docs/evaluation.md has the layout.
+    out : str or Path. Folder of the three files.
+    split : str or None. Of a file of several splits the one that is ranked, or "all"; None: the
+        file has one.
+    protocol : str or None. A name that `pipeline.retrieval.ranking.protocols.resolve_protocol`
+        knows. It checks what the file holds, and adds mean inverted rank, chance levels and 95 %
+        intervals. None ranks everything in one gallery, without these unless it has fewer than
+        1,000 images.
+    captions_per_image : int or None. Captions of an image that count at most, the first ones; None
+        counts all.
+    device : str. A torch device, such as "cuda"; "auto" for the best of this machine. "cpu" needs
+        no torch.
+    max_pairs : int. Refuse to compare more pairs of an image and a caption than these.
+    monitor : Monitor. Receives one line with the counts and the seconds.
 
     Raises
     ------

@@ -72,12 +72,15 @@ def encode(
 
     Parameters
     ----------
-    dataset : folder of a prepared dataset.
-    out : folder of the shards; its row ids are caption ids, or `RegionPhrase.key` of phrases.
-    encoder : names of `pipeline.text.encoder_plans.ENCODERS`, joined by "+" for a concatenation.
-    captions : which captions, and what the encoder is fitted to; None: the defaults.
+    dataset : str or Path. Folder of a prepared dataset.
+    out : str or Path. Folder of the shards; its row ids are caption ids, or `RegionPhrase.key` of
+        phrases.
+    encoder : str. Names of `pipeline.text.encoder_plans.ENCODERS`, joined by "+" for a
+        concatenation.
+    captions : Captions or None. Which captions, and what the encoder is fitted to; None: the
+        defaults.
     storage, place, monitor : see `pipeline.jobs.make_features.make_features`.
-    options : of the encoder, such as `vectors` or `pca`; see `plan_encoder`.
+    options : object. Of the encoder, such as `vectors` or `pca`; see `plan_encoder`.
 
     Returns
     -------

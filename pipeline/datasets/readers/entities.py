@@ -46,13 +46,16 @@ def read_entities(
 
     Parameters
     ----------
-    root : folder, .tar, .tar.gz or .zip with `Annotations/`, `Sentences/` and `<split>.txt`.
-    images : folder of the photos.
-    splits : split name to a file with an id a line, in the place of those in `root`.
-    several : what the several boxes of a chain mean.
-    scale : fit the boxes of a photo that has another size than its XML says to its size, each side
-        by its own factor, rounded to a hundredth of a pixel. Otherwise such a photo is refused.
-    expect : number of images that a split must have.
+    root : str or Path. Folder, .tar, .tar.gz or .zip with `Annotations/`, `Sentences/` and
+        `<split>.txt`.
+    images : str or Path. Folder of the photos.
+    splits : mapping of str to str or Path, or None. Split name to a file with an id a line, in the
+        place of those in `root`.
+    several : str. What the several boxes of a chain mean.
+    scale : bool. Fit the boxes of a photo that has another size than its XML says to its size, each
+        side by its own factor, rounded to a hundredth of a pixel. Otherwise such a photo is
+        refused.
+    expect : mapping of str to int, or None. Number of images that a split must have.
 
     Raises
     ------

@@ -51,7 +51,7 @@ def read_folder(
         metadata of the root, or else all image files below it, without captions.
     name : str. The dataset's name.
     expect : mapping of str to int. Number of images that a split must have.
-    media : what the paths lead to: images, or clips with or without sound. No file is opened.
+    media : str. What the paths lead to: images, or clips with or without sound. No file is opened.
     options : TableOptions. Names of columns, encoding, splits by folder.
     faults : Faults. Receives the rows that cannot be used, and states whether they are left out.
     unpack_to : Path. Folder for images that are stored in the captions' files.

@@ -59,17 +59,19 @@ def export(
 
     Parameters
     ----------
-    features : a feature set or its folder.
-    out : the file to write.
-    to : a name of `pipeline.shards.convert.layouts.EXPORTS`. None: by the suffix of `out`.
-    ids : rows in the order wanted, or a file as `read_ids` takes. None: all rows.
-    repeat : npy only: how often each row is written.
-    copy : h5 only: copy the rows instead of pointing to the shards.
-    compress : h5 with `copy` or `ids` only: gzip in small chunks.
-    allow_failed : write failed rows, as NaN or null, instead of refusing.
-    dataset : parquet and arrow only: folder of the prepared dataset whose splits and captions
-        become columns.
-    monitor : gets the progress.
+    features : FeatureSet, str or Path. A feature set or its folder.
+    out : str or Path. The file to write.
+    to : str or None. A name of `pipeline.shards.convert.layouts.EXPORTS`. None: by the suffix of
+        `out`.
+    ids : sequence of str, str, Path, or None. Rows to write, in this order, or a file as `read_ids`
+        takes. None: all rows.
+    repeat : int. npy only: how often each row is written.
+    copy : bool. h5 only: copy the rows instead of pointing to the shards.
+    compress : bool. h5 with `copy` or `ids` only: gzip in small chunks.
+    allow_failed : bool. Write failed rows, as NaN or null, instead of refusing.
+    dataset : str, Path or None. parquet and arrow only: folder of the prepared dataset whose splits
+        and captions become columns.
+    monitor : Monitor. Receives the progress.
 
     Raises
     ------

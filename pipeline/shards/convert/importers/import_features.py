@@ -38,17 +38,18 @@ def import_features(
 
     Parameters
     ----------
-    source : the file or folder.
-    out : folder of the shards.
-    layout : a name of `pipeline.shards.convert.layouts.IMPORTS`.
-    dataset : name of the dataset that the ids belong to.
-    ids : npy and mat only, and needed there: the ids in row order, or a file as `read_ids` takes.
-    every : npy only: rows of each image, of which one is kept; 5 in files made for VSE++.
-    array : name of the array in the source; not for npy. None: as in `DEFAULT_ARRAYS`.
-    axes : names of the axes, such as "row, region, channel". None: by their number.
-    note : what is known of how the features were made; kept in the recipe.
+    source : str or Path. The file or folder.
+    out : str or Path. Folder of the shards.
+    layout : str. A name of `pipeline.shards.convert.layouts.IMPORTS`.
+    dataset : str. Name of the dataset that the ids belong to.
+    ids : sequence of str, str, Path, or None. npy and mat only, and needed there: the ids in row
+        order, or a file as `read_ids` takes.
+    every : int. npy only: rows of each image, of which one is kept; 5 in files made for VSE++.
+    array : str or None. Name of the array in the source; not for npy. None: as in `DEFAULT_ARRAYS`.
+    axes : str or None. Names of the axes, such as "row, region, channel". None: by their number.
+    note : str. What is known of how the features were made; kept in the recipe.
     rows_per_shard, compress : see `ShardBuild`.
-    monitor : gets the progress.
+    monitor : Monitor. Receives the progress.
 
     Returns
     -------
