@@ -77,6 +77,7 @@ def write_page(found: Duplicates, file: str | Path, datasets: Mapping[Path, Mani
         groups=groups,
         left_out=len(found) - len(groups),
         several_sets=len(sets) > 1,
+        several_splits=len({image.split for image in found.images}) > 1,
         sets=[str(folder) for folder in sets],
         licences=list(dict.fromkeys(dataset.licence for dataset in datasets.values())),
         made_by=f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}, "

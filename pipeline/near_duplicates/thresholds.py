@@ -5,7 +5,8 @@ from pipeline.recipes import RECIPES
 from pipeline.shards.feature_set import FeatureSet
 
 THRESHOLDS = {
-    "efficientnet-lite0-pool": 0.9,
+    "dct-thumbnail": 0.7,
+    "efficientnet-lite0-pool": 0.84,
 }
 """Lowest cosine of near-duplicates by recipe, with the recipe's own weights."""
 
