@@ -49,6 +49,7 @@ LEVELS = (
     ("pipeline/search", "pipeline/report"),
     ("pipeline/scenes",),
     ("pipeline/experiments",),
+    ("pipeline/claims",),
     ("stages",),
 )
 
