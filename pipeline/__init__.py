@@ -18,6 +18,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 if TYPE_CHECKING:
+    from pipeline.claims.claim import read_claims as read_claims
+    from pipeline.claims.compare import compare as compare
+    from pipeline.claims.judge import judge as judge
     from pipeline.clips.extract_clips import extract_clips as extract_clips
     from pipeline.cluster.place import Place as Place
     from pipeline.datasets.manifest import Manifest as Manifest
@@ -68,7 +71,6 @@ if TYPE_CHECKING:
     from pipeline.regions.proposal_source import Proposer as Proposer
     from pipeline.regions.proposals import read_proposals as read_proposals
     from pipeline.regions.propose import propose as propose
-    from pipeline.retrieval.compare import compare as compare
     from pipeline.retrieval.embedding_file import read_embeddings as read_embeddings
     from pipeline.retrieval.embedding_file import write_embeddings as write_embeddings
     from pipeline.retrieval.embeddings import Embeddings as Embeddings
@@ -119,7 +121,7 @@ _HOMES = {
     "Writing": "pipeline.language.captioning.captioner",
     "caption": "pipeline.experiments.captions",
     "caption_split": "pipeline.experiments.captions",
-    "compare": "pipeline.retrieval.compare",
+    "compare": "pipeline.claims.compare",
     "describe": "pipeline.shards.describe",
     "draw_moving_scenes": "pipeline.scenes.moving.draw_clips",
     "draw_scenes": "pipeline.scenes.draw_scenes",
@@ -136,6 +138,7 @@ _HOMES = {
     "finetune": "pipeline.finetuning.finetune",
     "fit": "pipeline.heads.fit",
     "import_features": "pipeline.shards.convert.importers.import_features",
+    "judge": "pipeline.claims.judge",
     "load_encoder": "pipeline.text.fitted",
     "load_head": "pipeline.heads.trained_head",
     "localize": "pipeline.experiments.localize",
@@ -149,6 +152,7 @@ _HOMES = {
     "propose": "pipeline.regions.propose",
     "pull": "pipeline.shards.remote.pull",
     "push": "pipeline.shards.remote.push",
+    "read_claims": "pipeline.claims.claim",
     "read_coco": "pipeline.datasets.readers.coco",
     "read_embeddings": "pipeline.retrieval.embedding_file",
     "read_entities": "pipeline.datasets.readers.entities",

@@ -23,7 +23,7 @@ COMMANDS = {
     "repro": "Run dvc.yaml's stages, with a line for each.",
     "evaluate": "Rank an embedding file and write its Recall@K.",
     "score": "Score captions against those of people.",
-    "compare": "Test whether one experiment is better than another.",
+    "compare": "Test whether one system is better than another.",
     "probe": "Ask embeddings what they hold, and test them with wrong captions.",
     "report": "Join the recall tables of all experiments.",
     "duplicates": "Find near-duplicate images, within a set or between two.",

@@ -51,6 +51,7 @@ LEVELS = (
     ("pipeline/probes",),
     ("pipeline/scenes",),
     ("pipeline/experiments",),
+    ("pipeline/claims",),
     ("stages",),
 )
 
