@@ -97,9 +97,7 @@ def read_phrases_found(file: str | Path) -> LocalizedPhrases:
             "proposals": _proposals(localized),
         },
         {
-            **{
-                name: mean_of(of * np.float64(100), rows, len(photos)) for name, of in right.items()
-            },
+            **{name: mean_of(of, rows, len(photos)) for name, of in per_cent.items()},
             "phrase_to_region_map": MeanAveragePrecision.of(localized),
         },
     )
