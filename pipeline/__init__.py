@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pipeline.experiments.captions import score as score
     from pipeline.experiments.layout import Layout as Layout
     from pipeline.experiments.localize import localize as localize
+    from pipeline.experiments.probe import probe as probe
     from pipeline.experiments.reports import write_report as write_report
     from pipeline.experiments.run import run as run
     from pipeline.experiments.searchers import open_region_searcher as open_region_searcher
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from pipeline.jobs.options import Storage as Storage
     from pipeline.language.captioning.captioner import Writing as Writing
     from pipeline.localization.evaluate_localization import evaluate_localized as evaluate_localized
+    from pipeline.near_duplicates.find import duplicates as duplicates
     from pipeline.progress import progress_bar as progress_bar
     from pipeline.recipes import RECIPES as RECIPES
     from pipeline.recipes import resolve_recipe as resolve_recipe
@@ -74,7 +76,7 @@ if TYPE_CHECKING:
     from pipeline.retrieval.embeddings import Embeddings as Embeddings
     from pipeline.retrieval.ensemble import ensemble as ensemble
     from pipeline.retrieval.evaluate import evaluate as evaluate
-    from pipeline.retrieval.recall import recall as recall
+    from pipeline.retrieval.recall_of_arrays import recall as recall
     from pipeline.scenes.draw_scenes import draw_scenes as draw_scenes
     from pipeline.scenes.moving.draw_clips import draw_moving_scenes as draw_moving_scenes
     from pipeline.search.region_searcher import RegionSearcher as RegionSearcher
@@ -123,6 +125,7 @@ _HOMES = {
     "describe": "pipeline.shards.describe",
     "draw_moving_scenes": "pipeline.scenes.moving.draw_clips",
     "draw_scenes": "pipeline.scenes.draw_scenes",
+    "duplicates": "pipeline.near_duplicates.find",
     "embed": "pipeline.heads.embed",
     "encode": "pipeline.text.encode",
     "ensemble": "pipeline.retrieval.ensemble",
@@ -145,6 +148,7 @@ _HOMES = {
     "open_searcher": "pipeline.experiments.searchers",
     "progress_bar": "pipeline.progress",
     "prepare": "pipeline.datasets.prepare",
+    "probe": "pipeline.experiments.probe",
     "propose": "pipeline.regions.propose",
     "pull": "pipeline.shards.remote.pull",
     "push": "pipeline.shards.remote.push",
@@ -164,7 +168,7 @@ _HOMES = {
     "read_regions": "pipeline.datasets.region_table",
     "read_trecvid_vtt": "pipeline.datasets.readers.trecvid_vtt",
     "rebuild_index": "pipeline.shards.index",
-    "recall": "pipeline.retrieval.recall",
+    "recall": "pipeline.retrieval.recall_of_arrays",
     "resolve_experiment": "pipeline.heads.experiments",
     "resolve_recipe": "pipeline.recipes",
     "run": "pipeline.experiments.run",

@@ -42,11 +42,13 @@ LEVELS = (
     ("pipeline/jobs",),
     ("pipeline/images", "pipeline/text", "pipeline/retrieval", "pipeline/pages"),
     ("pipeline/regions", "pipeline/clips", "pipeline/sound"),
+    ("pipeline/near_duplicates",),
     ("pipeline/heads",),
     ("pipeline/finetuning",),
     ("pipeline/localization",),
     ("pipeline/language",),
     ("pipeline/search", "pipeline/report"),
+    ("pipeline/probes",),
     ("pipeline/scenes",),
     ("pipeline/experiments",),
     ("pipeline/claims",),
@@ -118,7 +120,7 @@ def test_no_arrow_up() -> None:
 
 
 def test_only_experiments_and_commands_know_drawn_scenes() -> None:
-    """Datasets, language, report and search take a truth of any dataset in their place."""
+    """Datasets, language, report, search and probes take a truth of any dataset in their place."""
     importers = {
         path.rpartition("/")[0]
         for path in MODULES.values()

@@ -1,8 +1,9 @@
 """What a dataset may know of its images beyond their captions.
 
 `pipeline.language` and `pipeline.report` check captions against it, `pipeline.search` counts by it
-which images have a word. A dataset may have either: drawn scenes have both, annotated attributes in
-a file make an `ImageWords`. `pipeline.experiments.known_truth` looks them up.
+which images have a word, and `pipeline.probes` asks what embeddings hold of it. A dataset may have
+any of them: drawn scenes have all, annotated attributes in a file make an `ImageWords`.
+`pipeline.experiments.known_truth` looks them up.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -59,4 +60,42 @@ class ImageWords(Protocol):
 
     def words(self, image: str) -> Mapping[str, Set[str]]:
         """Return the forms of words that are true of an image, by the name of their kind."""
+        ...
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Phrases that can take each other's place in a caption, such as the colours.
+
+    Attributes
+    ----------
+    name : such as "colour".
+    meanings : by meaning and form, the synonyms. A phrase is replaced by one of another meaning in
+        the same form: `((("dog",), ("dogs",)), (("man", "guy"), ("men", "guys")))`.
+    """
+
+    name: str
+    meanings: tuple[tuple[tuple[str, ...], ...], ...]
+
+    @staticmethod
+    def of(name: str, words: str) -> "Exchange":
+        """Return an exchange of words separated by blanks; forms of one are joined by "/"."""
+        return Exchange(
+            name, tuple(tuple((form,) for form in word.split("/")) for word in words.split())
+        )
+
+
+class ProbeTruth(CaptionTruth, Protocol):
+    """What an embedding of an image, or a changed caption, is checked against."""
+
+    @property
+    def exchanges(self) -> Sequence[Exchange]:
+        """What can be exchanged in the captions of this dataset."""
+        ...
+
+    def facts(self, image: str) -> Mapping[tuple[str, str], str]:
+        """Return the answers that an image has to questions, by their (kind, question).
+
+        A question that an image has no answer to is left out.
+        """
         ...

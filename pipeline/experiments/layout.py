@@ -150,6 +150,10 @@ class Layout:
         """Return the file of the regularities of an experiment's space."""
         return self._of("regularities") / f"{experiment}.json"
 
+    def probes(self, experiment: str) -> Path:
+        """Return the file of what an experiment's embeddings were found to hold."""
+        return self._of("probes") / f"{experiment}.json"
+
     @property
     def heads(self) -> Path:
         """The folder with a folder an experiment."""

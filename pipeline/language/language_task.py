@@ -21,7 +21,7 @@ from pipeline.heads.training.task import TrainingTask, overall, plateau
 from pipeline.language.architectures.context_model import ContextModel
 from pipeline.language.architectures.lstm_decoder import LstmDecoder
 from pipeline.language.layers.contexts import Factored, LogBilinear
-from pipeline.language.layers.gates import ContentGate, StructureGate
+from pipeline.language.layers.gates import ContentGate, ContentShift, StructureGate
 from pipeline.language.model_types import LanguageSettings
 from pipeline.text.encoders.token_ids import PADDING
 
@@ -64,6 +64,11 @@ def build_model(model: str, s: LanguageSettings, sizes: Sizes) -> ContextModel |
         return LstmDecoder(sizes.vocab_size, scaled, condition, s.word_dim, s.dim, s.dropout)
     if model == "lbl":
         return ContextModel(LogBilinear(sizes.vocab_size, s.dim, s.context), dropout=s.dropout)
+    if model == "additive-lbl":
+        shift = ContentShift(condition, s.dim)
+        return ContextModel(
+            LogBilinear(sizes.vocab_size, s.dim, s.context), shift, condition, s.dropout
+        )
     gate: ContentGate | StructureGate
     if model == "sc-nlm":
         gate = StructureGate(sizes.num_tags, condition, s.dim, s.factors, s.forward)

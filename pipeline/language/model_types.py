@@ -13,9 +13,11 @@ Condition = Literal["nothing", "sentence", "image"]
 
 SENTENCES = CaptionFeatures("token-ids", "token-ids")
 TAGS = CaptionFeatures("tags", "tags")
+UNIVERSAL_TAGS = CaptionFeatures("tags-universal", "tags-universal")
 
 MODELS: dict[str, Condition] = {
     "lbl": "nothing",
+    "additive-lbl": "sentence",
     "multiplicative-lbl": "sentence",
     "sc-nlm": "sentence",
     "lstm-decoder": "image",
@@ -31,7 +33,7 @@ class LanguageSettings:
     context : words before a position that are seen.
     forward : tags behind a word's own that are seen; of sc-nlm.
     dim : of words (K) and of attributes (G); of an LSTM its state.
-    factors : of the tensor (F); of lbl and an LSTM none.
+    factors : of the tensor (F); of lbl, additive-lbl and an LSTM none.
     word_dim : of the words that an LSTM reads.
     dropout : share of each position's vector that is left out while training.
     content_noise : length of the random vector that is added to a sentence's point while training,

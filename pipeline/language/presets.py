@@ -12,7 +12,7 @@ from typing import Any
 from pipeline.heads.base import settings_from
 from pipeline.heads.presets.preset import POOLED_IMAGES, Size
 from pipeline.language import LanguageError
-from pipeline.language.model_types import LanguageExperiment, LanguageSettings
+from pipeline.language.model_types import UNIVERSAL_TAGS, LanguageExperiment, LanguageSettings
 from pipeline.wording import did_you_mean
 
 
@@ -81,6 +81,26 @@ _MLBL = replace(
         source="Kiros, Salakhutdinov & Zemel 2014, section 2.4",
     ),
 )
+_ADDITIVE = LanguagePreset(
+    replace(
+        _MLBL.paper,
+        name="kiros2014-mlbl-additive",
+        model="additive-lbl",
+        source="Kiros, Salakhutdinov & Zemel 2014, section 2.4, which names it; MLBL-B of Kiros et "
+        "al. 2014 (ICML)",
+    ),
+    small={**_MLBL.small, "dim": 100},
+)
+_UNIVERSAL = replace(
+    _SC_NLM,
+    paper=replace(
+        _SC_NLM.paper,
+        name="kiros2014-sc-nlm-universal",
+        tags=UNIVERSAL_TAGS,
+        source="Kiros, Salakhutdinov & Zemel 2014, section 2.5: other structure variables",
+        leaves_open="as kiros2014-sc-nlm, but for the 12 universal tags of Petrov et al. 2012",
+    ),
+)
 _LSTM = LanguagePreset(
     LanguageExperiment(
         "kiros2014-lstm-decoder",
@@ -118,7 +138,17 @@ _OURS_LSTM = replace(
 )
 
 LANGUAGE_PRESETS: dict[str, LanguagePreset] = {
-    preset.paper.name: preset for preset in (_LBL, _MLBL, _SC_NLM, _LSTM, _OURS_SC_NLM, _OURS_LSTM)
+    preset.paper.name: preset
+    for preset in (
+        _LBL,
+        _ADDITIVE,
+        _MLBL,
+        _SC_NLM,
+        _UNIVERSAL,
+        _LSTM,
+        _OURS_SC_NLM,
+        _OURS_LSTM,
+    )
 }
 """Every published language model, and ours, by name."""
 

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from pipeline.datasets.image_truth import WordKind
+from pipeline.datasets.image_truth import Exchange, WordKind
 from pipeline.datasets.manifest import Manifest
 from pipeline.scenes.draw_scenes import scene_of
 from pipeline.scenes.parse import parse
 from pipeline.scenes.truth import FACETS, truth_of
-from pipeline.scenes.world import COLOURS, SHAPES
+from pipeline.scenes.words import COLOUR_WORDS, COUNT_WORDS, NUMBERS, SETTING_WORDS, SHAPE_WORDS
+from pipeline.scenes.world import COLOURS, SETTINGS, SHAPES, Layout, Scene
 
 KINDS = (
     WordKind.of("nouns", "places", " ".join(SHAPES)),
@@ -20,12 +21,26 @@ KINDS = (
 )
 """Words that are asked of drawn scenes; their forms include the values of `Group` and `Scene`."""
 
+EXCHANGES = (
+    Exchange("noun", tuple(tuple(zip(*names, strict=True)) for names in SHAPE_WORDS.values())),
+    Exchange("colour", tuple((tuple(dict.fromkeys(w)),) for w in COLOUR_WORDS.values())),
+    Exchange(
+        "number",
+        (
+            *((tuple(dict.fromkeys(w)),) for n, w in COUNT_WORDS.items() if n > 1),
+            *(((word,),) for word in NUMBERS[3:]),
+        ),
+    ),
+    Exchange("place", tuple(tuple(zip(*words, strict=True)) for words in SETTING_WORDS.values())),
+)
+"""What can be exchanged in captions of drawn scenes."""
+
 
 @dataclass(frozen=True)
 class DrawnTruth:
     """What is true of the scenes of a seed.
 
-    Both a `pipeline.datasets.image_truth.CaptionTruth` and an `ImageWords`.
+    A `CaptionTruth`, an `ImageWords` and a `ProbeTruth` of `pipeline.datasets.image_truth`.
 
     Attributes
     ----------
@@ -44,6 +59,20 @@ class DrawnTruth:
         """Shapes, colours, counts and settings."""
         return KINDS
 
+    @property
+    def exchanges(self) -> Sequence[Exchange]:
+        """Nouns, colours, numbers and settings."""
+        return EXCHANGES
+
+    def facts(self, image: str) -> Mapping[tuple[str, str], str]:
+        """Return presence of shapes, colours and settings, counts, relations and attributes.
+
+        Relations and attributes are asked of pairs of groups next to or above each other, in the
+        alphabetical order of the shapes, so that presence alone does not answer them.
+        """
+        scene = scene_of(image, self.seed)
+        return {} if scene is None else _facts(scene)
+
     def judge(self, image: str, caption: str) -> Mapping[str, bool] | None:
         """Return what is right of a caption; None if the grammar does not have it."""
         scene, said = scene_of(image, self.seed), parse(caption)
@@ -60,6 +89,36 @@ class DrawnTruth:
             "counts": {str(group.count) for group in scene.groups},
             "places": {scene.setting},
         }
+
+
+def _facts(scene: Scene) -> dict[tuple[str, str], str]:
+    shapes = {group.shape for group in scene.groups}
+    colours = {group.colour for group in scene.groups}
+    present = {
+        **{shape: shape in shapes for shape in SHAPES},
+        **{colour: colour in colours for colour in COLOURS},
+        **{f"background {setting}": setting == scene.setting for setting in SETTINGS},
+    }
+    total = sum(group.count for group in scene.groups)
+    found = {("presence", what): _yes(so) for what, so in present.items()}
+    found |= {
+        ("count", "objects"): str(total) if total < 5 else "5 or more",
+        ("count", "groups"): str(len(scene.groups)),
+        ("relation", "layout"): scene.layout.value,
+    }
+    if scene.layout in (Layout.SIDE_BY_SIDE, Layout.STACKED):
+        one, two = sorted(scene.groups, key=lambda group: group.shape)
+        side = "left of" if scene.layout is Layout.SIDE_BY_SIDE else "above"
+        found |= {
+            ("relation", f"first shape {side} second"): _yes(one is scene.groups[0]),
+            ("attribute", "first shape has first colour"): _yes(one.colour < two.colour),
+            ("attribute", "first shape is the more numerous"): _yes(one.count > two.count),
+        }
+    return found
+
+
+def _yes(so: bool) -> str:
+    return "yes" if so else "no"
 
 
 def drawn_truth(manifest: Manifest) -> DrawnTruth | None:

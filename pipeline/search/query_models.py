@@ -15,7 +15,7 @@ from pipeline.search.picture_features import PictureFeatures, open_features
 from pipeline.search.query_embedding import embed_pictures, embed_sentences
 from pipeline.search.query_sentences import require_lines
 from pipeline.text.caption_source import caption_header
-from pipeline.text.encoders.base import CaptionEncoder
+from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
 from pipeline.text.fitted import load_encoder
 
 
@@ -104,6 +104,16 @@ class QueryModels:
         require_lines(texts)
         return embed_sentences(self.head, self._encoder_for(texts), texts, log)
 
+    def without_known_word(self, texts: Sequence[str]) -> set[int]:
+        """Return the positions of the texts of which the encoder knows no word.
+
+        Raises
+        ------
+        SearchError, PipelineError
+            See `open_encoder`.
+        """
+        return unknown_to_all(self._encoder_for(texts).reports(texts).values())
+
     def embed_picture(self, picture: Path | Image.Image) -> Vectors:
         """Embed a picture, a file or decoded, as one query.
 
@@ -123,7 +133,7 @@ class QueryModels:
         if self._encoder is None:
             raise SearchError(
                 "sentences and words are embedded by the fitted sentence encoder, and its folder "
-                "is not given; give it (--encoder)"
+                "is not given; give it (`encoder=...`)"
             )
         return open_encoder(head, self._encoder, texts)
 
@@ -162,7 +172,7 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
     if folder is None:
         raise SearchError(
             f"a query of {path} is embedded by the head that made it, whose folder is not given; "
-            "give it (--head), or ask with the id of one of its images"
+            "give it (`head=...`), or ask with the id of one of its images"
         )
     trained = load_head(folder)
     again = (

@@ -48,7 +48,7 @@ def by_equations(name: str, net: Any, words: list[int], u: Tensor, tags: list[in
     if name == "lstm-decoder":
         vector = lstm_by_equations(own, words, u.tolist())
     else:
-        if name == "lbl":
+        if name in ("lbl", "additive-lbl"):
             table = output
         else:
             folding = own["context.folding"]  # E = W_fk' W_fv
@@ -60,7 +60,13 @@ def by_equations(name: str, net: Any, words: list[int], u: Tensor, tags: list[in
             for k, row in enumerate(matrix):
                 r[k] += sum(c * x for c, x in zip(row, table[word], strict=True))
         vector = r
-        if name != "lbl":
+        if name == "additive-lbl":
+            shift = own["gate.of_content"]
+            vector = [
+                x + sum(w * y for w, y in zip(shift[k], u.tolist(), strict=True))
+                for k, x in enumerate(r)
+            ]
+        elif name != "lbl":
             attribute = u.tolist()
             gate = own["gate.of_attribute" if name == "sc-nlm" else "gate.of_content"]
             if name == "sc-nlm":

@@ -392,3 +392,31 @@ def test_features_are_searched_without_dataset_and_experiment(
         assert refused.status == 2
         assert "--features goes with --image, --top, --weights and --json" in refused.stderr
     assert "give --experiment NAME, or --image with --features" in pipeline("search", "a").stderr
+
+
+def test_probe_prints_tables_and_writes_all_of_it(
+    within: Path, pipeline: Call, tmp_path: Path
+) -> None:
+    """The file has what the printed JSON has, and the words of scenes are exact."""
+    out = tmp_path / "probes.json"
+    ended = pipeline("probe", "--experiment", NAME, "--out", out, "--json")
+    assert ended.status == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert found == json.loads(out.read_text())
+    assert (found["train"], found["test"], found["truth"]) == ("train", "test", "exact")
+    assert found["foils"]["shuffled words"]["pairs"] == 35
+    # The mean of word vectors does not see their order.
+    assert found["foils"]["shuffled words"]["ties"] == 100
+    table = pipeline("probe", "--experiment", NAME, "--out", out).stdout
+    assert table.startswith("| question | questions | images |")
+    assert "| shuffled words | 35 | 50.0 | 100.0 | 50.0 |" in table
+
+
+def test_probe_needs_an_experiment_with_a_head(
+    within: Path, pipeline: Call, tmp_path: Path
+) -> None:
+    assert pipeline("probe").status == 2
+    refused = pipeline("probe", "--experiment", "both", "--out", tmp_path / "x.json")
+    assert refused.status == 1
+    assert "is an ensemble" in refused.stderr
+    assert not (tmp_path / "x.json").exists()

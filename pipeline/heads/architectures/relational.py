@@ -38,6 +38,7 @@ class RelationalSettings:
         on nodes ("cross-attention", section 2.5.2).
     pooling : how the nodes of a side become one vector.
     positions : whether nodes have learnt positions; without them captions are bags of words.
+    layer : "transformer", or for comparison a "gru" that reads the same cells and words.
     dim, attention_heads : of the nodes after a layer, and of its attention.
     image_layers, caption_layers : transformer layers of each side.
     word_dim : of the word vectors.
@@ -56,6 +57,7 @@ class RelationalSettings:
     loss: str = choice("basic", "pooling", "cross-attention")
     pooling: str = choice("mean", "max")
     positions: bool = setting(True)
+    layer: str = choice("transformer", "gru")
     dim: int = setting(1024, at_least=1)
     attention_heads: int = setting(8, at_least=1)
     image_layers: int = setting(1, at_least=1)
@@ -110,6 +112,12 @@ def task(settings: RelationalSettings, inputs: HeadInputs) -> TrainingTask:
             f"{settings.dim}; give a dim that attention_heads divides"
         )
 
+    if settings.layer == "gru" and settings.dim % 2:
+        raise HeadError(
+            f"head 'relational': each direction of a GRU gives half of dim, {settings.dim}; give "
+            "an even number"
+        )
+
     def stack(layers: int) -> Stack:
         return Stack(
             settings.dim,
@@ -118,6 +126,7 @@ def task(settings: RelationalSettings, inputs: HeadInputs) -> TrainingTask:
             settings.dropout,
             settings.pooling,
             settings.positions,
+            settings.layer,
         )
 
     def build(words: Features | None) -> nn.ModuleDict:

@@ -18,6 +18,7 @@ from pipeline.heads import HeadError
 from pipeline.heads.base import choice, setting
 from pipeline.heads.inputs.batches import (
     Batch,
+    captions_with_drawn,
     one_caption_each,
     require_two_images,
     shuffled_captions,
@@ -31,9 +32,10 @@ from pipeline.heads.inputs.feature_spec import (
     require_vectors,
 )
 from pipeline.heads.inputs.pairs import Pairs
-from pipeline.heads.layers.rnn import SentenceTower, WordSum, word_table
+from pipeline.heads.layers.rnn import PEEPHOLE_CELLS, SentenceTower, WordSum, word_table
 from pipeline.heads.layers.scaling import Standardised, UnitLength
 from pipeline.heads.losses.ranking import (
+    contrast_with_drawn,
     info_nce,
     max_of_hinges,
     mean_of_hinges,
@@ -49,7 +51,8 @@ from pipeline.retrieval.torch_scores import SCORES
 class VseSettings:
     """Settings; the defaults are those of Qian & Lamberti 2018.
 
-    cell : of the recurrent network; "peephole_lstm" is that of Kiros et al. 2014. "none" sums the
+    cell : of the recurrent network; "peephole_lstm" is that of Kiros et al. 2014, and
+        "whole_peephole_lstm" the one with the matrices that the paper prints. "none" sums the
         words' vectors instead, or maps captions that are vectors, such as word counts, linearly;
         the next two lines then do nothing.
     layers, bidirectional : of the recurrent network; each direction gives half of `dim`.
@@ -65,11 +68,13 @@ class VseSettings:
         features, which `image_scaling` sets.
     loss : of `pipeline.heads.losses.ranking`: "sum_of_hinges" against all negatives in the batch,
         "max_of_hinges" against the hardest, "sampled_contrast" against `negatives` random ones of
-        either side, or "info_nce" of the scores over `temperature`.
+        either side, "training_contrast" against as many of the whole training set, or "info_nce" of
+        the scores over `temperature`.
     margin : of the hinges.
     mean_hinge_epochs : number of epochs, the first ones, that take the mean hinge of all negatives
         instead of the hardest; 0 as published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
-    epoch : all "captions" once, or all "images" once, each with a random caption.
+    epoch : all "captions" once, or all "images" once, each with a random caption; with
+        "training_contrast" captions.
     optimiser : "adam", or "sgd" without momentum.
     lr_decay, lr_decay_every : the learning rate is multiplied by `lr_decay` after every
         `lr_decay_every` epochs.
@@ -78,7 +83,7 @@ class VseSettings:
     patience : training stops after more epochs than this without a better one.
     """
 
-    cell: str = choice("gru", "lstm", "peephole_lstm", "none")
+    cell: str = choice("gru", "lstm", "peephole_lstm", "whole_peephole_lstm", "none")
     layers: int = setting(1, at_least=1)
     bidirectional: bool = setting(False)
     pooling: str = choice("last", "mean", "max")
@@ -89,7 +94,9 @@ class VseSettings:
     l2_normalise: str = choice("neither", "both", "captions")
     absolute: bool = setting(False)
     similarity: str = choice("euclidean", "cosine", "order")
-    loss: str = choice("sum_of_hinges", "max_of_hinges", "sampled_contrast", "info_nce")
+    loss: str = choice(
+        "sum_of_hinges", "max_of_hinges", "sampled_contrast", "training_contrast", "info_nce"
+    )
     negatives: int = setting(10, at_least=1)
     margin: float = setting(0.1)
     temperature: float = setting(0.05, at_least=0.001)
@@ -139,12 +146,19 @@ def task(settings: VseSettings, inputs: HeadInputs) -> TrainingTask:
         )
 
     batches = shuffled_captions if s.epoch == "captions" else one_caption_each
+    if s.loss == "training_contrast":
+        if s.epoch != "captions":
+            raise HeadError(
+                "the loss training_contrast compares every caption once an epoch; set epoch to "
+                "captions, or take the loss sampled_contrast"
+            )
+        batches = partial(captions_with_drawn, k=s.negatives)
     clip = per_tensor if s.clip_each else overall
     return TrainingTask(
         similarity=s.similarity,
         build=build,
         loss=_loss(s),
-        batches=lambda image_of_caption, rng: batches(image_of_caption, s.batch_size, rng),
+        batches=lambda image_of_caption, rng: batches(image_of_caption, s.batch_size, rng=rng),
         optimiser=partial(_optimiser, s),
         rate=steps(s.lr_decay_every, s.lr_decay),
         epochs=s.epochs,
@@ -168,7 +182,7 @@ def _caption_tower(s: VseSettings, captions: FeatureSpec) -> Callable[..., nn.Mo
                 f"of the joint space, {s.dim}; give both the same, or choose a cell"
             )
         return lambda words: WordSum(word_table(vocab_size, s.word_dim, words, s.train_words))
-    if s.cell == "peephole_lstm" and (s.bidirectional or s.layers > 1):
+    if s.cell in PEEPHOLE_CELLS and (s.bidirectional or s.layers > 1):
         raise HeadError(
             f"the LSTM with peepholes has one layer and one direction, layers is {s.layers} and "
             f"bidirectional {s.bidirectional}; take the cell lstm for more"
@@ -211,6 +225,8 @@ def _loss(s: VseSettings) -> Loss:
             return sampled_contrast(
                 scores, batch.image_of_caption, s.margin, s.negatives, generator
             )
+        if s.loss == "training_contrast":
+            return contrast_with_drawn(scores, batch.image_of_caption, s.margin, s.negatives)
         if s.loss == "info_nce":
             return info_nce(scores, batch.image_of_caption, s.temperature)
         if s.loss == "sum_of_hinges":

@@ -148,6 +148,24 @@ def shuffled_captions(
         yield np.sort(batch)
 
 
+def captions_with_drawn(
+    image_of_caption: RowNumbers, batch_size: int, k: int, rng: np.random.Generator
+) -> Iterator[RowNumbers]:
+    """Yield shuffled captions, then for each of them `k` random captions of other images.
+
+    The contrastive terms of Kiros et al. 2014, drawn from the whole training set and anew for each
+    epoch. Unlike other batches these rows are in no order and may repeat: (pairs * (1 + k),).
+    """
+    starts = first_captions_of(image_of_caption)
+    for own in in_batches(rng.permutation(len(image_of_caption)), batch_size):
+        first, after = starts[image_of_caption[own]], starts[image_of_caption[own] + 1]
+        others = len(image_of_caption) - (after - first)
+        drawn = rng.integers(others[:, None], size=(len(own), k))
+        # Numbers from the first caption of the own image on mean those behind its last.
+        drawn += np.where(drawn >= first[:, None], (after - first)[:, None], 0)
+        yield np.concatenate([own, drawn.ravel()])
+
+
 def random_images(
     image_of_caption: RowNumbers, batch_size: int, rng: np.random.Generator
 ) -> Iterator[RowNumbers]:

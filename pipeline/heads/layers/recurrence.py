@@ -113,6 +113,38 @@ def lstm_states(
     return states
 
 
+def lstm_states_of_whole_peepholes(
+    words: Tensor, sizes: Sizes, w_ih: Tensor, w_hh: Tensor, bias: Tensor, *, peepholes: Tensor
+) -> Tensor:
+    """Return the states of an LSTM whose gates see all of the cell (Kiros et al. 2014, eq. 1-5).
+
+    A loop that autograd differentiates.
+
+    Parameters
+    ----------
+    words, sizes, w_ih, w_hh, bias : as of `lstm_states`.
+    peepholes : (3, hidden, hidden), W_ci, W_cf and W_co.
+
+    Returns
+    -------
+    Tensor
+        (rows, hidden) float32.
+    """
+    of_input, of_forget, of_output = peepholes.transpose(1, 2)
+    gates = torch.addmm(bias, words, w_ih.T)
+    state = cell = words.new_zeros(sizes[0], w_hh.shape[1])
+    states = []
+    for rows in _steps(sizes):
+        number = rows.stop - rows.start
+        state, cell = state[:number], cell[:number]
+        i, f, g, o = torch.addmm(gates[rows], state, w_hh.T).chunk(4, dim=1)
+        kept = torch.sigmoid(f + cell @ of_forget) * cell
+        cell = kept + torch.sigmoid(i + cell @ of_input) * torch.tanh(g)
+        state = torch.sigmoid(o + cell @ of_output) * torch.tanh(cell)
+        states.append(state)
+    return torch.cat(states)
+
+
 class _Gru(torch.autograd.Function):
     """r, z = sigmoid; new = tanh(word + r * (state + bias)); state = (1 - z) * new + z * state."""
 

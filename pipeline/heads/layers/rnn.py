@@ -7,14 +7,21 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from pipeline.heads import HeadError
 from pipeline.heads.inputs.feature_rows import Features
-from pipeline.heads.layers.recurrence import last_rows, lstm_states, run_recurrent
+from pipeline.heads.layers.recurrence import (
+    last_rows,
+    lstm_states,
+    lstm_states_of_whole_peepholes,
+    run_recurrent,
+)
 from pipeline.text.encoders.token_ids import PADDING
 
 RANDOM_WORD = 0.1
 """Words without a vector start uniform in plus or minus this, as all words of VSE++ do."""
 
 CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}
-"""Torch's recurrent networks; the third one is `PeepholeLSTM`."""
+"""Torch's recurrent networks; those of `PEEPHOLE_CELLS` are a `PeepholeLSTM`."""
+
+PEEPHOLE_CELLS = ("peephole_lstm", "whole_peephole_lstm")
 
 _PEEPHOLE_START = 0.08  # Kiros et al. 2014, section 3.1; torch's own is 1 / sqrt(hidden)
 
@@ -84,19 +91,20 @@ class PeepholeLSTM(nn.Module):
     """The LSTM of Kiros et al. 2014, whose gates see the cell: one layer, one direction.
 
     Eq. (1) to (5): the input and forget gates see the cell before the step, the output gate sees it
-    afterwards. Weights and biases start uniform in plus or minus 0.08. Deviation: a gate sees its
-    own number of the cell, as in Graves 2013, whose equations they are; the paper prints whole
-    matrices, with which its learning rate of 1 does not train.
+    afterwards. Weights and biases start uniform in plus or minus 0.08.
+
+    The paper prints whole matrices from the cell to the gates (`whole`). Without them a gate sees
+    its own number of the cell, as in Graves 2013, whose equations they are.
     """
 
     bidirectional = False
 
-    def __init__(self, inputs: int, hidden: int) -> None:
-        """Take the lengths of a word and of the state."""
+    def __init__(self, inputs: int, hidden: int, whole: bool = False) -> None:
+        """Take the lengths of a word and of the state, and whether peepholes are matrices."""
         super().__init__()
         self.word = nn.Linear(inputs, 4 * hidden)
         self.state = nn.Linear(hidden, 4 * hidden, bias=False)
-        self.peepholes = nn.Parameter(torch.empty(3, hidden))
+        self.peepholes = nn.Parameter(torch.empty((3, hidden, hidden) if whole else (3, hidden)))
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -_PEEPHOLE_START, _PEEPHOLE_START)
 
@@ -108,7 +116,8 @@ class PeepholeLSTM(nn.Module):
         states : packed as `sequence` is.
         last : (1, captions, hidden), in the order of the batch before it was packed.
         """
-        states = lstm_states(
+        steps = lstm_states if self.peepholes.ndim == 2 else lstm_states_of_whole_peepholes
+        states = steps(
             sequence.data,
             sequence.batch_sizes.tolist(),
             self.word.weight,
@@ -141,8 +150,8 @@ class SentenceTower(nn.Module):
         ----------
         words : see `word_table`.
         dim : length of the result; where bidirectional it is even, half from each direction.
-        cell : of the recurrent network: "gru", "lstm", or "peephole_lstm", which has one layer and
-            one direction.
+        cell : of the recurrent network: "gru", "lstm", or "peephole_lstm" and
+            "whole_peephole_lstm", which have one layer and one direction.
         layers : stacked, at least 1.
         bidirectional : whether a second network reads from the end. Results are concatenated.
         pooling : how the top layer's states become one vector: "last", "mean" or "max". The last
@@ -152,8 +161,8 @@ class SentenceTower(nn.Module):
         self.words = words
         self.pooling = pooling
         self.rnn: PeepholeLSTM | nn.GRU | nn.LSTM
-        if cell == "peephole_lstm":
-            self.rnn = PeepholeLSTM(words.embedding_dim, dim)
+        if cell in PEEPHOLE_CELLS:
+            self.rnn = PeepholeLSTM(words.embedding_dim, dim, whole=cell == "whole_peephole_lstm")
         else:
             self.rnn = CELLS[cell](
                 words.embedding_dim,

@@ -1,10 +1,11 @@
-"""Transformer encoders over the cells of an image grid and over the words of a caption.
+"""Encoders over the cells of an image grid and over the words of a caption: transformers, or GRUs.
 
 Yan 2019, sections 2.1 to 2.3. What the text leaves open, and what stands here: the feedforward
 sublayer is linear, ReLU, linear with four times the width between, as in Vaswani et al. 2017;
 its residual is the output of the attention sublayer, where the text prints the layer's input
 (which in the first caption layer has another dimension); no layer norm follows the last layer;
-padding takes no part in attention or pooling.
+padding takes no part in attention or pooling. A GRU in the place of the transformer layers is no
+part of the paper; it is there to compare with.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from pipeline.heads.layers.recurrence import run_recurrent
 from pipeline.text.encoders.token_ids import PADDING
 
 # Small beside any word vector: order starts as a hint that training may make louder.
@@ -29,6 +32,7 @@ class Stack:
     dropout : probability, after each sublayer and on word vectors.
     pooling : "mean" or "max", how the nodes of the last layer become one vector.
     positions : whether nodes have learnt positions; otherwise they are a set.
+    layer : "transformer" or "gru".
     """
 
     dim: int
@@ -37,6 +41,16 @@ class Stack:
     dropout: float
     pooling: str
     positions: bool = True
+    layer: str = "transformer"
+
+    def build(self, inputs: int) -> nn.ModuleList:
+        """Return the layers, the first of which reads entities of dimension `inputs`."""
+        widths = [inputs] + [self.dim] * (self.layers - 1)
+        if self.layer == "gru":
+            return nn.ModuleList(GruLayer(width, self.dim, self.dropout) for width in widths)
+        return nn.ModuleList(
+            TransformerLayer(width, self.dim, self.heads, self.dropout) for width in widths
+        )
 
 
 class SelfAttention(nn.Module):
@@ -88,6 +102,39 @@ class TransformerLayer(nn.Module):
         return added
 
 
+class GruLayer(nn.Module):
+    """A GRU that reads entities in both directions, each of which has half of the dimension.
+
+    Cells are read in rows from the top left. Each entity's state has seen all others, as after a
+    transformer layer, but one after the other.
+    """
+
+    def __init__(self, inputs: int, dim: int, dropout: float) -> None:
+        """Take the dimensions before and after, the second an even one; dropout follows."""
+        super().__init__()
+        self.rnn = nn.GRU(inputs, dim // 2, bidirectional=True)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, present: Tensor) -> Tensor:
+        """Return (n, l, dim) of entities (n, l, inputs); absent ones are zero and not read.
+
+        Those of `present` (n, l) bool stand together in each row.
+        """
+        lengths = present.sum(dim=1)
+        # Present ones to the front, in their order.
+        order = (~present).to(torch.uint8).argsort(dim=1, stable=True)
+        x = x.gather(1, order[:, :, None].expand_as(x))
+        sequence = pack_padded_sequence(
+            x, lengths.clamp_min(1).cpu(), batch_first=True, enforce_sorted=False
+        )
+        states, _ = run_recurrent(self.rnn, sequence)
+        found, _ = pad_packed_sequence(states, batch_first=True, total_length=x.shape[1])
+        back = order.argsort(dim=1)
+        found = found.gather(1, back[:, :, None].expand_as(found))
+        dropped: Tensor = self.dropout(found.masked_fill(~present[:, :, None], 0.0))
+        return dropped
+
+
 def pooled(nodes: Tensor, present: Tensor, pooling: str) -> Tensor:
     """Return the (n, dim) unit vectors of nodes (n, l, dim), of which `present` (n, l) count.
 
@@ -111,7 +158,7 @@ def _positions(length: int, dim: int, stack: Stack) -> nn.Parameter:
 
 
 class GridEncoder(nn.Module):
-    """Image side: a linear map of each cell, learned positions, transformer layers, a pool."""
+    """Image side: a linear map of each cell, learned positions, layers, a pool."""
 
     def __init__(self, cells: int, channels: int, stack: Stack) -> None:
         """Take the number of cells and channels of a grid, and what the layers are like."""
@@ -119,10 +166,7 @@ class GridEncoder(nn.Module):
         self.pooling = stack.pooling
         self.project = nn.Linear(channels, stack.dim)
         self.positions = _positions(cells, stack.dim, stack)
-        self.layers = nn.ModuleList(
-            TransformerLayer(stack.dim, stack.dim, stack.heads, stack.dropout)
-            for _ in range(stack.layers)
-        )
+        self.layers = stack.build(stack.dim)
 
     def nodes(self, grids: Tensor) -> tuple[Tensor, Tensor]:
         """Return the nodes (n, cells, dim) of grids (n, ..., channels), all of them present."""
@@ -138,7 +182,7 @@ class GridEncoder(nn.Module):
 
 
 class WordEncoder(nn.Module):
-    """Caption side: word vectors, learned positions, transformer layers, a pool.
+    """Caption side: word vectors, learned positions, layers, a pool.
 
     In training each caption is moved by a random number of places, drawn from torch's generator,
     within the longest caption of its batch, so that its first words are not always those of the
@@ -152,10 +196,7 @@ class WordEncoder(nn.Module):
         self.words = words
         self.positions = _positions(length, words.embedding_dim, stack)
         self.dropout = nn.Dropout(stack.dropout)
-        inputs = [words.embedding_dim] + [stack.dim] * (stack.layers - 1)
-        self.layers = nn.ModuleList(
-            TransformerLayer(width, stack.dim, stack.heads, stack.dropout) for width in inputs
-        )
+        self.layers = stack.build(words.embedding_dim)
 
     def nodes(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the nodes (n, l, dim) of token ids (n, length) float32, and which are words.

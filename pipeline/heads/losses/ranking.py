@@ -105,6 +105,36 @@ def sampled_contrast(
     return by_image.sum() + by_caption.sum()
 
 
+def contrast_with_drawn(scores: Tensor, image_of_caption: Tensor, margin: float, k: int) -> Tensor:
+    """Return the hinges of pairs against captions and images drawn from the training set, summed.
+
+    Kiros et al. 2014, eq. (6), as the paper has it: "chosen randomly from the training set". The
+    batch is that of `pipeline.heads.inputs.batches.captions_with_drawn`: some pairs, then `k`
+    captions of other images for each of them in turn. A drawn caption is a contrastive sentence
+    of the pair's image, and its image a contrastive image of the pair's caption.
+
+    Parameters
+    ----------
+    scores : (images, captions).
+    image_of_caption : (captions,) int64, of pairs * (1 + k) captions.
+    margin : at least 0.
+    k : at least 1.
+
+    Returns
+    -------
+    Tensor
+        A scalar.
+    """
+    pairs = len(image_of_caption) // (1 + k)
+    pair = torch.arange(pairs, device=image_of_caption.device)[:, None]
+    own, drawn = image_of_caption[:pairs, None], image_of_caption[pairs:].view(pairs, k)
+    captions = torch.arange(pairs, len(image_of_caption), device=own.device).view(pairs, k)
+    positive = scores[own, pair]
+    by_image = hinges(positive, scores[own, captions], margin)
+    by_caption = hinges(positive, scores[drawn, pair], margin)
+    return by_image.sum() + by_caption.sum()
+
+
 class Negatives(NamedTuple):
     """One negative of each kind for every pair; without one, the pair's own rows stand there.
 

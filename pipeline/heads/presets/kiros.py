@@ -47,6 +47,7 @@ _DEVISE = replace(
         OWN_VECTORS,
     ),
 )
+_SECTION_4 = "Kiros, Salakhutdinov & Zemel 2014, section 4, which plans it"
 _PROGRAM_OPEN = "words of the training captions alone, there those of validation, too"
 _ORDER = Preset(
     "vse",
@@ -63,6 +64,28 @@ _ORDER = Preset(
 
 PRESETS = {
     "kiros2014-lstm": _LSTM,
+    "kiros2014-lstm-whole-peepholes": replace(
+        with_settings(_LSTM, cell="whole_peephole_lstm"),
+        source="Kiros, Salakhutdinov & Zemel 2014, eq. (1) to (5) as they are printed",
+        leaves_open="as kiros2014-lstm, without its remark on peepholes",
+    ),
+    "kiros2014-lstm-training-contrast": replace(
+        with_settings(_LSTM, loss="training_contrast"),
+        source="Kiros, Salakhutdinov & Zemel 2014, section 2.2: terms of the training set",
+        leaves_open="as kiros2014-lstm, without its remark on contrastive terms; a draw gives the "
+        "contrastive sentence, and by its image the contrastive image",
+    ),
+    "kiros2014-lstm-deep": replace(
+        with_settings(_LSTM, cell="lstm", layers=2),
+        source=_SECTION_4,
+        leaves_open="two layers, without peepholes; otherwise as kiros2014-lstm",
+    ),
+    "kiros2014-lstm-bidirectional": replace(
+        with_settings(_LSTM, cell="lstm", bidirectional=True),
+        source=_SECTION_4,
+        leaves_open="half of the state for each direction, without peepholes; otherwise as "
+        "kiros2014-lstm",
+    ),
     "kiros2014-linear": replace(
         with_settings(_DEVISE, train_words=True),
         source="Kiros, Salakhutdinov & Zemel 2014, section 3.2: the sum of the words' vectors",

@@ -37,6 +37,11 @@ PRESETS = {
         source="Yan 2019, sections 2.2 and 2.3: max pooling of nodes",
         leaves_open=_OPEN,
     ),
+    "yan2019-gru-basic": replace(
+        with_settings(_BASIC, layer="gru"),
+        source="no paper's; yan2019-transformer-basic with a GRU over the same cells and words",
+        leaves_open="everything but the layers is as there; no attention heads",
+    ),
     "yan2019-transformer-pooling": replace(
         with_settings(_BASIC, loss="pooling"),
         tiny={

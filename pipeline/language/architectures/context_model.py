@@ -1,4 +1,4 @@
-"""Language models that see some words before a position: LBL, multiplicative LBL, SC-NLM.
+"""Language models that see some words before: LBL, additive and multiplicative LBL, SC-NLM.
 
 Kiros, Salakhutdinov & Zemel 2014, sections 2.3 to 2.5. Deviations: their training is not stated, so
 that dropout, of the vector that words are compared with, is an option here; before the first word
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.language.layers.contexts import Factored, LogBilinear
-from pipeline.language.layers.gates import ContentGate, StructureGate
+from pipeline.language.layers.gates import ContentGate, ContentShift, StructureGate
 from pipeline.language.layers.output import Output
 from pipeline.language.model import State
 from pipeline.language.sentences import positions_of
@@ -17,11 +17,11 @@ from pipeline.text.encoders.token_ids import START
 
 
 class ContextModel(nn.Module):
-    """The context's vector, times the gate's factors where there is a gate, against all words.
+    """The context's vector, changed by the gate where there is one, against all words.
 
-    Without a gate it is the log-bilinear model (eq. 8), with a `ContentGate` the multiplicative
-    one, with a `StructureGate` the structure-content model. See
-    `pipeline.language.model.SentenceModel`.
+    Without a gate it is the log-bilinear model (eq. 8), with a `ContentShift` the additive one,
+    with a `ContentGate` the multiplicative one, with a `StructureGate` the structure-content
+    model. See `pipeline.language.model.SentenceModel`.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class ContextModel(nn.Module):
     def __init__(
         self,
         context: LogBilinear | Factored,
-        gate: ContentGate | StructureGate | None = None,
+        gate: ContentShift | ContentGate | StructureGate | None = None,
         condition_dim: int = 0,
         dropout: float = 0.0,
     ) -> None:
@@ -64,7 +64,7 @@ class ContextModel(nn.Module):
         at = positions_of(sentences, len(self.context.contexts))
         found = self.context(at.contexts)
         if self.gate is not None:
-            found = found * self.gate(conditions, tags, at.sentences, at.places)
+            found = self.gate.join(found, self.gate(conditions, tags, at.sentences, at.places))
         return self.dropout(found), at.targets
 
     @property
@@ -94,6 +94,7 @@ class ContextModel(nn.Module):
         if self.gate is not None:
             factors = state["factors"]
             place = state["place"].clamp_max(factors.shape[1] - 1)
-            found = found * factors[torch.arange(len(factors), device=place.device), place]
+            here = factors[torch.arange(len(factors), device=place.device), place]
+            found = self.gate.join(found, here)
         after = {**state, "context": context, "place": state["place"] + 1}
         return self.output.log_probabilities(found, self.words), after

@@ -1,4 +1,7 @@
-"""From the condition of a sentence, and its tags, to the factors that words are weighted by."""
+"""From the condition of a sentence, and its tags, to what changes the context's vector.
+
+`join` puts both together: a gate's factors multiply it, a shift is added to it.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -7,8 +10,27 @@ from torch.nn.functional import embedding
 from pipeline.language.sentences import forward_tags
 
 
+class ContentShift(nn.Module):
+    """C_m u, added at each place of a sentence: MLBL-B of Kiros et al. 2014 (ICML), section 3.1."""
+
+    join = staticmethod(torch.add)
+
+    def __init__(self, condition_dim: int, dim: int) -> None:
+        """Draw the weights from torch's global generator."""
+        super().__init__()
+        self.of_content = nn.Parameter(torch.randn(dim, condition_dim) * condition_dim**-0.5)
+
+    def forward(
+        self, conditions: Tensor, tags: Tensor | None, sentences: Tensor, places: Tensor
+    ) -> Tensor:
+        """Return (positions, dim); see `StructureGate.forward`."""
+        return (conditions @ self.of_content.T)[sentences]
+
+
 class ContentGate(nn.Module):
     """W_fd u: the same at each place of a sentence (Kiros et al. 2014, eq. 9)."""
+
+    join = staticmethod(torch.mul)
 
     def __init__(self, condition_dim: int, factors: int) -> None:
         """Draw the weights from torch's global generator."""
@@ -33,6 +55,8 @@ class StructureGate(nn.Module):
     bias : (dim,), b.
     of_attribute : (factors, dim), W_fd.
     """
+
+    join = staticmethod(torch.mul)
 
     def __init__(
         self, num_tags: int, condition_dim: int, dim: int, factors: int, forward: int

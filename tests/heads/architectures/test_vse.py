@@ -71,6 +71,12 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "info_nce": {**VSEPP, "loss": "info_nce"},
     "kiros lstm": KIROS,
     "kiros lstm with peepholes": {**KIROS, "cell": "peephole_lstm"},
+    "kiros lstm as printed": {
+        **KIROS,
+        "cell": "whole_peephole_lstm",
+        "loss": "training_contrast",
+        "negatives": 3,
+    },
     "kiros program": {**VSEPP, "l2_normalise": "captions", "loss": "sum_of_hinges"},
     "kiros linear": {**KIROS, "cell": "none", "optimiser": "adam", "learning_rate": 0.01},
     "devise": {**KIROS, "cell": "none", "train_words": False},
@@ -224,6 +230,8 @@ def test_standardised_images_have_the_training_splits_statistics() -> None:
         ({"cell": "none", "dim": 16}, SEQUENCES, "word_dim"),
         ({"bidirectional": True, "dim": 15}, SEQUENCES, "even"),
         ({"cell": "peephole_lstm", "layers": 2}, SEQUENCES, "one layer and one direction"),
+        ({"cell": "whole_peephole_lstm", "bidirectional": True}, SEQUENCES, "one direction"),
+        ({"loss": "training_contrast", "epoch": "images"}, SEQUENCES, "set epoch to captions"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(

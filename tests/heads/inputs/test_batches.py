@@ -9,6 +9,7 @@ import pytest
 from pipeline.heads import HeadError
 from pipeline.heads.inputs.batches import (
     batches_with_siblings,
+    captions_with_drawn,
     one_caption_each,
     random_images,
     require_two_images,
@@ -41,6 +42,23 @@ def test_rows_are_distinct_ascending_and_never_of_one_image(
     assert [b.tolist() for b in epoch(sampler, batch_size)] == [b.tolist() for b in batches]
     if 1 < batch_size < 6:
         assert [b.tolist() for b in epoch(sampler, batch_size, 1)] != [b.tolist() for b in batches]
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 14, 100])
+def test_captions_are_drawn_uniformly_among_those_of_other_images(batch_size: int) -> None:
+    rng, k, counts = np.random.default_rng(0), 3, np.zeros((len(OWNER), len(OWNER)))
+    for _ in range(400):
+        seen: list[int] = []
+        for rows in captions_with_drawn(OWNER, batch_size, k, rng):
+            pairs = len(rows) // (1 + k)
+            own, drawn = rows[:pairs], rows[pairs:].reshape(pairs, k)
+            seen += own.tolist()
+            np.add.at(counts, (own[:, None], drawn), 1)
+        assert sorted(seen) == list(range(len(OWNER)))
+    same = OWNER[:, None] == OWNER
+    assert (counts[same] == 0).all()
+    expected = 400 * k / (~same).sum(axis=1, keepdims=True)
+    assert (np.abs(counts - expected)[~same] < 5 * np.sqrt(expected.max())).all()
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 7, 100])

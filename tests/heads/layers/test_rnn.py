@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from pipeline.heads import HeadError
 from pipeline.heads.layers.rnn import (
+    PEEPHOLE_CELLS,
     RANDOM_WORD,
     PeepholeLSTM,
     SentenceTower,
@@ -23,7 +24,7 @@ TOWERS = [
     for cell in ("gru", "lstm")
     for layers, bidirectional in ((1, False), (1, True), (2, True))
     for pooling in ("last", "mean", "max")
-] + [("peephole_lstm", 1, False, pooling) for pooling in ("last", "mean", "max")]
+] + [(cell, 1, False, p) for cell in PEEPHOLE_CELLS for p in ("last", "mean", "max")]
 CAPTIONS: tuple[list[int], ...] = ([4, 5, 6], [7], [], [8, 1, 9, 10, 11], [4, 5, 6, 6])
 
 
@@ -84,7 +85,8 @@ def peepholes(net: SentenceTower, words: list[Tensor]) -> Tensor:
     x_i, x_f, x_c, x_o = weights["word.weight"].chunk(4)
     b_i, b_f, b_c, b_o = weights["word.bias"].chunk(4)
     h_i, h_f, h_c, h_o = weights["state.weight"].chunk(4)
-    c_i, c_f, c_o = map(torch.diag, weights["peepholes"])
+    whole = weights["peepholes"].ndim == 3
+    c_i, c_f, c_o = weights["peepholes"] if whole else map(torch.diag, weights["peepholes"])
     m = c = torch.zeros(DIM)
     states = []
     for x in words:

@@ -16,6 +16,7 @@ from pipeline.heads.head_types import make_head
 from pipeline.heads.inputs.batches import Batch
 from pipeline.heads.layers.transformer import (
     GridEncoder,
+    GruLayer,
     SelfAttention,
     Stack,
     TransformerLayer,
@@ -105,9 +106,10 @@ def word_encoder(stack: Stack = SMALL, length: int = 9) -> WordEncoder:
     return WordEncoder(nn.Embedding(20, 4, padding_idx=PADDING), length, stack)
 
 
+@pytest.mark.parametrize("layer", ["transformer", "gru"])
 @pytest.mark.parametrize("pooling", ["mean", "max"])
-def test_padding_changes_nothing_and_gets_no_gradient(pooling: str) -> None:
-    net = word_encoder(Stack(6, 3, 2, 0.0, pooling)).eval()
+def test_padding_changes_nothing_and_gets_no_gradient(pooling: str, layer: str) -> None:
+    net = word_encoder(Stack(6, 3, 2, 0.0, pooling, layer=layer)).eval()
     captions = [[7, 4, 9], [5], [], [6, 6, 8, 4, 11, 12, 5, 7, 4]]
     front, back = torch.zeros(2, 4, 9)
     for row, words in enumerate(captions):
@@ -126,6 +128,22 @@ def test_padding_changes_nothing_and_gets_no_gradient(pooling: str) -> None:
     assert net.words.weight.grad is not None
     used = net.words.weight.grad.abs().sum(dim=1).nonzero().flatten().tolist()
     assert used == [4, 5, 7, 9]
+
+
+def test_a_gru_layer_is_torchs_of_each_row_alone() -> None:
+    layer = GruLayer(5, 8, dropout=0.0)
+    x = torch.randn(4, 6, 5, requires_grad=True)
+    present = torch.zeros(4, 6, dtype=torch.bool)
+    for row, where in enumerate((slice(0, 6), slice(2, 5), slice(0, 1), slice(0, 0))):
+        present[row, where] = True
+    found = layer(x, present)
+    assert found[~present].abs().max() == 0
+    for row in range(3):
+        expected, _ = layer.rnn(x[row, present[row]])
+        torch.testing.assert_close(found[row, present[row]], expected)
+    found.square().sum().backward()
+    assert x.grad is not None
+    assert (x.grad.abs().sum(dim=2) > 0).tolist() == present.tolist()
 
 
 def test_words_move_as_one_within_the_longest_caption() -> None:
@@ -186,7 +204,13 @@ def test_pools_equal_a_loop_over_pools(rows: int) -> None:
             torch.testing.assert_close(found[row, pool], F.normalize(mean, dim=0))
 
 
-def test_heads_must_share_the_dimension() -> None:
+def test_heads_and_directions_must_share_the_dimension() -> None:
+    with pytest.raises(HeadError, match="half of dim, 15; give an even number"):
+        make_head(
+            "relational",
+            {"dim": 15, "attention_heads": 3, "layer": "gru"},
+            inputs_of_parts(GRID, SEQUENCE),
+        )
     with pytest.raises(HeadError, match="3 attention heads cannot share a dim of 16"):
         make_head("relational", {"dim": 16, "attention_heads": 3}, inputs_of_parts(GRID, SEQUENCE))
 
@@ -223,11 +247,18 @@ def test_the_first_epochs_take_the_mean_hinge_of_all_negatives(loss: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("loss", "pooling"),
-    [("basic", "mean"), ("basic", "max"), ("pooling", "mean"), ("cross-attention", "mean")],
+    ("loss", "pooling", "layer"),
+    [
+        ("basic", "mean", "transformer"),
+        ("basic", "max", "transformer"),
+        ("basic", "mean", "gru"),
+        ("pooling", "mean", "transformer"),
+        ("cross-attention", "mean", "transformer"),
+    ],
 )
-def test_training_reaches_far_above_chance(loss: str, pooling: str) -> None:
+def test_training_reaches_far_above_chance(loss: str, pooling: str, layer: str) -> None:
     settings = {
+        "layer": layer,
         "loss": loss,
         "pooling": pooling,
         "dim": 32,

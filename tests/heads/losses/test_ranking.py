@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pipeline.heads.losses.ranking import (
+    contrast_with_drawn,
     hardest_negatives,
     hinges_at,
     info_nce,
@@ -84,6 +85,21 @@ def test_sampled_contrast_draws_k_distinct_negatives_uniformly() -> None:
         ]
         assert set(found) == possible
         assert min(found.count(value) for value in possible) > 40
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_contrast_with_drawn_equals_a_naive_loop(k: int) -> None:
+    own, drawn = [0, 2, 1, 2], [[1, 2, 4], [0, 1, 0], [3, 3, 2], [4, 0, 1]]
+    owners = [*own, *(image for images in drawn for image in images[:k])]
+    scores = matrix(sorted(owners), 5)
+    s, total = scores.tolist(), 0.0
+    for pair, image in enumerate(own):
+        for at in range(k):
+            caption = len(own) + k * pair + at
+            total += max(0.0, 0.25 - s[image][pair] + s[image][caption])
+            total += max(0.0, 0.25 - s[image][pair] + s[owners[caption]][pair])
+    found = contrast_with_drawn(scores, torch.tensor(owners), 0.25, k)
+    assert float(found) == pytest.approx(total, rel=1e-12)
 
 
 def test_sampled_contrast_is_repeated_by_the_generator_alone() -> None:

@@ -1,0 +1,43 @@
+"""An experiment by its name, probed from the files that `pipeline.run` made of it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pipeline.experiments.known_truth import probe_truth_of
+from pipeline.experiments.layout import DATA
+from pipeline.experiments.searchers import open_searcher
+from pipeline.heads.head_types import Experiment
+from pipeline.probes.probe import Probes
+from pipeline.probes.probe import probe as probe_searcher
+from pipeline.progress import QUIET, Monitor
+
+
+def probe(
+    experiment: str,
+    dataset: str | Path,
+    *,
+    split: str | None = None,
+    experiments: Mapping[str, Experiment] | None = None,
+    root: str | Path = DATA,
+    monitor: Monitor = QUIET,
+) -> Probes:
+    """Return what the space of an experiment holds of a dataset's images.
+
+    Parameters
+    ----------
+    experiment, dataset, experiments, root : see `pipeline.open_searcher`.
+    split : str or None. What is measured; None: the test split.
+    monitor : Monitor. Receives lines on what is embedded and what is left out.
+
+    Raises
+    ------
+    NotMade, HeadError, EmbeddingsError
+        See `pipeline.open_searcher`.
+    ProbeError, DatasetError, SearchError
+        See `pipeline.probes.probe.probe`.
+    """
+    searcher = open_searcher(
+        experiment, dataset, experiments=experiments, root=root, monitor=monitor
+    )
+    truth = probe_truth_of(searcher.embedded.manifest)
+    return probe_searcher(searcher, truth, split=split, monitor=monitor)

@@ -1,0 +1,198 @@
+"""Foils: captions that one changed word, two exchanged ones or another order make wrong.
+
+Shi et al. 2018 ("Learning visually-grounded semantics from contrastive adversarial samples")
+replace nouns, numbers and relations in the captions of photographs; this has the same, and
+exchanges within a caption, which leave its words as they are.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from pipeline.datasets.image_truth import Exchange
+
+PHOTOGRAPHS = (
+    Exchange.of(
+        "noun",
+        "dog/dogs cat/cats horse/horses bird/birds cow/cows man/men woman/women boy/boys "
+        "girl/girls bike/bikes car/cars boat/boats ball/balls frisbee/frisbees",
+    ),
+    Exchange.of("colour", "black white brown red blue green yellow orange pink purple gray"),
+    Exchange.of("number", "two three four five six"),
+    Exchange.of("place", "snow sand grass water street field pool mountain beach park"),
+)
+"""Words of captions of photographs, no two of which are true of one thing."""
+
+OPPOSITES: Mapping[str, str] = {
+    "beneath": "above", "higher than": "below", "larger": "smaller", "toward": "away from",
+    **{
+        one: other
+        for pair in (
+            ("left", "right"), ("above", "below"), ("over", "under"), ("top", "bottom"),
+            ("upper", "lower"), ("inside", "outside"), ("in front of", "behind"), ("up", "down"),
+            ("into", "out of"), ("bigger", "smaller"), ("towards", "away from"),
+            ("with", "without"),
+        )
+        for one, other in (pair, pair[::-1])
+    },
+}  # fmt: skip
+"""Relation to the one that contradicts it."""
+
+_VOWELS = "aeiou"
+
+
+@dataclass(frozen=True)
+class Foil:
+    """A caption that was made wrong.
+
+    Attributes
+    ----------
+    kind : such as "colour", "swapped colours", "relation" or "shuffled words".
+    text : the changed caption.
+    """
+
+    kind: str
+    text: str
+
+
+def kinds_of(exchanges: Sequence[Exchange]) -> list[str]:
+    """Return the kinds of foils that captions can have, in the order of tables."""
+    return [
+        *(exchange.name for exchange in exchanges),
+        "relation",
+        *(f"swapped {exchange.name}s" for exchange in exchanges),
+        "shuffled words",
+    ]
+
+
+def foils_of(
+    caption: str,
+    exchanges: Sequence[Exchange],
+    rng: np.random.Generator,
+    is_wrong: Callable[[str], bool],
+) -> list[Foil]:
+    """Return a foil of each kind that a caption has one of, drawn at random.
+
+    Parameters
+    ----------
+    caption : str. The caption.
+    exchanges : sequence of Exchange. Phrases that can take each other's place.
+    rng : numpy.random.Generator. Draws the words.
+    is_wrong : callable. Whether a changed caption is wrong of the image; shuffled words are not
+        asked for, since they are no sentence.
+    """
+    makers: dict[str, Iterator[str]] = {
+        **{exchange.name: _replaced(caption, exchange, rng) for exchange in exchanges},
+        "relation": _opposed(caption),
+        **{f"swapped {e.name}s": _swapped(caption, e, rng) for e in exchanges},
+    }
+    found = []
+    for kind, texts in makers.items():
+        text = next((t for t in texts if t != caption and is_wrong(t)), None)
+        if text is not None:
+            found.append(Foil(kind, text))
+    if (text := _shuffled(caption, rng)) is not None:
+        found.append(Foil("shuffled words", text))
+    return found
+
+
+def meanings_in(text: str, exchange: Exchange) -> set[int]:
+    """Return the positions of the meanings of an exchange that a text has a phrase of."""
+    return {meaning for _, _, meaning, _ in _occurrences(text, exchange)}
+
+
+def _replaced(text: str, exchange: Exchange, rng: np.random.Generator) -> Iterator[str]:
+    """Yield the text with one phrase in place of another, in random order."""
+    changes = [
+        (start, end, new)
+        for start, end, meaning, form in _occurrences(text, exchange)
+        for other, forms in enumerate(exchange.meanings)
+        if other != meaning
+        for new in forms[form]
+    ]
+    for at in rng.permutation(len(changes)).tolist():
+        yield _with(text, [changes[at]])
+
+
+def _swapped(text: str, exchange: Exchange, rng: np.random.Generator) -> Iterator[str]:
+    """Yield the text with two phrases in each other's place, in random order."""
+    said = _occurrences(text, exchange)
+    pairs = [
+        (one, two)
+        for at, one in enumerate(said)
+        for two in said[at + 1 :]
+        if one[2] != two[2] and one[3] == two[3] and one[1] <= two[0]
+    ]
+    for at in rng.permutation(len(pairs)).tolist():
+        (start, end, *_), (second, last, *_) = pairs[at]
+        one, two = text[start:end].lower(), text[second:last].lower()
+        yield _with(text, [(start, end, two), (second, last, one)])
+
+
+def _opposed(text: str) -> Iterator[str]:
+    """Yield the text with all its relations turned round."""
+    changes = [
+        (found.start(), found.end(), OPPOSITES[found[0].lower()])
+        for found in _any_of(tuple(OPPOSITES)).finditer(text)
+    ]
+    if changes:
+        yield _with(text, changes)
+
+
+def _shuffled(text: str, rng: np.random.Generator) -> str | None:
+    """Return the words in another order; None if all are the same."""
+    end = text[-1] if text[-1] in ".!?" else ""
+    words = text.removesuffix(end).split()
+    if words:
+        words[0] = words[0][0].lower() + words[0][1:]
+    if len(set(words)) < 2:
+        return None
+    order = words
+    while order == words:
+        order = [words[at] for at in rng.permutation(len(words))]
+    joined = " ".join(order)
+    return f"{joined[0].upper()}{joined[1:]}{end}"
+
+
+def _occurrences(text: str, exchange: Exchange) -> list[tuple[int, int, int, int]]:
+    """Return (start, end, meaning, form) of each phrase; several of one that has several forms."""
+    known = _phrases(exchange)
+    return [
+        (found.start(), found.end(), meaning, form)
+        for found in _any_of(tuple(known)).finditer(text)
+        for meaning, form in known[found[0].lower()]
+    ]
+
+
+@cache
+def _phrases(exchange: Exchange) -> dict[str, list[tuple[int, int]]]:
+    """Return each phrase with the meanings and forms that it has."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for meaning, forms in enumerate(exchange.meanings):
+        for form, phrases in enumerate(forms):
+            for phrase in phrases:
+                found.setdefault(phrase, []).append((meaning, form))
+    return found
+
+
+@cache
+def _any_of(phrases: tuple[str, ...]) -> re.Pattern[str]:
+    longest = sorted(phrases, key=len, reverse=True)
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest))})\b", re.IGNORECASE)
+
+
+def _with(text: str, changes: Sequence[tuple[int, int, str]]) -> str:
+    """Return the text with spans replaced, its first letter and the articles set right."""
+    for start, end, new in sorted(changes, reverse=True):
+        before = text[:start]
+        # "an orange star" becomes "a red star".
+        if re.search(r"\ban? $", before, re.IGNORECASE):
+            before = before.rstrip(" n") + ("n " if new[0].lower() in _VOWELS else " ")
+        text = before + new + text[end:]
+    first = sorted(changes)[0]
+    if first[0] == 0:
+        text = text[0].upper() + text[1:]
+    return text

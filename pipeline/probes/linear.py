@@ -1,0 +1,143 @@
+"""Linear probes: how well a linear function of an embedding answers questions about its image."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+FEWEST = 3
+"""Images with an answer, in each split, below which the answer is left out."""
+
+DIMS = (4, 16, 64)
+"""Leading principal components that are probed alone, beside all of them."""
+
+_STRENGTHS = 10.0 ** np.arange(-6, 1)
+"""Ridge penalties that are tried, for a total variance of 1."""
+
+_Matrix = npt.NDArray[np.float64]
+_Question = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Probed:
+    """How well one question is answered.
+
+    Attributes
+    ----------
+    kind, question : such as "presence" and "star".
+    answers : that are told apart.
+    train, test : images that the question is asked of.
+    auc : number of leading principal components, as text, or "all", to the area under the ROC
+        curve on the test images in per cent, the mean over answers; 50 is chance.
+    """
+
+    kind: str
+    question: str
+    answers: tuple[str, ...]
+    train: int
+    test: int
+    auc: Mapping[str, float]
+
+
+def linear_probes(
+    train: _Matrix,
+    train_facts: Sequence[Mapping[_Question, str]],
+    test: _Matrix,
+    test_facts: Sequence[Mapping[_Question, str]],
+) -> list[Probed]:
+    """Fit a ridge regression for each question on one split, and ask those of another.
+
+    One regression for each answer, 1 or 0, whose penalty is the best of `_STRENGTHS` by
+    leave-one-out on the training images (`sklearn.linear_model.RidgeCV`).
+
+    Parameters
+    ----------
+    train, test : (images, dim) float64. Embeddings of both splits.
+    train_facts, test_facts : sequence of mapping. Each image's answers by (kind, question).
+
+    Returns
+    -------
+    list of Probed
+        In the order of the questions. A question is left out that does not have two answers, each
+        of at least `FEWEST` images in both splits.
+    """
+    questions = dict.fromkeys(question for facts in train_facts for question in facts)
+    asked = [a for q in questions if (a := _asked(q, train_facts, test_facts)) is not None]
+    aucs: list[dict[str, float]] = [{} for _ in asked]
+    for name, (own, others) in _components(train, test).items():
+        # Questions of the same images share a decomposition.
+        for rows in {a.train.tobytes(): a.train for a in asked}.values():
+            group = [at for at, a in enumerate(asked) if a.train.tobytes() == rows.tobytes()]
+            truths = np.concatenate([asked[at].train_truth for at in group], axis=1)
+            predict = _fit(own[rows], truths)
+            first = 0
+            for at in group:
+                last = first + len(asked[at].answers)
+                scores = predict(others[asked[at].test])[:, first:last]
+                aucs[at][name] = _mean_auc(asked[at].test_truth, scores)
+                first = last
+    return [
+        Probed(*a.question, a.answers, len(a.train), len(a.test), auc)
+        for a, auc in zip(asked, aucs, strict=True)
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """A question, the rows of the images that it is asked of, and whether each answer is right.
+
+    `train` and `test` are (images,) int64, the truths (images, answers) bool.
+    """
+
+    question: _Question
+    answers: tuple[str, ...]
+    train: npt.NDArray[np.int64]
+    test: npt.NDArray[np.int64]
+    train_truth: npt.NDArray[np.bool_]
+    test_truth: npt.NDArray[np.bool_]
+
+
+def _asked(
+    question: _Question,
+    train: Sequence[Mapping[_Question, str]],
+    test: Sequence[Mapping[_Question, str]],
+) -> _Asked | None:
+    said = [np.array([facts.get(question, "") for facts in split]) for split in (train, test)]
+    counts = [Counter(split.tolist()) for split in said]
+    answers = [a for a in sorted(counts[0]) if a and min(c[a] for c in counts) >= FEWEST]
+    if len(answers) < 2:
+        return None
+    own, others = (np.flatnonzero(np.isin(split, answers)) for split in said)
+    right = [split[:, None] == np.array(answers) for split in said]
+    return _Asked(question, tuple(answers), own, others, right[0][own], right[1][others])
+
+
+def _components(train: _Matrix, test: _Matrix) -> dict[str, tuple[_Matrix, _Matrix]]:
+    """Return both splits in the leading principal components of the training split, by number."""
+    mean = train.mean(axis=0)
+    _, sizes, axes = np.linalg.svd(train - mean, full_matrices=False)
+    held = sizes > sizes[0] * 1e-6
+    held[0] = True  # of images that are all alike
+    axes = axes[held] * (np.sqrt(len(train)) / (float(np.linalg.norm(sizes)) or 1.0))
+    whole = (train - mean) @ axes.T, (test - mean) @ axes.T
+    some = {str(k): (whole[0][:, :k], whole[1][:, :k]) for k in DIMS if k < len(axes)}
+    return {**some, "all": whole}
+
+
+def _fit(rows: _Matrix, truths: npt.NDArray[np.bool_]) -> Callable[[_Matrix], _Matrix]:
+    """Return what predicts (images, answers) from (images, components)."""
+    # Here, since scikit-learn takes a second to import.
+    from sklearn.linear_model import RidgeCV
+
+    alphas = len(rows) * _STRENGTHS
+    fitted = RidgeCV(alphas=alphas, alpha_per_target=True).fit(rows, truths.astype(np.float64))
+    return lambda others: np.asarray(fitted.predict(others))
+
+
+def _mean_auc(truths: npt.NDArray[np.bool_], scores: _Matrix) -> float:
+    """Return the mean area under the ROC curve over answers, (images, answers) each, per cent."""
+    from sklearn.metrics import roc_auc_score
+
+    return 100 * float(roc_auc_score(truths, scores, average="macro"))

@@ -1,0 +1,87 @@
+"""Whether images are nearer to their captions than to foils of them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.retrieval.similarity import SIMILARITIES
+
+_TIE = 1e-6
+"""Difference of similarities, as a share of them, that the order of a float32 sum may cause."""
+
+_Rows = npt.NDArray[np.float32]
+_Scores = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """How well a space tells captions from their foils, in per cent.
+
+    Attributes
+    ----------
+    pairs : captions that have a foil of this kind.
+    right : pairs whose image is nearer to the caption than to the foil; a tie counts half, so that
+        chance is 50.
+    ties : pairs that the space cannot tell apart, such as shuffled words of a sum of word vectors.
+    r1 : images whose nearest caption is one of their own, of the images of these captions, among
+        all captions.
+    r1_with_foils : the same among all captions and all foils of this kind.
+    """
+
+    pairs: int
+    right: float
+    ties: float
+    r1: float
+    r1_with_foils: float
+
+
+def robustness(
+    images: _Rows,
+    captions: _Rows,
+    image_of_caption: npt.NDArray[np.int64],
+    foils: _Rows,
+    caption_of_foil: npt.NDArray[np.int64],
+    similarity: str,
+) -> Robustness:
+    """Compare each image with its captions and with the foils of them.
+
+    Parameters
+    ----------
+    images : (images, ...) float32. Embeddings.
+    captions : (captions, ...) float32. Embeddings of all captions.
+    image_of_caption : (captions,) int64. Row of each caption's image.
+    foils : (foils, ...) float32. Embeddings of the foils of one kind, at least one.
+    caption_of_foil : (foils,) int64. Row of the caption that each was made from.
+    similarity : str. Name in `pipeline.retrieval.similarity.SIMILARITIES`.
+    """
+    named = SIMILARITIES[similarity]
+    sides = named.prepare(captions), named.prepare(foils)
+    of_foil = image_of_caption[caption_of_foil]
+    margins = np.empty(len(foils))
+    nearest, with_foils = [], []
+    for image in np.unique(of_foil).tolist():
+        asked = named.prepare(images[image : image + 1])
+        to_captions, to_foils = (named.between(asked, side)[0] for side in sides)
+        mine = np.flatnonzero(of_foil == image)
+        margins[mine] = _margins(to_captions[caption_of_foil[mine]], to_foils[mine])
+        own = image_of_caption == image
+        best = to_captions[own].max(keepdims=True)
+        others = to_captions[~own]
+        nearest.append(not len(others) or bool(_margins(best, others.max(keepdims=True))[0] > 0))
+        beaten = bool(_margins(best, to_foils.max(keepdims=True))[0] <= 0)
+        with_foils.append(nearest[-1] and not beaten)
+    return Robustness(
+        pairs=len(foils),
+        right=100 * float(np.mean((margins > 0) + (margins == 0) / 2)),
+        ties=100 * float(np.mean(margins == 0)),
+        r1=100 * float(np.mean(nearest)),
+        r1_with_foils=100 * float(np.mean(with_foils)),
+    )
+
+
+def _margins(right: _Scores, wrong: _Scores) -> _Scores:
+    """Return differences of similarities, with those set to 0 that rounding explains."""
+    margins = right - wrong
+    sizes = np.maximum(np.abs(right), np.abs(wrong))
+    return np.where(np.abs(margins) <= _TIE * sizes, 0.0, margins)
