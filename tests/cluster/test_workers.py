@@ -256,7 +256,7 @@ def test_a_scheduler_with_workers_until_it_is_killed(
 
 
 def test_too_many_workers_for_the_gpus(tmp_path: Path) -> None:
-    for gpus, text in (([], "this machine has none"), (["0"], "give --workers 1 or less")):
+    for gpus, text in (([], "this machine has none"), (["0"], "give `workers=1` or less")):
         with (
             pytest.raises(NoSuchWorker, match=text),
             local_workers(2, ignore_log, gpus=gpus),

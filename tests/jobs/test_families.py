@@ -195,7 +195,7 @@ def test_failed_rows_are_kept_and_retried_when_asked(family: Family, tmp_path: P
     monitor = Recorder()
     family.make(data, out, summary=summary, monitor=monitor)
     assert computed(summary) == 0
-    assert any("1 row failed before; --retry-failed" in line for line in monitor.lines)
+    assert any("1 row failed before; `retry_failed=True`" in line for line in monitor.lines)
     family.make(data, out, retry_failed=True, summary=summary)
     assert computed(summary) == 1
     write_origin(broken, 1)

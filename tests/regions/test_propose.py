@@ -142,8 +142,8 @@ def test_bad_input(scenes: Path, tmp_path: Path) -> None:
         refused(LayoutError, "arrays of boxes", **(file | {"boxes": tmp_path / bad}))
     refused(LayoutError, "line 1: 2 columns", **(file | {"boxes": tmp_path / "bad.tsv"}))
     refused(LayoutError, "boxes are read from", **(file | {"boxes": tmp_path / "bad.csv"}))
-    refused(WrongUsage, "needs a file: --boxes", method="boxes")
-    refused(WrongUsage, "--model is of bing", method="grid", model=tmp_path)
+    refused(WrongUsage, "needs a file: `boxes=FILE`", method="boxes")
+    refused(WrongUsage, "`model=.*` is of bing", method="grid", model=tmp_path)
     refused(WrongUsage, "at least 1", method="grid", number=0)
     refused(WrongUsage, "no method is called 'x'; known are edge-boxes", method="x")
 

@@ -87,7 +87,7 @@ def test_a_sentence_alone_has_its_own_hits_and_a_word_alone_is_a_word(
 
 def test_wrong_usage_is_refused_before_a_model_is_loaded(folder: Path) -> None:
     searcher = Searcher(folder / "cosine.h5", dataset=folder, head="nowhere")
-    for top, around_mean, message in ((0, None, "below 1"), (5, 4, "fewer than --top 5")):
+    for top, around_mean, message in ((0, None, "below 1"), (5, 4, "fewer than `top=5`")):
         with pytest.raises(WrongUsage, match=message):
             searcher.by_sentences(["a dog"], top=top, around_mean=around_mean)
         with pytest.raises(WrongUsage, match=message):

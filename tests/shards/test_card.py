@@ -92,6 +92,18 @@ def test_croissant_names_every_file_with_its_size_and_sha256(tmp_path: Path) -> 
     assert "license" not in json.loads((folder / "croissant.json").read_text())
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_croissant_is_valid_to_the_library_of_the_standard(tmp_path: Path) -> None:
+    mlcroissant = pytest.importorskip("mlcroissant", reason="mlcroissant is not installed")
+    build(tmp_path / "set", 23)
+    write_card(tmp_path / "set", licence="CC-BY-4.0")
+    metadata = mlcroissant.Dataset(jsonld=str(tmp_path / "set" / "croissant.json")).metadata
+    assert metadata.ctx.issues.errors == set()
+    assert [file.sha256 for file in metadata.distribution] == [
+        sha256_of_file(tmp_path / "set" / file.content_url) for file in metadata.distribution
+    ]
+
+
 def test_it_is_pushed_and_pulled_with_a_whole_set(tmp_path: Path) -> None:
     build(tmp_path / "set", 23)
     push(tmp_path / "set", tmp_path / "bare")

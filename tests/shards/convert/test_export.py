@@ -248,9 +248,9 @@ def test_a_folder_or_what_lies_below_a_file_is_no_file_to_write(
     ("options", "message"),
     [
         ({"to": "csv"}, "none of npy, parquet, arrow, h5, safetensors, vqa"),
-        ({"to": "h5", "repeat": 5}, "--repeat goes with --to npy"),
-        ({"to": "npy", "copy": True}, "--copy goes with --to h5"),
-        ({"to": "h5", "compress": True}, "--compress goes with"),
+        ({"to": "h5", "repeat": 5}, "`repeat=.*` goes with `to=npy`"),
+        ({"to": "npy", "copy": True}, "`copy=True` goes with `to=h5`"),
+        ({"to": "h5", "compress": True}, "`compress=True` goes with"),
     ],
 )
 def test_arguments_that_do_not_go_together_are_wrong_usage(

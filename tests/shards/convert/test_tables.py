@@ -134,9 +134,9 @@ def _one_row(out: Path, row_id: str) -> None:
     ("out", "options", "message"),
     [
         ("x.csv", {}, r"none of the suffixes .*\.parquet"),
-        ("x", {}, "name it with --to"),
-        ("x.npy", {"dataset": "data"}, "--dataset goes with --to parquet"),
-        ("x.parquet", {"repeat": 5}, "--repeat goes with --to npy"),
+        ("x", {}, "name it with `to="),
+        ("x.npy", {"dataset": "data"}, "`dataset=.*` goes with `to=parquet`"),
+        ("x.parquet", {"repeat": 5}, "`repeat=.*` goes with `to=npy`"),
     ],
 )
 def test_the_layout_follows_from_the_suffix_or_is_asked_for(
