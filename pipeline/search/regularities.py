@@ -30,7 +30,7 @@ TOP = 5
 AGREEING = 2
 """Captions of an image, at least, that have a word for the image to have it."""
 
-PLANES = ("colours", "places")
+PLANES = ("colours", "places", "weather")
 SHOWN = 3
 """Images of each word in a plane, at most."""
 
@@ -51,6 +51,13 @@ PHOTOS = (
         "nouns",
         "snow,snowy beach,sand grass,grassy water,ocean,lake street,road,sidewalk field pool "
         "mountain,mountains park",
+    ),
+    # Figure 5 b.
+    WordKind.of(
+        "weather",
+        "nouns",
+        "sunny,sun,sunshine sunset,sunrise cloudy,clouds,cloud,overcast rain,rainy,raining,wet "
+        "snow,snowy,snowing fog,foggy,mist,misty night,dark",
     ),
 )
 """Words of captions of photographs, and their forms."""

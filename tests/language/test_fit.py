@@ -13,6 +13,7 @@ from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.experiments.captioners import is_language_model, open_language_model
 from pipeline.experiments.layout import Layout
+from pipeline.experiments.likelihoods import embed_by_likelihood
 from pipeline.heads.fit import fit
 from pipeline.heads.head_types import CaptionFeatures, Experiment
 from pipeline.heads.trained_head import load_head
@@ -28,6 +29,8 @@ from pipeline.language.score_captions import evaluate_captions
 from pipeline.language.train_language_model import fit_language_model
 from pipeline.language.trained_model import LANGUAGE_FILE, load_language_model
 from pipeline.progress import QUIET, Monitor
+from pipeline.retrieval.embedding_file import read_embeddings
+from pipeline.retrieval.recall import recall_table
 from pipeline.shards.feature_set import FailedRows
 from pipeline.text.encode import encode, encoder_folder
 from pipeline.text.encoders.token_ids import END
@@ -307,3 +310,28 @@ def test_a_trained_model_describes_a_split_by_its_name(
     assert read_provenance(out)["experiment"] == "mine"
     row = evaluate_captions(out, layout.dataset, tmp_path / "scores")
     assert (row["num_images"], row["num_without_caption"]) == (8, 0)
+
+
+def test_images_and_captions_find_each_other_by_likelihood(data: Path, tmp_path: Path) -> None:
+    """The model has learnt what is on an image, so its captions are likelier than others."""
+    layout = Layout(data / "data", tmp_path)
+    for target, folder in ((layout.text("token-ids"), "token-ids"), (layout.text("tags"), "tags")):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(data / folder)
+    layout.features("seen").parent.mkdir(parents=True)
+    layout.features("seen").symlink_to(data / "images")
+    name = "kiros2014-lstm-decoder"
+    train(data, layout.language(name), "lstm-decoder", epochs=40, lr_decay=0.9, patience=9)
+
+    def unknown(name: str) -> Experiment:
+        raise AssertionError(name)
+
+    out = tmp_path / "x.h5"
+    found = embed_by_likelihood(name, layout, out, unknown, split="val", limit=6)
+    assert (found.image_embeddings.shape, found.caption_embeddings.shape) == ((6, 6), (18, 6))
+    assert found.provenance["prior_images"] == 16
+    table = recall_table(read_embeddings(out))
+    assert table["image_to_text_r1"] == table["text_to_image_r1"] == 100
+    train(data, layout.language("other"), "lstm-decoder", epochs=1)
+    with pytest.raises(LanguageError, match="no language model is published as 'other'"):
+        embed_by_likelihood("other", layout, out, unknown, split="val")
