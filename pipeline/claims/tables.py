@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pipeline.claims.claim import Figure
+from pipeline.claims.claim import Claim, Figure
 from pipeline.claims.judge import LEVEL, Judged
 from pipeline.files import require_folder, write_json, write_text
 from pipeline.retrieval.paired import Comparison
@@ -39,14 +39,19 @@ def markdown(judged: Sequence[Judged]) -> str:
     lines = [", ".join(f"{outcome}: {n}" for outcome, n in outcomes.items()), ""]
     if made:
         lines += [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
-        lines += [f"| {' | '.join(_row(of, of.comparison))} |" for of in made if of.comparison]
+        rows = [_row(of, of.comparison) for of in made if of.comparison]
+        lines += [f"| {' | '.join(map(_cell, row))} |" for row in rows]
         lines += ["", _legend(len(made)), ""]
+        lines += [*dict.fromkeys(_meaning(of.claim) for of in made if of.claim.meaning), ""]
     if len(made) < len(judged):
+        missing: dict[tuple[str, str], list[str]] = {}
+        for of in judged:
+            if not of.comparison:
+                missing.setdefault((of.claim.name, of.reason), []).append(of.figure.measure)
         lines += ["Not judged:", ""]
         lines += [
-            f"- {of.claim.name}, {_heading(of.figure.measure)}: {of.reason}"
-            for of in judged
-            if not of.comparison
+            f"- {name} ({', '.join(map(_heading, measures))}): {reason}"
+            for (name, reason), measures in missing.items()
         ]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -135,6 +140,17 @@ def _row(of: Judged, found: Comparison) -> list[str]:
         _p(of.adjusted_p),
         of.outcome + (" *" if of.one_training else ""),
     ]
+
+
+def _cell(text: str) -> str:
+    """Return a text as a cell, which a bar would end."""
+    return text.replace("|", "\\|")
+
+
+def _meaning(claim: Claim) -> str:
+    """Return a line on what a claim would mean, what the paper measured, and what differs here."""
+    parts = (claim.meaning, claim.of and f"The paper: {claim.of}", claim.remark)
+    return f"- {claim.claim}: " + ". ".join(filter(None, parts)) + "."
 
 
 def _legend(number: int) -> str:

@@ -69,7 +69,8 @@ def fit_language_model(
         f"conditions of {sizes.condition_dim} numbers; {job.validation_split}: "
         f"{len(validation.captions)} sentences"
     )
-    ids = train.captions.take(np.arange(len(train.captions)))[:, : sizes.length]
+    rows = train.captions.take(np.arange(len(train.captions)))
+    ids = rows[:, : sizes.length].astype(np.int64)
     require_words(ids)  # before hours of training: the n-grams need them
     task = language_task(experiment.model, settings, sizes)
     hashes = {name: found.recipe_hash for name, found in opened.features.items()}
@@ -94,7 +95,7 @@ def fit_language_model(
             created_by=created_by("torch", "numpy", "safetensors"),
             vocabulary=vocabulary,
             module=net[SENTENCE],
-            ngrams=fit_ngrams(ids[:, 1:].astype(np.int64), sizes.vocab_size),
+            ngrams=fit_ngrams(ids[:, 1:], sizes.vocab_size),
             concepts=_concepts(train, sizes.length, points),
         ).save(job.out)
 

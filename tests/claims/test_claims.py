@@ -68,8 +68,8 @@ def claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pat
 def test_each_outcome(claims: Callable[..., Path], tmp_path: Path) -> None:
     ranks = [{"measure": "text_to_image_mean_rank"}]
     file = claims(
-        claim("better", "good", "poor"),
-        claim("worse", "poor", "good"),
+        claim("better", "good", "poor", meaning="good is good", of="COCO", remark="Other words"),
+        claim("worse", "poor", "good", paper="a|b"),
         claim("rank", "good", "poor", figures=ranks),
         claim("near", "good", "near"),
         claim("level", "good", "near", says="level"),
@@ -98,7 +98,9 @@ def test_each_outcome(claims: Callable[..., Path], tmp_path: Path) -> None:
     table = markdown(judged)
     assert "| claim of better | good (3) | poor (1) | t→i R@1 | 9.5, 3 |" in table
     assert "| holds * |" in table
-    assert "- lost, t→i R@1: data/embeddings/mine/lost.h5 not found" in table
+    assert "claim of worse (a\\|b)" in table
+    assert "- lost (t→i R@1): data/embeddings/mine/lost.h5 not found" in table
+    assert "- claim of better: good is good. The paper: COCO. Other words." in table
     write_claims(tmp_path / "out", judged)
     stored = json.loads((tmp_path / "out/claims.json").read_text())
     assert stored == json.loads(json.dumps(as_json(judged)))
