@@ -1,24 +1,17 @@
 """For the whole suite: the real data beside the project, one thread for torch, rules of skips."""
 
-import os
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.project import SHARED
-from tests.skips import SkipsFail
+from tests.skips import pytest_configure as pytest_configure
 
 _DATA = SHARED / "data"
 
 # Two test processes on two cores would otherwise fight over threads.
 torch.set_num_threads(1)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Have skips fail in continuous integration; its worker processes only report them."""
-    if os.environ.get("CI") and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(SkipsFail())
 
 
 @pytest.fixture(scope="session")
