@@ -1,7 +1,6 @@
 """For the whole suite: the real data, a warm guard process, little memory, rules of skips."""
 
 import gc
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import torch
 
 from tests.allocator import keep_pages, return_memory
 from tests.project import SHARED
-from tests.skips import SkipsFail
+from tests.skips import pytest_configure as pytest_configure
 from tests.warm_guard import WarmGuard
 
 _DATA = SHARED / "data"
@@ -18,12 +17,6 @@ _DATA = SHARED / "data"
 # Two test processes on two cores would otherwise fight over threads.
 torch.set_num_threads(1)
 keep_pages()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Have skips fail in continuous integration; its worker processes only report them."""
-    if os.environ.get("CI") and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(SkipsFail())
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 A skip elsewhere is a line of `pytest -rs`. A package is no reason: `make test` installs all.
 """
 
+import os
 import re
 
 import pytest
@@ -17,6 +18,12 @@ ALLOWED = {
     r"librosa": "a compiler as a package, for one comparison",
 }
 """Pattern of a reason, and what is missing."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have skips fail in continuous integration; worker processes only report them."""
+    if os.environ.get("CI") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SkipsFail())
 
 
 def is_allowed(reason: str) -> bool:

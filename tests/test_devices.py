@@ -35,8 +35,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
 @pytest.mark.parametrize(
     ("machine", "chosen", "of_float64", "line"),
     [
-        (("cuda", "mps"), "cuda", "cuda", "device: cuda (H200); --device cpu computes"),
-        (("mps",), "mps", "cpu", "device: mps; --device cpu computes"),
+        (("cuda", "mps"), "cuda", "cuda", "device: cuda (H200); `device=cpu` computes"),
+        (("mps",), "mps", "cpu", "device: mps; `device=cpu` computes"),
         ((), "cpu", "cpu", None),
     ],
     indirect=["machine"],

@@ -9,7 +9,7 @@ import pytest
 
 from tests.project import PROJECT
 
-_CONFTEST = "from tests.conftest import pytest_configure\n"
+_CONFTEST = "from tests.skips import pytest_configure\n"
 _TESTS = """
 import pytest
 
@@ -23,24 +23,30 @@ def test_known(): assert False
 _OTHER = "import pytest\npytest.importorskip('no_such_package')\n"
 
 
-def _run(folder: Path, ci: bool, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "CI": "true" if ci else ""}
-    environment.pop("PYTEST_ADDOPTS", None)
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, "."],
-        cwd=folder, env=environment, capture_output=True, text=True,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("workers", [(), ("--numprocesses", "1")])
-def test_a_skip_that_nobody_allowed_fails(tmp_path: Path, workers: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("ci", "options", "status"),
+    [("true", (), 1), ("true", ("-p", "xdist.plugin", "--numprocesses", "1"), 1), ("", (), 0)],
+)
+def test_a_skip_that_nobody_allowed_fails(
+    tmp_path: Path, ci: str, options: tuple[str, ...], status: int
+) -> None:
     (tmp_path / "conftest.py").write_text(_CONFTEST)
     (tmp_path / "test_some.py").write_text(_TESTS)
-    assert _run(tmp_path, True, *workers).returncode == 0
     (tmp_path / "test_other.py").write_text(_OTHER)
-    ended = _run(tmp_path, True, *workers)
-    assert ended.returncode == 1, ended.stdout
-    (line,) = [line for line in ended.stdout.splitlines() if "does not allow" in line]
-    assert "test_other.py" in line
-    assert "no_such_package" in line
-    assert _run(tmp_path, False, *workers).returncode == 0
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, "."],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(PROJECT),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTEST_ADDOPTS": "",
+            "CI": ci,
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == status, ended.stdout
+    lines = [line for line in ended.stdout.splitlines() if "does not allow" in line]
+    assert len(lines) == status
+    assert all("test_other.py" in line and "no_such_package" in line for line in lines)

@@ -53,7 +53,7 @@ def test_msvd_from_its_own_files(root: Path, tmp_path: Path) -> None:
         ("a_1_9.avi\tvid12\ttrain", "line 3: 3 fields found, 4 expected"),
         ("a_1_9.avi\tvid7\ttrain\tx", r"vid7 is 'a_1_9.avi' here and 'c_2_3.avi' in .*line 2"),
         ("../x.avi\tvid12\ttrain\tx", r"clip '../x.avi' leaves"),
-        ("gone.avi\tvid12\ttrain\tx", r"line 3: clip 'gone.avi' not found .*--subset"),
+        ("gone.avi\tvid12\ttrain\tx", r"line 3: clip 'gone.avi' not found .*`subset=True`"),
         ("a_1_9.avi\tvid12\ttrain\t ", "line 3: the caption is empty"),
     ],
 )
