@@ -8,7 +8,7 @@ import click
 
 from pipeline.errors import WrongUsage
 from stages.command import Answer
-from stages.console import CONSOLE, OUTPUT, SOME_ROWS_FAILED, printable
+from stages.console import CONSOLE, OUTPUT, SOME_ROWS_FAILED, log_done, printable
 from stages.experiment import layout_of, require_made
 
 if TYPE_CHECKING:
@@ -50,6 +50,13 @@ if TYPE_CHECKING:
     help="Tag sequences that captions of an image are written to, by models that take tags.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option(
+    "--likelihoods",
+    is_flag=True,
+    help="In place of captions, write an embedding file by which `pipeline evaluate` ranks images "
+    "and captions of the split by their likelihood.  [default of --out: "
+    "data/embeddings/DATASET/EXPERIMENT.h5]",
+)
 @click.option("--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]")
 @click.option("--weights", help="Of the image network.  [default: as the head's record says]")
 @click.option("--json", "as_json", is_flag=True, help="Captions of pictures as JSON, a line each.")
@@ -66,6 +73,7 @@ def caption(
     beam: int | None,
     sequences: int,
     seed: int,
+    likelihoods: bool,
     dataset: Path | None,
     weights: str | None,
     as_json: bool,
@@ -80,7 +88,13 @@ def caption(
       pipeline caption photo.jpg other.jpg --experiment kiros2014-sc-nlm
       pipeline caption --split val --experiment kiros2014-sc-nlm
       pipeline caption --split val --experiment kiros2014-linear --baseline nearest
+      pipeline caption --split val --limit 100 --experiment kiros2014-mlbl --likelihoods
     """
+    if likelihoods:
+        if pictures or baseline is not None:
+            raise WrongUsage("--likelihoods compares a split by a language model: no IMAGE there")
+        _compare_by_likelihood(experiment, dataset, out, split, limit)
+        return
     if pictures and (split or limit):
         raise WrongUsage("--split and --limit are of a dataset; leave them out with an IMAGE")
     # Here: these import torch, which takes seconds.
@@ -121,6 +135,30 @@ def caption(
             write_captions(out, described, {"seed": seed, **opened.captioner.provenance})
     if not all(found.captions for found in described):
         ctx.exit(SOME_ROWS_FAILED)
+
+
+def _compare_by_likelihood(
+    name: str, dataset: Path | None, out: Path | None, split: str | None, limit: int | None
+) -> None:
+    """Write the embedding file of a language model."""
+    from pipeline.experiments.likelihoods import embed_by_likelihood
+    from stages.params import load_params
+    from stages.plan import experiment_of
+
+    params = load_params()
+    layout = layout_of(dataset, params.dataset)
+    require_made(layout.language(name), name, layout)
+    out = out or layout.embeddings(name)
+    found = embed_by_likelihood(
+        name,
+        layout,
+        out,
+        lambda other: experiment_of(params, other),
+        split=split,
+        limit=limit,
+        monitor=CONSOLE,
+    )
+    log_done(f"{out}: {len(found.image_ids)} images and {len(found.caption_ids)} captions")
 
 
 def open_by_name(

@@ -80,6 +80,8 @@ def duplicates(
 
     if len(datasets) > (1 if others is None else 2):
         raise WrongUsage("--dataset is given once for each feature set")
+    if page is not None and not datasets:
+        raise WrongUsage("--page needs --dataset, which has the pictures")
     folders = [features] if others is None else [features, others]
     manifests = [images_of(path, CONSOLE.log) for path in datasets]
     found = find(

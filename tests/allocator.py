@@ -16,6 +16,8 @@ _KEPT = _MUCH = 1 << 28  # bytes
 
 def keep_pages() -> None:
     """Have freed memory used again by this process; of another C library than glibc, nothing."""
+    global _least
+    _least = _resident_bytes()
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
         library.mallopt(_ARENA_MAX, 2)
@@ -47,4 +49,4 @@ def _resident_bytes() -> int:
     return (int(pages[1]) - int(pages[2])) * resource.getpagesize()
 
 
-_least = 1 << 62
+_least = 0

@@ -82,6 +82,10 @@ class _ClaimList:
 def read_claims(file: str | Path) -> tuple[Claim, ...]:
     """Read a list of claims; "papers" is that of the five papers.
 
+    Parameters
+    ----------
+    file : str or Path. JSON, as docs/claims.md describes it, or "papers".
+
     Raises
     ------
     ClaimError

@@ -59,7 +59,7 @@ def compare(
         (seed): embeddings, localizations, or captions in COCO's format.
     measure : str or None. A figure of `MEASURES`; None: rsum, R@1 of phrases, or BLEU-4.
     dataset : str, Path or None. Folder of the dataset with the references of captions.
-    protocol, captions_per_image : as in `pipeline.evaluate`, of embeddings.
+    protocol, captions_per_image : see `pipeline.evaluate`; of embeddings.
     resamples : int. Draws of the bootstrap, at least 1.
 
     Returns
@@ -115,7 +115,7 @@ class ComparedFiles:
             if self._manifest is None:
                 raise ClaimError(
                     f"{file} holds captions, and their references are those of a dataset; give "
-                    "--dataset DIR"
+                    "`dataset=...`"
                 )
             return read_scored(file, self._manifest)
         if kind == "localizations":

@@ -22,9 +22,9 @@ LEVEL = 0.05
 """Adjusted p below which a claim is decided."""
 
 _MADE_BY = {
-    "embeddings": "pipeline run {name} --dataset {dataset}",
-    "localizations": "pipeline localize {name} --dataset {dataset} --method METHOD",
-    "captions": "pipeline caption --experiment {name} --dataset {dataset} --split SPLIT",
+    "embeddings": "`pipeline run {name} --dataset {dataset}`",
+    "localizations": "`pipeline localize {name} --dataset {dataset} --method METHOD`",
+    "captions": "`pipeline caption --experiment {name} --dataset {dataset} --split SPLIT`",
 }
 
 
@@ -170,7 +170,7 @@ def _files(
         if Path(name).suffix in (".h5", ".json", ".jsonl"):
             found = [Path(name)]
         elif layout is None:
-            raise ClaimError(f"{name} is the name of an experiment; give --dataset DIR")
+            raise ClaimError(f"{name} is the name of an experiment, and no dataset was given")
         else:
             found = files_of(name, kind, layout)
         if not found[0].is_file():
@@ -188,5 +188,6 @@ def _made_by(name: str, claim: Claim, kind: Kind, layout: Layout | None) -> str:
         for command in claim.commands
         if any(Path(word).stem == name for word in command.split())
     ]
-    commands = commands or [_MADE_BY[kind].format(name=name, dataset=layout.dataset)]
-    return "; make it with " + ", then ".join(f"`{command}`" for command in commands)
+    made_by = [f"`{command}`" for command in commands]
+    made_by = made_by or [_MADE_BY[kind].format(name=name, dataset=layout.dataset)]
+    return "; make it with " + ", then ".join(made_by)

@@ -184,7 +184,7 @@ def fit_ngrams(sentences: Ids, vocab_size: int, order: int = 3) -> NGramModel:
     return NGramModel(vocab_size, tuple(k for k, _ in counted[1:]), logarithms, tuple(backoffs))
 
 
-def require_words(sentences: Ids) -> None:
+def require_words(sentences: npt.NDArray[np.generic]) -> None:
     """Check that some sentences, of `fit_ngrams`, have a word among them.
 
     Raises

@@ -124,7 +124,7 @@ def duplicates(
         was calibrated for the recipe, see `pipeline.near_duplicates.thresholds`.
     approximate : bool. Whether a graph leads to the pairs, for millions of rows. All rows are held
         in memory, and some pairs may be missed.
-    monitor : receives progress and a line of counts.
+    monitor : Monitor. Receives progress and a line of counts.
 
     Returns
     -------

@@ -18,6 +18,8 @@ DECIMALS = 6
 """Of a score: what float32 vectors of length 1 determine, so that equal rows have cosine 1."""
 
 _CHUNK_ELEMENTS = 1 << 22
+# A set may have thousands of equal rows, such as one picture that stands for all missing ones.
+_PAIRS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +72,9 @@ def exact_pairs(
         first, second = np.nonzero(rows @ others.T >= threshold - margin(rows.shape[1]))
         if other == one:
             first, second = first[first < second], second[first < second]
-        yield scored(rows, others, first, second, threshold, one.first, other.first)
+        for start in range(0, len(first), _PAIRS_AT_ONCE):
+            some = slice(start, start + _PAIRS_AT_ONCE)
+            yield scored(rows, others, first[some], second[some], threshold, one.first, other.first)
         progress(done, len(tasks), 0)
 
 

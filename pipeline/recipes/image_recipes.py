@@ -239,10 +239,10 @@ def resolve_recipe(name: str, precision: str = "float32", storage: str = "float3
 
     Parameters
     ----------
-    name : a key of `RECIPES` or of `DEFAULT_RECIPE`; a key of `RECIPES` with another crop size,
-        "resnet152-pool-448", its canvas enlarged in proportion; or "<prefix>:<model>" with a
+    name : str. A key of `RECIPES` or of `DEFAULT_RECIPE`; a key of `RECIPES` with another crop
+        size, "resnet152-pool-448", its canvas enlarged in proportion; or "<prefix>:<model>" with a
         prefix of `pipeline.recipes.providers.PROVIDERS`.
-    precision, storage : of `pipeline.recipes.PRECISIONS` and `STORAGES`.
+    precision, storage : str. Of `pipeline.recipes.PRECISIONS` and `STORAGES`.
 
     Raises
     ------

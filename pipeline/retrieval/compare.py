@@ -89,7 +89,7 @@ class RankedEmbeddings:
                     f"{self.file} has {counted(len(one), 'caption')} that are not the {len(two)} "
                     f"of {other.file}: {counted(len(apart), 'id differs', 'ids differ')}, first "
                     f"{apart[0]!r}; ranks among other captions do not compare: embed the same "
-                    "captions, or count as many of each image (--captions-per-image)"
+                    "captions, or count as many of each image (`captions_per_image=...`)"
                 )
 
     def parts(self, measure: str) -> list[Totals]:
@@ -117,7 +117,7 @@ class RankedEmbeddings:
         if self.lengths is None:
             raise EmbeddingsError(
                 f"{self.file} has no texts: lengths of captions are those of a dataset; give "
-                "--dataset"
+                "`dataset=...`"
             )
         lengths = self.lengths()
         if missing := [c for c in gallery.image_of_caption if c not in lengths]:

@@ -174,5 +174,5 @@ def test_without_any_outputs_every_claim_has_a_reason(tmp_path: Path) -> None:
     assert all("not found; make it with" in of.reason for of in judged)
     assert "Not judged:" in markdown(judged)
     assert judge((Claim("a", "b", "x", "y", (Figure("rsum"),)),))[0].reason.endswith(
-        "--dataset DIR"
+        "no dataset was given"
     )

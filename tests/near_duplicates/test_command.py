@@ -92,6 +92,7 @@ def test_wrong_usage_has_a_message() -> None:
         (("--between", "--threshold", "0.9"), "need --dataset"),
         ((), "no threshold was calibrated"),
         (("--dataset", "data", "--dataset", "data"), "once for each feature set"),
+        (("--page", "a.html", "--threshold", "0.9"), "--page needs --dataset"),
         (("--split", "tset", "--dataset", "data", "--threshold", "0.9"), "no split 'tset'"),
     ):
         result = ran(*arguments)

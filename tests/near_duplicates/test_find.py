@@ -11,6 +11,7 @@ from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.errors import WrongUsage
 from pipeline.near_duplicates import groups as groups_module
+from pipeline.near_duplicates import pairs as pairs_module
 from pipeline.near_duplicates.find import Duplicates, duplicates
 from pipeline.near_duplicates.pairs import exact_pairs
 from pipeline.near_duplicates.parts import DuplicatesError, parts_of_sets
@@ -183,6 +184,20 @@ def test_the_order_of_rows_and_the_size_of_blocks_change_nothing(
         return set(listed)
 
     assert pairs(1) == pairs(7) == pairs(49) == pairs(50)
+
+
+def test_hundreds_of_equal_rows_are_one_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs_module, "_PAIRS_AT_ONCE", 10_000)
+    monkeypatch.setattr(groups_module, "_PAIRS_HELD", 10_000)
+    rows = np.ones((400, 4), np.float32)
+    rows[::100] = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+    written(tmp_path / "a", [f"{row:04d}" for row in range(400)], rows)
+    (group,) = duplicates(tmp_path / "a", threshold=THRESHOLD)
+    assert len(group.images) == 396
+    assert {image.nearest for image in group.images} == {"0001", "0002"}
+    assert {image.score for image in group.images} == {1.0}
 
 
 def test_grids_are_compared_by_their_mean(tmp_path: Path) -> None:

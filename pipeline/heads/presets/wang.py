@@ -70,6 +70,10 @@ PRESETS = {
     "wang2016-linear-bidirectional-structure": _LINEAR,
     "wang2016-nonlinear-one-directional": with_settings(_NONLINEAR, **_ONE_WAY),
     "wang2016-nonlinear-bidirectional": with_settings(_NONLINEAR, **_NO_STRUCTURE),
+    "wang2016-nonlinear-bidirectional-equal-weights": replace(
+        with_settings(_NONLINEAR, **_NO_STRUCTURE, text_to_image_weight=1.0),
+        source="Wang, Li & Lazebnik 2016, section 2.2, where a lambda_1 of 2 is the best",
+    ),
     "wang2016-nonlinear-bidirectional-structure": replace(
         _NONLINEAR,
         tiny={"hidden": 512, "dim": 128, "batch_size": 500, "lr_decay_every": 10, "epochs": 16},

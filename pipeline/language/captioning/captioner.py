@@ -174,6 +174,12 @@ class LanguageCaptioner:
             ]
         return found
 
+    def conditions(self, images: Features) -> Features:
+        """Return what the model is conditioned on, (images, condition_dim) float32, of features."""
+        if self.head is None:
+            return np.asarray(images, np.float32).reshape(len(images), -1)
+        return _unit(self.head.embed_images(images))
+
     def _write(
         self, conditions: Features, tags: npt.NDArray[np.int64] | None, seed: int
     ) -> npt.NDArray[np.int64]:

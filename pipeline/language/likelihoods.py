@@ -1,0 +1,94 @@
+"""Retrieval by the likelihood of captions under a conditional language model, without a space.
+
+Mao et al. 2014 (m-RNN), with which Kiros et al. 2014, section 3.1.1, compare: images are ranked by
+the perplexity of a caption under each. For an image, captions are ranked by how much likelier
+it makes them: P(caption | image) / P(caption), where P(caption) is the mean over images of the
+training split, since otherwise short and frequent captions would lead everywhere.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pipeline.heads.inputs.feature_rows import Features
+from pipeline.language.model import SentenceModel
+from pipeline.progress import Progress, no_progress
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.text.encoders.token_ids import PADDING
+
+_CAPTIONS_AT_ONCE = 512
+
+_Ids = npt.NDArray[np.int64]
+
+
+@torch.inference_mode()
+def log_likelihoods(
+    model: SentenceModel,
+    conditions: Features,
+    sentences: _Ids,
+    tags: _Ids | None = None,
+    progress: Progress = no_progress,
+) -> npt.NDArray[np.float64]:
+    """Return log P(sentence | condition) of all pairs, the end mark included.
+
+    Parameters
+    ----------
+    model : SentenceModel. In evaluation mode.
+    conditions : (conditions, condition_dim) float32.
+    sentences : (sentences, length) int64 token ids, `START` first, `PADDING` behind the end.
+    tags : (sentences, tag length) int64, of a model that takes tags.
+    progress : called with (conditions done, conditions, 0).
+
+    Returns
+    -------
+    numpy.ndarray
+        (conditions, sentences) float64, natural logarithms.
+    """
+    lengths = (sentences != PADDING).sum(axis=1)
+    # Sentences of one length together, so that few steps read padding.
+    order = np.argsort(lengths, kind="stable")
+    found = np.zeros((len(conditions), len(sentences)))
+    for number, condition in enumerate(conditions):
+        for start in range(0, len(order), _CAPTIONS_AT_ONCE):
+            some = order[start : start + _CAPTIONS_AT_ONCE]
+            ids = torch.from_numpy(sentences[some, : int(lengths[some].max())])
+            given = torch.from_numpy(np.repeat(condition[None], len(some), axis=0))
+            state = model.start(given, None if tags is None else torch.from_numpy(tags[some]))
+            total = torch.zeros(len(some), dtype=torch.float64)
+            for words, targets in zip(ids.unbind(dim=1), ids[:, 1:].unbind(dim=1), strict=False):
+                log_p, state = model.step(state, words)
+                own = log_p.gather(1, targets[:, None])[:, 0].double()
+                total += own.masked_fill(targets == PADDING, 0.0)
+            found[number, some] = total.numpy()
+        progress(number + 1, len(conditions), 0)
+    return found
+
+
+def likelihood_embeddings(
+    likelihoods: npt.NDArray[np.float64],
+    prior: npt.NDArray[np.float64],
+    image_ids: Sequence[str],
+    caption_ids: Sequence[str],
+    caption_image_ids: Sequence[str],
+    provenance: dict[str, object],
+) -> Embeddings:
+    """Return embeddings whose inner products are the scores of images and captions.
+
+    An image is a unit vector of its own, a caption its scores under all images, so that tables,
+    tests and ensembles of embedding files work for likelihoods, too.
+
+    Parameters
+    ----------
+    likelihoods : (images, captions) float64 of `log_likelihoods`.
+    prior : (training images, captions) float64 likewise, at least one row.
+    image_ids, caption_ids, caption_image_ids, provenance : see `Embeddings`.
+    """
+    highest = prior.max(axis=0)
+    marginal = highest + np.log(np.exp(prior - highest).mean(axis=0))
+    scores = (likelihoods - marginal).astype(np.float32)
+    return Embeddings(
+        image_ids, np.eye(len(image_ids), dtype=np.float32), caption_ids, caption_image_ids,
+        np.ascontiguousarray(scores.T), "dot", provenance,
+    )  # fmt: skip
