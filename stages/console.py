@@ -5,6 +5,7 @@ Logs go to stderr, results to stdout.
 
 import errno
 import os
+import re
 import signal
 import sys
 import time
@@ -23,10 +24,14 @@ if TYPE_CHECKING:
     pass
 
 DONE, FAILED, WRONG_USAGE, SOME_ROWS_FAILED = 0, 1, 2, 3
+FOUND = 3
+"""Done, and `--fail` asked for this where something is found: a fault of the data, too."""
 # As shells count a signal; an interrupt without one is Ctrl-C's.
 _BY_SIGNAL = 128
 
 _SECONDS_BETWEEN_LINES = 30.0
+
+_PARAMETER = re.compile(r"`(\w+)=([^`]*)`")
 
 # An error quotes what it found, which may be a text of any length.
 _LONGEST_ERROR = 4000
@@ -47,6 +52,25 @@ class OutputPath(click.Path):
 
 
 OUTPUT = OutputPath(path_type=Path)
+
+
+def as_options(text: str) -> str:
+    """Return a message of the library with its parameters written as options.
+
+    A message names a parameter as `update=True`, `top=3` or, whatever its value, `dataset=...`. Of
+    those that the running command has it becomes --update, --top 3 and --dataset.
+    """
+    context = click.get_current_context(silent=True)
+    params = context.command.params if context else ()
+    options = {p.name: max(p.opts, key=len) for p in params if isinstance(p, click.Option)}
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        if name not in options:
+            return found[0]
+        return options[name] if value in ("True", "...") else f"{options[name]} {value}"
+
+    return _PARAMETER.sub(option, text)
 
 
 def log_chosen(**values: object) -> None:
@@ -133,7 +157,7 @@ class _Console:
 
     def log(self, line: str) -> None:
         """Write a line."""
-        log_done(line)
+        log_done(as_options(line))
 
     def progress(self, what: str, unit: str) -> AbstractContextManager[Progress]:
         """Give a function that shows how far the work is."""

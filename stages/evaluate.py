@@ -1,6 +1,7 @@
 """`pipeline evaluate`: embedding files and localization files become tables."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -53,6 +54,13 @@ OF_CLIPS = ("msvd", "trecvid-vtt")
     help="Refuse to compare more pairs of an image and a caption.  [default: 2e11]",
 )
 @click.option(
+    "--leaks",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FEATURES",
+    help="Log how many of the ranked images have a near-duplicate among all other images of these "
+    "features.",
+)
+@click.option(
     "--device",
     default="auto",
     show_default=True,
@@ -67,6 +75,7 @@ def evaluate(
     captions_per_image: int,
     nms: float | None,
     max_pairs: int | None,
+    leaks: Path | None,
     device: str,
     as_json: bool,
 ) -> None:
@@ -82,6 +91,8 @@ def evaluate(
       pipeline evaluate data/localizations/entities/NAME.h5 --protocol entities --out data/regions
     """
     if protocol == "entities":
+        if leaks is not None:
+            raise WrongUsage("--leaks goes with embedding files, not with --protocol entities")
         _evaluate_localized(embeddings, out, nms, as_json)
         return
     if nms is not None:
@@ -109,6 +120,11 @@ def evaluate(
             max_pairs=max_pairs or MAX_PAIRS,
             monitor=CONSOLE,
         ).table
+    if leaks is not None:
+        from pipeline.near_duplicates.leaks import find_leaks
+
+        for file, _ in named.values():
+            find_leaks(_ranked_images(file, split), leaks, monitor=CONSOLE)
     if as_json:
         click.echo(json.dumps({"tables": tables}, indent=2))
         return
@@ -117,6 +133,13 @@ def evaluate(
         from pipeline.report.published import beside_published
 
         click.echo("\n" + beside_published(protocol, tables), nl=False)
+
+
+def _ranked_images(file: Path, split: str | None) -> Sequence[str]:
+    from pipeline.retrieval.embedding_file import read_embeddings
+    from pipeline.retrieval.ranking.splits import of_split
+
+    return of_split(read_embeddings(file), split).image_ids
 
 
 def _evaluate_localized(

@@ -173,12 +173,9 @@ def extract(
           --regions data/proposals/scenes/grid \\
           --out data/features/scenes/efficientnet-lite0-roi-align@grid
     """
-    # Here, since `--help` needs no torch.
-    from pipeline.clips.extract_clips import extract_clips
-    from pipeline.clips.recipe_lookup import names_with
+    # Here, since `--help` needs none of it; torch is imported where rows are computed.
     from pipeline.datasets.manifest import read_media
     from pipeline.images import extract as job
-    from pipeline.regions.features import Regions, extract_regions
     from stages.feature_log import log_made
 
     if (name := recipe or backbone) is None or (recipe and backbone):
@@ -206,11 +203,16 @@ def extract(
             storage=storage, compute=compute, place=place, monitor=CONSOLE,
         )  # fmt: skip
     elif regions is not None:
+        from pipeline.regions.features import Regions, extract_regions
+
         index = extract_regions(
             dataset, out, recipe=name, regions=Regions(regions, context or 0.0), select=select,
             storage=storage, compute=compute, place=place, monitor=CONSOLE,
         )  # fmt: skip
     elif of_clips or read_media(dataset) == "clips":
+        from pipeline.clips.extract_clips import extract_clips
+        from pipeline.clips.recipe_lookup import names_with
+
         index = extract_clips(
             dataset, out, recipe=names_with(name, frames, over_frames), select=select,
             storage=storage, compute=compute, place=place, monitor=CONSOLE,

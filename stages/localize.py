@@ -91,38 +91,28 @@ def localize(
           --dataset data/entities --method edge-boxes --split dev
     """
     # Here, so that --help needs no torch.
-    from pipeline.experiments.phrase_steps import localize_experiments
-    from pipeline.experiments.steps import Plan
-    from pipeline.heads.experiments import resolve_experiment
-    from pipeline.localization.sources import Sources
+    from pipeline.experiments.localize import localize as localize_by_name
     from stages.params import Params, load_params
     from stages.plan import require_experiments
 
     require_experiments(Params(), names)
     layout = layout_of(dataset, load_params().dataset)
     started = time.monotonic()
-    asked = []
-    for name in names:
-        experiment = resolve_experiment(name, size=size)
-        of_recipe = recipe or experiment.images
-        sources = Sources(
-            dataset=layout.dataset,
-            phrases=phrases or layout.text(experiment.captions.name),
-            truth=truth or layout.regions(of_recipe, "ground-truth"),
-            proposals=proposals or layout.proposals(method),
-            regions=regions or layout.regions(of_recipe, method),
-            most=most,
-        )
-        asked.append((experiment, sources))
-    made = localize_experiments(
-        Plan(
-            layout,
-            training,
-            test_split=split,
-            experiment_named=lambda name: resolve_experiment(name, size=size),
-        ),
-        asked,
+    made = localize_by_name(
+        names,
+        layout.dataset,
+        method=method,
+        recipe=recipe,
+        proposals=proposals,
+        regions=regions,
+        truth=truth,
+        phrases=phrases,
+        most=most,
+        split=split,
         validation_images=validation_images,
+        root=layout.root,
+        size=size,
+        training=training,
         monitor=CONSOLE,
     )
     log_done(f"made: {', '.join(made) or 'nothing'}; {time.monotonic() - started:.1f} s")

@@ -100,6 +100,9 @@ def every_name(params: Params) -> list[str]:
 def run_options(params: Params, size: Size) -> dict[str, Any]:
     """Return the options of `pipeline.experiments.run.run` that params.yaml sets, at a size."""
     names = [*params.experiments, *PRESETS]
+    evaluate = dict(params.evaluate)
+    if evaluate.get("captions_per_image") == 0:  # all, as the command has it
+        evaluate["captions_per_image"] = None
     return {
         "experiments": {name: experiment_of(params, name, size) for name in names},
         "size": size,
@@ -109,5 +112,5 @@ def run_options(params: Params, size: Size) -> dict[str, Any]:
         "test_split": params.splits.test,
         "extract": params.extract.options,
         "word_vectors": {**TRAINED_VECTORS, **params.word_vectors},
-        "evaluate": params.evaluate,
+        "evaluate": evaluate,
     }

@@ -65,10 +65,13 @@ def path_option(name: str, text: str, required: bool = True) -> Callable[[Any], 
     return click.option(name, required=required, type=click.Path(path_type=Path), help=text)
 
 
-def split_option(name: str, form: str, read: Callable[[str], Any], text: str) -> Any:
+def split_option(
+    name: str, form: str, read: Callable[[str], Any], text: str, parameter: str | None = None
+) -> Any:
     """Return a repeatable option of the form SPLIT=VALUE, whose value is a dict."""
     kind = Assignment(form, read)
-    return click.option(name, type=kind, multiple=True, callback=by_split, help=text)
+    names = (name, parameter) if parameter else (name,)
+    return click.option(*names, type=kind, multiple=True, callback=by_split, help=text)
 
 
 images_option = path_option("--root", "Folder of the images.")

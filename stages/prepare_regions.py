@@ -21,7 +21,11 @@ from stages.prepare_options import (
 @path_option("--root", "Folder, .tar.gz or .zip with Annotations/, Sentences/ and <split>.txt.")
 @path_option("--images", "Folder of the photos.")
 @split_option(
-    "--split", "NAME=FILE", Path, "Split and its list of ids; repeatable.  [default: <split>.txt]"
+    "--split",
+    "NAME=FILE",
+    Path,
+    "Split and its list of ids; repeatable.  [default: <split>.txt]",
+    "splits",
 )
 @click.option(
     "--boxes",
@@ -33,6 +37,7 @@ from stages.prepare_options import (
 )
 @click.option(
     "--scale-boxes",
+    "scale",
     is_flag=True,
     help="Fit boxes to photos of another size than annotated, which are refused otherwise.",
 )
@@ -41,9 +46,9 @@ from stages.prepare_options import (
 def entities(
     root: Path,
     images: Path,
-    split: dict[str, Path],
+    splits: dict[str, Path],
     several: Literal["union", "any"],
-    scale_boxes: bool,
+    scale: bool,
     expect: dict[str, int],
     out: Path,
 ) -> None:
@@ -61,7 +66,7 @@ def entities(
 
     started = time.monotonic()
     manifest = read_entities(
-        root, images, splits=split, several=several, scale=scale_boxes, expect=expect
+        root, images, splits=splits, several=several, scale=scale, expect=expect
     )
     write_dataset(manifest, out, started)
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import click
 
 from pipeline.errors import WrongUsage
-from pipeline.experiments.layout import Layout, NotMade
 from stages.command import Command
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import layout_of
@@ -52,61 +51,26 @@ def report(
       pipeline report --regions --dataset data/entities --html data/report/entities/html
       pipeline report --captions --dataset data/flickr8k --html data/report/flickr8k/html
     """
-    # Here, as the job below: what they import takes longer than --help should.
+    # Here: these take longer to import than --help should.
+    from pipeline.experiments import reports
+    from pipeline.retrieval.tables import markdown_table
     from stages.params import load_params
 
     params = load_params()
-    layout, first = layout_of(dataset, params.dataset), list(params.experiments)
-    if regions:
-        _report_regions(layout, html)
+    layout = layout_of(dataset, params.dataset)
+    if regions or captions:
+        if html is None:
+            option = "--regions" if regions else "--captions"
+            raise WrongUsage(f"{option} writes a page only; give --html DIR")
+        write_page = reports.write_region_report if regions else reports.write_caption_report
+        write_page(layout.dataset, html, root=layout.root, monitor=CONSOLE)
         return
-    if captions:
-        _report_captions(layout, html)
-        return
-    if not layout.evaluations.is_dir():
-        raise NotMade(
-            f"{layout.evaluations} not found: no experiment has been measured on {layout.dataset} "
-            f"yet; `pipeline run NAME --dataset {layout.dataset}` measures one, such as those in "
-            "docs/heads.md"
-        )
-    out = out or layout.report
-    from pipeline.report.results import Folders
-    from pipeline.report.write import write_report
-    from pipeline.retrieval.tables import markdown_table
-
-    folders = Folders(
-        layout.evaluations, layout.embedding_folders, layout.heads, layout.dataset, layout.texts
-    )
-    written = write_report(folders, out, html=html, first=first, monitor=CONSOLE)
-    click.echo(markdown_table(written.rows), nl=False)
-
-
-def _report_regions(layout: Layout, html: Path | None) -> None:
-    """Write the page of all localization files of a dataset."""
-    from pipeline.report.localizations import write_localization_page
-
-    if html is None:
-        raise WrongUsage("--regions writes a page only; give --html DIR")
-    files = sorted(layout.localizations.glob("*.h5"))
-    write_localization_page(files, layout.dataset, html, monitor=CONSOLE)
-
-
-def _report_captions(layout: Layout, html: Path | None) -> None:
-    """Write the page of all captions of a dataset."""
-    from pipeline.datasets.manifest import read_manifest
-    from pipeline.experiments.known_truth import caption_truth_of
-    from pipeline.report.caption_report import write_captions_page
-
-    if html is None:
-        raise WrongUsage("--captions writes a page only; give --html DIR")
-    files = sorted(layout.captions("x").parent.glob("*.jsonl"))
-    spaces = sorted(layout.regularities("x").parent.glob("*.json"))
-    write_captions_page(
-        files,
-        layout.caption_scores("x").parent,
+    written = reports.write_report(
         layout.dataset,
-        html,
-        truth=caption_truth_of(read_manifest(layout.dataset)),
-        regularities=spaces,
+        out,
+        html=html,
+        first=list(params.experiments),
+        root=layout.root,
         monitor=CONSOLE,
     )
+    click.echo(markdown_table(written.rows), nl=False)

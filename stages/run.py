@@ -12,7 +12,14 @@ from pipeline.experiments.layout import Layout
 from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.wording import counted
 from stages.command import Command
-from stages.console import CONSOLE, FAILED, SOME_ROWS_FAILED, log_chosen, log_done
+from stages.console import (
+    CONSOLE,
+    FAILED,
+    SOME_ROWS_FAILED,
+    as_options,
+    log_chosen,
+    log_done,
+)
 from stages.experiment import LEAVE_OUT_FAILED, layout_of
 from stages.options import JSON
 from stages.training import training_options
@@ -116,7 +123,9 @@ def run(
     )
     if as_json:
         found = {"tables": result.tables, "perplexities": result.perplexities}
-        lost = [{"name": f.name, "step": str(f.step), "error": str(f.error)} for f in failed]
+        lost = [
+            {"name": f.name, "step": str(f.step), "error": as_options(str(f.error))} for f in failed
+        ]
         click.echo(json.dumps({"made": result.made, **found, "failed": lost}, indent=2))
     else:
         for name, perplexity in result.perplexities.items():
@@ -134,7 +143,8 @@ def _log_failed(failed: Sequence["FailedExperiment"]) -> None:
     log_done("| experiment | step | reason |")
     log_done("| --- | --- | --- |")
     for one in failed:
-        log_done(f"| {one.name} | {one.step} | {str(one.error).replace('|', chr(92) + '|')} |")
+        reason = as_options(str(one.error)).replace("|", chr(92) + "|")
+        log_done(f"| {one.name} | {one.step} | {reason} |")
     if any(one.of_rows for one in failed):
         log_done(
             "images without features: fix or remove their files, or give --leave-out-failed to "

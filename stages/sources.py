@@ -1,18 +1,15 @@
 """The options of `search` and `serve` that say which embeddings are searched, and with what."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-from pipeline.experiments.layout import Layout, NotMade, unseeded
+from pipeline.experiments.layout import NotMade
 from stages.console import CONSOLE
-from stages.experiment import layout_of, made_by_run, require_made
-
-if TYPE_CHECKING:
-    from pipeline.heads.head_types import Experiment
-    from stages.params import Params
+from stages.experiment import layout_of, made_by_run
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -66,15 +63,10 @@ def sources_of(
     weights: str | None,
     split: str | None,
 ) -> dict[str, Any]:
-    """Return where an experiment's embeddings are stored and what belongs to them.
+    """Return the arguments of `Searcher`, all but the monitor.
 
-    The embedding file of the whole dataset is made where it is missing or out of date.
-
-    Returns
-    -------
-    dict
-        The arguments of `pipeline.search.searcher.Searcher`, all but the monitor. What no option
-        names follows from params.yaml and the layout. An ensemble has neither head nor encoder.
+    What no option names follows from params.yaml and the layout; see
+    `pipeline.experiments.searchers.find_sources`.
 
     Raises
     ------
@@ -83,25 +75,27 @@ def sources_of(
     NotMade
         It has not been trained on the dataset.
     """
-    # Here, so that --help does not import yaml.
+    # Here, so that --help imports neither yaml nor torch.
+    from pipeline.experiments.searchers import find_sources
+    from pipeline.retrieval.ensemble import ENSEMBLES
     from stages.params import load_params
+    from stages.plan import experiment_of
 
     params = load_params()
     layout = layout_of(dataset, params.dataset)
-    of_ensemble = _is_ensemble(params, layout, experiment)
-    if embeddings is None:
-        embeddings = _searched(params, layout, experiment, head, split)
-    if not of_ensemble:
-        captions = _experiment_of(params, experiment).captions.name
-        head, encoder = head or layout.head(experiment), encoder or layout.encoder(captions)
-    return {
-        "embeddings": embeddings,
-        "head": head,
-        "dataset": layout.dataset,
-        "encoder": encoder,
-        "weights": weights,
-        "split": split,
-    }
+    sources = find_sources(
+        experiment,
+        layout,
+        partial(experiment_of, params),
+        ensembles={*params.ensembles, *ENSEMBLES} - {*params.experiments},
+        remedy=made_by_run(experiment, layout),
+        embeddings=embeddings,
+        head=head,
+        encoder=encoder,
+        split=split,
+        monitor=CONSOLE,
+    )
+    return {**sources, "weights": weights}
 
 
 def own_embeddings(experiment: str, dataset: Path | None) -> Path | None:
@@ -123,13 +117,9 @@ def region_sources_of(
     weights: str | None,
     split: str | None,
 ) -> dict[str, Any]:
-    """Return where an experiment's localization file is stored and what belongs to it.
+    """Return the arguments of `RegionSearcher`, all but the monitor.
 
-    Returns
-    -------
-    dict
-        The arguments of `pipeline.search.region_searcher.RegionSearcher`, all but the monitor;
-        `embeddings`, if given, is the localization file.
+    `embeddings`, if given, is the localization file.
 
     Raises
     ------
@@ -139,66 +129,21 @@ def region_sources_of(
     """
     if split is not None:
         raise click.UsageError("--split does not go with --regions: a localization file has one")
-    # Here, so that --help does not import yaml.
+    # Here, so that --help imports neither yaml nor torch.
+    from pipeline.experiments.searchers import find_region_sources
     from stages.params import load_params
+    from stages.plan import experiment_of
 
     params = load_params()
     layout = layout_of(dataset, params.dataset)
-    of = _experiment_of(params, experiment)
-    file = embeddings or layout.localization(experiment)
-    if not file.is_file():
-        if not of.of_phrases:
-            raise click.UsageError(f"{experiment} is not fitted on regions; leave out --regions")
-        raise NotMade(
-            f"{file} not found; `pipeline localize {experiment} --dataset {layout.dataset}` makes "
-            "it, or name a file with --embeddings"
-        )
-    return {
-        "file": file,
-        "head": head or layout.head(experiment),
-        "dataset": layout.dataset,
-        "encoder": encoder or layout.encoder(of.captions.name),
-    }
-
-
-def _searched(
-    params: "Params", layout: Layout, experiment: str, head: Path | None, split: str | None
-) -> Path:
-    """Return the embedding file of the whole dataset; see `searched_embeddings`."""
-    # Here, since these import torch, which takes seconds.
-    from pipeline.experiments.whole_dataset import searched_embeddings
-
-    if _is_ensemble(params, layout, experiment):
-        require_made(layout.ensemble(experiment), experiment, layout)
-
-    def named(name: str) -> "Experiment":
-        found = _experiment_of(params, name)
-        if found.of_phrases:
-            raise click.UsageError(f"{name} is fitted on regions and phrases; add --regions")
-        return found
-
-    return searched_embeddings(
+    if embeddings is not None and not embeddings.is_file():
+        raise NotMade(f"{embeddings} not found; `pipeline localize` makes localization files")
+    return find_region_sources(
         experiment,
         layout,
-        named,
-        remedy=made_by_run(experiment, layout),
+        partial(experiment_of, params),
+        remedy=f"`pipeline localize {experiment} --dataset {layout.dataset}`",
+        localization=embeddings,
         head=head,
-        split=split,
-        monitor=CONSOLE,
+        encoder=encoder,
     )
-
-
-def _is_ensemble(params: "Params", layout: Layout, name: str) -> bool:
-    from pipeline.retrieval.ensemble import ENSEMBLES
-
-    if name in params.experiments:
-        return False
-    known = unseeded(name) in {*params.ensembles, *ENSEMBLES}
-    return known or layout.ensemble(name).is_file()
-
-
-def _experiment_of(params: "Params", name: str) -> "Experiment":
-    # Here, since the presets import torch.
-    from stages.plan import experiment_of
-
-    return experiment_of(params, unseeded(name))

@@ -1,16 +1,29 @@
-"""Fixtures for the whole suite: the real data beside the project, and one thread for torch."""
+"""For the whole suite: the real data, a warm guard process, little memory, rules of skips."""
 
+import gc
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.allocator import keep_pages, return_memory
 from tests.project import SHARED
+from tests.skips import SkipsFail
+from tests.warm_guard import WarmGuard
 
 _DATA = SHARED / "data"
 
 # Two test processes on two cores would otherwise fight over threads.
 torch.set_num_threads(1)
+keep_pages()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have skips fail in continuous integration; its worker processes only report them."""
+    if os.environ.get("CI") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SkipsFail())
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +33,22 @@ def coco_images() -> list[Path]:
     if not folder.is_dir():
         pytest.skip("needs the real photos of ../shared/data/coco-sample")
     return sorted(folder.glob("*.jpg"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_guard() -> Iterator[None]:
+    """Have untrusted files tried by forks of one process, not by fresh interpreters."""
+    warm = WarmGuard()
+    # What the imports have left is not looked through again at each collection.
+    gc.freeze()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.guard._try", warm.attempt)
+        yield
+    warm.stop()
+
+
+@pytest.fixture(autouse=True)
+def _little_memory() -> Iterator[None]:
+    """Return memory to the system after each test that has left much more than there was."""
+    yield
+    return_memory()

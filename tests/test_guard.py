@@ -15,6 +15,14 @@ import pytest
 from pipeline import guard
 from pipeline.guard import crash_of, crashes_of, trust
 
+_FRESH = guard._try
+
+
+@pytest.fixture(autouse=True)
+def _fresh_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try files as users do, in processes that `tests.warm_guard` does not fork."""
+    monkeypatch.setattr(guard, "_try", _FRESH)
+
 
 def read_as_told(path: Path, told: str = "") -> str:
     """Do what the file, or the argument, tells."""

@@ -42,6 +42,7 @@ LEVELS = (
     ("pipeline/jobs",),
     ("pipeline/images", "pipeline/text", "pipeline/retrieval", "pipeline/pages"),
     ("pipeline/regions", "pipeline/clips", "pipeline/sound"),
+    ("pipeline/near_duplicates",),
     ("pipeline/heads",),
     ("pipeline/finetuning",),
     ("pipeline/localization",),
@@ -50,6 +51,7 @@ LEVELS = (
     ("pipeline/probes",),
     ("pipeline/scenes",),
     ("pipeline/experiments",),
+    ("pipeline/claims",),
     ("stages",),
 )
 

@@ -88,6 +88,33 @@ def test_help_is_readable() -> None:
             assert hidden or parameter.annotation is not parameter.empty, f"{name}: {parameter}"
 
 
+TYPES = (
+    r"str|int|float|bool|dict|mapping|sequence|iterable|array_like|callable|image|object|[A-Z]\w+"
+)
+
+
+def test_parameters_of_functions_have_types() -> None:
+    """As numpydoc has them: `name : type. Text`, or `name : see ...`."""
+    lacking = []
+    for name in pipeline.__all__:
+        function = getattr(pipeline, name)
+        if not inspect.isfunction(function):
+            continue
+        text = inspect.getdoc(function) or ""
+        _, _, rest = text.partition("Parameters\n----------\n")
+        documented: set[str] = set()
+        for line in rest.partition("\n\n")[0].splitlines():
+            if found := re.match(r"([\w, ]+) : (.*)", line):
+                documented |= {*found[1].split(", ")}
+                if not re.match(rf"see |({TYPES})\b", found[2]):
+                    lacking.append(f"{name}: {line}")
+        lacking += [
+            f"{name}: {parameter}"
+            for parameter in {*inspect.signature(function).parameters} - documented
+        ]
+    assert lacking == []
+
+
 def test_the_names_of_the_table_are_those_that_type_checkers_see() -> None:
     text = (PROJECT / "pipeline/__init__.py").read_text(encoding="utf-8")
     imports = re.findall(r"^    from ([\w.]+) import (?:\(\s*)?(\w+) as \2", text, re.MULTILINE)

@@ -1,4 +1,5 @@
-"""Run a campaign: `python -m bench.endurance kills|faults|files|all [--seed N] [--count N] ...`.
+"""Run a campaign: `python -m bench.endurance kills|faults|files|all [--seed N] [--count N] ...`,
+or `corpora FOLDER...`, which reads all files of these folders.
 
 Ends with status 1 if anything broke. What is kept of a failure is said where it is found.
 """
@@ -10,29 +11,46 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from bench.endurance.commands import make_project
+from bench.endurance.corpora import corpora
 from bench.endurance.evidence import Evidence
 from bench.endurance.faults import faults
 from bench.endurance.files import files
 from bench.endurance.kills import kills
 from bench.endurance.running import preload
 
-_CAMPAIGNS = {"kills": (kills, 1000), "faults": (faults, 300), "files": (files, 10_000)}
+_Campaign = Callable[[Evidence, Path, Path, int, int, float], None]
+
+_CAMPAIGNS: dict[str, tuple[_Campaign, int]] = {
+    "kills": (kills, 1000),
+    "faults": (faults, 300),
+    "files": (files, 10_000),
+}
 
 
 def main() -> None:
     """Run the campaigns that are asked for, and print their table."""
     parser = argparse.ArgumentParser(prog="bench.endurance", description=__doc__)
-    parser.add_argument("campaigns", nargs="+", choices=[*_CAMPAIGNS, "all"])
+    parser.add_argument("campaigns", nargs="+", metavar="kills|faults|files|all|corpora FOLDER")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=math.inf, help="of all campaigns together")
     parser.add_argument("--count", type=int, help="of a campaign: signals, faults or files")
     parser.add_argument("--work", type=Path, help="folder, kept [default: a temporary one]")
     given = parser.parse_args()
+    campaigns = dict(_CAMPAIGNS)
     names = list(_CAMPAIGNS) if "all" in given.campaigns else given.campaigns
+    if names[0] == "corpora":
+        folders = [Path(name).absolute() for name in names[1:]]
+        names, campaigns = names[:1], {"corpora": (partial(corpora, folders), sys.maxsize)}
+        if not folders or not all(folder.is_dir() for folder in folders):
+            parser.error("corpora needs folders that exist")
+    elif unknown := {*names} - {*campaigns}:
+        parser.error(f"no campaigns: {', '.join(sorted(unknown))}")
     work = given.work or Path(tempfile.mkdtemp(prefix="endurance-"))
     evidence = Evidence(work / "kept", given.seed)
     preload()
@@ -42,7 +60,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):  # what was tried until then is worth its table
         for name in names:
-            campaign, usual = _CAMPAIGNS[name]
+            campaign, usual = campaigns[name]
             left = given.minutes * 60 / len(names)
             folder = work / name
             shutil.rmtree(folder, ignore_errors=True)

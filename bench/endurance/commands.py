@@ -179,9 +179,12 @@ def remove(folder: Path, paths: Sequence[str]) -> None:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file below a folder, by its relative path."""
+    """Return the SHA-256 of every file below a folder, by its relative path.
+
+    Records of finished sets are left out: they depend on the inodes and times of files.
+    """
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.suffix != ".finished"
     }

@@ -40,6 +40,12 @@ def clips(folder: Path) -> object:
     return None
 
 
+def sounds(folder: Path) -> object:
+    from pipeline.sound.read_sound import read_sound
+
+    return [read_sound(path, 16_000).status for path in sorted(folder.iterdir())]
+
+
 def manifest(folder: Path) -> object:
     from pipeline.datasets.manifest import read_manifest
     from pipeline.datasets.regions import has_phrases, read_phrases

@@ -28,14 +28,7 @@ def files(
     evidence: Evidence, project: Path, work: Path, count: int, seed: int, until: float
 ) -> None:
     """Give `count` hostile files to the readers, or as many as there is time for."""
-    inputs = work / "inputs"
-    shutil.copytree(project, work / "project")
-    make_more(work / "project")
-    make_inputs(inputs, work / "project")
-    for reader in READERS:
-        ending, text = _read_apart(reader, inputs / reader.name, work)
-        if ending != "read":
-            raise RuntimeError(f"{reader.name} does not read what is sound: {ending}, {text}")
+    inputs = inputs_of_readers(project, work)
     others = [path.read_bytes() for path in sorted(inputs.rglob("*")) if path.is_file()]
     shares = [reader.share for reader in READERS]
     seen: Counter[str] = Counter()
@@ -64,6 +57,19 @@ def files(
         if number % 500 == 0:
             print(f"{number} files", flush=True)
     print(f"{number} files")
+
+
+def inputs_of_readers(project: Path, work: Path) -> Path:
+    """Make a folder of sound files for each reader, which must read them; return their parent."""
+    inputs = work / "inputs"
+    shutil.copytree(project, work / "project")
+    make_more(work / "project")
+    make_inputs(inputs, work / "project")
+    for reader in READERS:
+        ending, text = _read_apart(reader, inputs / reader.name, work)
+        if ending != "read":
+            raise RuntimeError(f"{reader.name} does not read what is sound: {ending}, {text}")
+    return inputs
 
 
 def _damaged(
@@ -98,8 +104,9 @@ def _read_apart(reader: Reader, folder: Path, work: Path) -> tuple[str, str]:
     if not pid:
         try:
             os.setsid()
-            _limit()
-            said.write_text(json.dumps(_read(reader, folder)))
+            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
+            limit_memory()
+            said.write_text(json.dumps(ending_of(reader, folder)))
         finally:
             os._exit(0)
     end = time.monotonic() + CLOCK_SECONDS
@@ -123,25 +130,27 @@ def _read_apart(reader: Reader, folder: Path, work: Path) -> tuple[str, str]:
     return ending, text
 
 
-def _limit() -> None:
+def limit_memory() -> None:
+    """Limit the memory of this process, which keeps no core and says nothing."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmSize:"):
             size = int(line.split()[1]) * 1024 + LIMIT_BYTES
             resource.setrlimit(resource.RLIMIT_AS, (size, size))
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
 
 
-def _read(reader: Reader, folder: Path) -> tuple[str, str]:
+def ending_of(reader: Reader, folder: Path) -> tuple[str, str]:
     """Return how a reader ended: "read", "refused", or the name of what it should not raise."""
     import traceback
 
     from pipeline.errors import PipelineError
 
-    before = _resident()
+    # The peak begins anew, at what is resident.
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _peak_memory()
     text = ""
     try:
         reader.read(folder)
@@ -159,12 +168,12 @@ def _read(reader: Reader, folder: Path) -> tuple[str, str]:
         ]
         where = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "?"
         ending, text = type(error).__name__, f"{str(error)[:300]} at {where}"
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    grown = _peak_memory() - before
     if ending in ("read", "refused") and grown > BOUND_BYTES:
         ending, text = "memory", f"{grown / 2**20:.0f} MiB more"
     return ending, text
 
 
-def _resident() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
+def _peak_memory() -> int:
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024

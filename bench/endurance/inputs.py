@@ -58,6 +58,7 @@ def make_inputs(folder: Path, project: Path) -> None:
         shutil.rmtree(folder / "report/data" / part)
     _write(folder / "report/params.yaml", (project / "params.yaml").read_bytes())
     _clips(folder / "clips")
+    _sounds(folder / "sounds")
 
 
 def _write(path: Path, content: bytes | str | dict[str, Any] | list[Any]) -> None:
@@ -258,6 +259,15 @@ def _clips(folder: Path) -> None:
     write_clip(folder / "x.avi")
     write_clip(folder / "x.mp4")
     encode(folder / "y.mkv", "pcm_s16le", tone(440, 0.3), frames=4)
+
+
+def _sounds(folder: Path) -> None:
+    from tests.clips.factories import encode, tone, write_changing_sound, write_wav
+
+    write_wav(folder / "x.wav", *[tone(440, 0.2)] * 9)
+    write_changing_sound(folder / "x.aac")
+    for name, codec in (("x.flac", "flac"), ("x.ogg", "libopus"), ("x.mp3", "mp3")):
+        encode(folder / name, codec, tone(440, 0.3))
 
 
 def make_more(project: Path) -> None:

@@ -25,6 +25,7 @@ from bench.endurance.dataset_readers import (
     pictures,
     region_table,
     report,
+    sounds,
     trecvid,
 )
 from bench.endurance.feature_readers import (
@@ -142,4 +143,5 @@ READERS: tuple[Reader, ...] = (
         report, 1,
     ),
     Reader("clips", ("*",), clips, 2),
+    Reader("sounds", ("*",), sounds, 2),
 )  # fmt: skip

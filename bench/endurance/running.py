@@ -33,7 +33,7 @@ _PRELOADED = (
     "stages.shards", "stages.vectors", "stages.run", "pipeline.images.extract",
     "pipeline.text.encode", "pipeline.heads.fit", "pipeline.heads.embed", "pipeline.report.write",
     "pipeline.experiments.run", "stages.params", "scipy.io", "nltk.tag.perceptron",
-    "pipeline.report.pages",
+    "pipeline.report.pages", "av", "pipeline.clips.frames", "pipeline.sound.read_sound",
 )  # fmt: skip
 
 Prepare = Callable[[], object]

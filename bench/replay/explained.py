@@ -19,6 +19,17 @@ class Explained:
     reason: str
 
 
+# Cases that print recall tables.
+_TABLES = (
+    "commands",
+    "failed-rows",
+    "fine-tuning",
+    "heads",
+    "heads-of-clips",
+    "seeds",
+    "zero-shot",
+)
+
 EXPLAINED: tuple[Explained, ...] = (
     Explained(
         "made/pointing.h5",
@@ -50,6 +61,81 @@ EXPLAINED: tuple[Explained, ...] = (
             ("*/SHARDS.md", "line *"),
             ("*/croissant.json", "only in tree"),
             ("*/files.json", "key c*"),
+        )
+    ),
+    *(
+        Explained(
+            path,
+            place,
+            "a head of CCA records the coordinates that its rows bear: fewer than were asked for "
+            "where the rows are few",
+        )
+        for path, place in (
+            ("data/heads/*/history.json", "[[]*].coordinates"),
+            ("data/heads/*/head.json", "key history[[]*].coordinates"),
+        )
+    ),
+    *(
+        Explained(
+            path,
+            place,
+            "tables of fewer than 1,000 images have the figures of chance and the bounds of 95 % "
+            "intervals; the columns follow those that were there",
+        )
+        for path, place in (
+            ("*/recall.json", "*_chance"),
+            ("*/recall.json", "*_low"),
+            ("*/recall.json", "*_high"),
+            ("*/recall.csv", "line *"),
+            ("*/recall.md", "line *"),
+            ("*/provenance.json", "key intervals*"),
+            ("made/report/experiments/*.html", "line *"),
+            ("made/report/index.html", "line *"),
+            *((f"stdout/{case}/*", "line *") for case in _TABLES),
+        )
+    ),
+    Explained(
+        "stdout/language/00.txt",
+        "line *",
+        "perplexities are printed in the order in which the experiments were asked for",
+    ),
+    Explained(
+        "stdout/unusable-images/14.txt", "line *", "the reason of an unreadable image lists AVIF"
+    ),
+    *(
+        Explained(path, place, "search and serve embed the whole dataset and find all its images")
+        for path, place in (
+            ("data/embeddings/scenes/*.all.h5", "only in tree"),
+            ("stdout/heads/*", "line *"),
+            ("stdout/zero-shot/*", "line *"),
+        )
+    ),
+    *(
+        Explained(
+            path,
+            "*",
+            "mined boxes are all drawn, at the first rate, and of equal epochs on fewer than ten "
+            "validation images the last is kept",
+        )
+        for path in (
+            "data/heads/scenes/wang2016-phrases-d-mined/*",
+            "data/localizations/scenes/wang2016-phrases-d-mined.h5",
+            "stdout/phrases/*",
+            "made/phrases-found/*",
+            "made/report-of-regions/*",
+            "made/marked/*",
+        )
+    ),
+    *(
+        Explained(
+            path,
+            place,
+            "the hash of shards that store the reason of an unreadable image, which lists AVIF",
+        )
+        for path, place in (
+            ("data/heads/photos/*/head.json", "key made_from.images_sha256"),
+            ("data/embeddings/photos/*.h5", "attribute provenance"),
+            ("data/evaluations/photos/*/provenance.json", "key *sha256"),
         )
     ),
 )

@@ -43,7 +43,7 @@ CONTAINERS = {
 _ONE_FILE = {"format_whitelist": ",".join(CONTAINERS), "protocol_whitelist": ""}
 _BLOCK = 1 << 20
 # Of what a file says that it lasts, this much may be missing at its end: a share, or seconds.
-_MISSING_SHARE, _MISSING_SECONDS = Fraction(1, 20), Fraction(1, 4)
+MISSING_SHARE, _MISSING_SECONDS = Fraction(1, 20), Fraction(1, 4)
 
 
 class NoPyAv(PipelineError):
@@ -256,15 +256,31 @@ def _length(
             end = ends if end is None else max(end, ends)
     if start is None or end is None or last is None:
         raise UnreadableImage("no frames in it")
-    if container.duration:
-        first = Fraction(container.start_time or 0, 1_000_000)
-        stated = Fraction(container.duration, 1_000_000)
-        if stated - (last - first) > max(stated * _MISSING_SHARE, _MISSING_SECONDS):
-            raise UnreadableImage(
-                f"it ends after {float(last - first):.2f} of {float(stated):.2f} s: the file is "
-                "not whole"
-            )
+    require_whole(container, last)
     return start, end - start
+
+
+def require_whole(container: "InputContainer", last: Fraction | None) -> None:
+    """Refuse a file that ends before the time that it states.
+
+    Parameters
+    ----------
+    container : whose packets have been read.
+    last : seconds. End of its last packet; None if there is none.
+
+    Raises
+    ------
+    UnreadableImage
+    """
+    if not container.duration:
+        return
+    first = Fraction(container.start_time or 0, 1_000_000)
+    stated = Fraction(container.duration, 1_000_000)
+    found = Fraction(0) if last is None else last - first
+    if stated - found > max(stated * MISSING_SHARE, _MISSING_SECONDS):
+        raise UnreadableImage(
+            f"it ends after {float(found):.2f} of {float(stated):.2f} s: the file is not whole"
+        )
 
 
 def _require_whole_gif(file: BinaryIO) -> None:

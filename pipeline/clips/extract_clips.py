@@ -44,12 +44,12 @@ def extract_clips(
     Parameters
     ----------
     dataset, out, select, storage, place, monitor : see `pipeline.images.extract.extract`.
-    recipe : of `pipeline.clips.recipes` or `pipeline.sound.recipes`, or several joined by "+",
+    recipe : str. Of `pipeline.clips.recipes` or `pipeline.sound.recipes`, or several joined by "+",
         which are extracted into folders of their own next to `out`.
-    compute : as for images; `weights` "imagenet" are the recipe's own, of 3-D networks those of
-        Kinetics-400; `batch_size` counts frames (or runs of frames; None: 8 or 1, on a GPU 128 or
-        16), `readers` clips that are decoded at once. `codebook` is of recipes of sound words,
-        which have no weights; see `pipeline.sound.extract_sound.extract_sound`.
+    compute : Compute or None. As for images; `weights` "imagenet" are the recipe's own, of 3-D
+        networks those of Kinetics-400; `batch_size` counts frames (or runs of frames; None: 8 or 1,
+        on a GPU 128 or 16), `readers` clips that are decoded at once. `codebook` is of recipes of
+        sound words, which have no weights; see `pipeline.sound.extract_sound.extract_sound`.
 
     Returns
     -------
@@ -74,7 +74,7 @@ def extract_clips(
     manifest = read_manifest(dataset).require("clips", f"the recipe {recipe!r} of clips", NO_CLIPS)
     names = together.recipes if together else (recipe,)
     if compute.codebook is not None and not any(map(is_sound_recipe, names)):
-        raise WrongUsage("--codebook is of recipes of sound words, such as mfcc-bow-1024")
+        raise WrongUsage("`codebook=...` is of recipes of sound words, such as mfcc-bow-1024")
     folders = [out.resolve().parent / name for name in names] if together else [out]
     if not all(map(is_sound_recipe, names)):
         compute = compute.on(place, monitor)

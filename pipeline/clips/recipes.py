@@ -6,7 +6,7 @@ are joined over time: `efficientnet-lite0-pool@even:8-halves`.
 
 import math
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pipeline.clips.frames import DECODING
 from pipeline.clips.sampling import Sampling
@@ -26,7 +26,6 @@ from pipeline.recipes import (
 from pipeline.wording import did_you_mean
 
 Over = Literal["mean", "max", "halves"]
-OVERS: tuple[Over, ...] = get_args(Over)
 PARTS: dict[Over, int] = {"mean": 1, "max": 1, "halves": 2}
 """Parts of a clip's time that have their own share of the row, side by side."""
 
@@ -164,7 +163,7 @@ def named_with(name: str, frames: str | None, over: str | None) -> str:
         return name
     if "@" in name:
         raise WrongUsage(
-            f"{name!r} says which frames it takes; leave out --frames and --over-frames"
+            f"{name!r} says which frames it takes; leave out `frames=...` and `over_frames=...`"
         )
     frames = frames or _usual_frames(_network(name, "float32", "float32"))
     return f"{name}@{frames}" + ("" if over in (None, "mean") else f"-{over}")

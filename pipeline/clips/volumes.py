@@ -49,7 +49,8 @@ def load_volume_weights(recipe: VolumeRecipe, source: str = "imagenet") -> Weigh
     if source == "imagenet" and not recipe.weights.startswith("torchvision:"):
         raise WeightsError(
             f"the weights of {recipe.name} have no address that can be relied on; give the path of "
-            "a .pth or .safetensors file with --weights, or random:SEED for a trial without meaning"
+            "a .pth or .safetensors file with `weights=...`, or random:SEED for a trial without "
+            "meaning"
         )
     return load_backbone_weights(
         VOLUME_BACKBONES[recipe.backbone], recipe.backbone, recipe.weights, source

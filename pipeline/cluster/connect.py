@@ -46,10 +46,10 @@ def local_workers(
     if gpus is not None and count > len(gpus):
         raise NoSuchWorker(
             f"{count} workers with a GPU each were asked for, and this machine has {len(gpus)} "
-            f"({', '.join(gpus) or 'none'}); give --workers {len(gpus)} or less"
+            f"({', '.join(gpus) or 'none'}); give `workers={len(gpus)}` or less"
             if gpus
             else f"{count} workers with a GPU each were asked for, and this machine has none; "
-            "give --device cpu, or a --scheduler whose workers have GPUs"
+            "give `device=cpu`, or a `scheduler=...` whose workers have GPUs"
         )
     options = {
         "nthreads": 1,
@@ -91,7 +91,7 @@ def _started(workers: Mapping[int, Any], scheduler: Mapping[str, Any]) -> SpecCl
         raise ClusterError(
             f"a worker of this machine ended while it started ({error}): something "
             "killed it, or memory or processes are used up; see which, and give the same command "
-            "again, with fewer --workers if need be"
+            "again, with fewer `workers=...` if need be"
         ) from error
     except KeyboardInterrupt:
         # Dask closes what has not started yet when Python exits, and fails an assertion: here it
@@ -133,7 +133,7 @@ def scheduler_workers(address: str, resources: Mapping[str, float], log: Log) ->
                 f"a task needs {_listed(resources)}, and none of the {len(found)} workers of "
                 f"{address} offers it: they offer {_offered(found)}; start workers with `dask "
                 f"worker {address} --nthreads 1 --resources {_wanted(resources)}`, or say with "
-                "--resource what a task needs"
+                "`resources=...` what a task needs"
             )
         log(_described(client, f"{len(able)} of {len(found)} workers of {address}"))
         yield Workers(client, address, resources, log)

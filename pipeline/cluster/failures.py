@@ -59,8 +59,8 @@ def out_of_memory(
     return WorkerMemory(
         f"worker {', '.join(workers[:3]) or 'unknown'} ran out of memory ({why}; {memory}); give "
         "workers more memory (fewer of them on a machine, a larger `--memory-limit` of `dask "
-        "worker`, more `--mem` of the batch system), or need less: a smaller --batch-size, fewer "
-        f"--threads and --readers; {_GOES_ON}"
+        "worker`, more `--mem` of the batch system), or need less: a smaller `batch_size=...`, "
+        f"fewer `threads=...` and `readers=...`; {_GOES_ON}"
     )
 
 
@@ -71,5 +71,5 @@ def workers_died(task: str, times: int, last: str, limits: Sequence[int]) -> Wor
         f"task {task} was begun {times} times and its worker died each time, last {last}. Mostly "
         f"the system has killed it for want of memory{limit}, or the batch system has ended its "
         "job; `dmesg` or the job's log says which. Give workers more memory or time, or a smaller "
-        f"--batch-size; {_GOES_ON}"
+        f"`batch_size=...`; {_GOES_ON}"
     )

@@ -43,11 +43,11 @@ class Place:
 
     def __post_init__(self) -> None:
         if self.workers is not None and self.scheduler is not None:
-            raise WrongUsage("give --workers or --scheduler, not both")
+            raise WrongUsage("give `workers=...` or `scheduler=...`, not both")
         if self.workers is not None and self.workers < 1:
             raise WrongUsage(f"workers is {self.workers}; it must be at least 1")
         if self.resources and self.scheduler is None:
-            raise WrongUsage("--resource is for the workers of a --scheduler")
+            raise WrongUsage("`resources=...` is for the workers of a `scheduler=...`")
 
     @property
     def elsewhere(self) -> bool:
@@ -69,7 +69,7 @@ class Place:
         WrongUsage
         """
         if self.summary is not None:
-            raise WrongUsage("--summary is of one recipe; extract each by itself for a summary")
+            raise WrongUsage("`summary=...` is of one recipe; extract each by itself for a summary")
 
     def name(self) -> str:
         """Return the place in words, for a summary."""
@@ -97,7 +97,7 @@ class Place:
         except ImportError as error:
             raise NoDask(
                 f"workers need Dask, which cannot be imported ({error}); install it with `pip "
-                "install 'dask[distributed]'`, or leave --workers and --scheduler out"
+                "install 'dask[distributed]'`, or leave `workers=...` and `scheduler=...` out"
             ) from error
         if self.workers is not None:
             gpus = _gpus() if gpu else None

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from pipeline.datasets.checks import DatasetError
-from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import DATASET_FILE, MANIFEST_FILE, Manifest, read_manifest
 from pipeline.datasets.readers.image_files import image_files
+from pipeline.datasets.readers.join_rows import Description, manifest_of_files
+from pipeline.datasets.readers.tables.faults import Faults
 from pipeline.datasets.source import read_lines
 
 SPLIT = "all"
@@ -71,17 +72,13 @@ def plain_images(paths: Iterable[str | Path], log: Callable[[str], object]) -> M
         log(f"{len(names)} images; ids are paths relative to {root}")
         if repeated := len(files) - len(names):
             log(f"{repeated} of the given files are named before and count once")
-    try:
-        return Manifest(
-            root.name or "images",
-            root,
-            [ImageEntry(name, name, SPLIT, ()) for name in names],
-            "not stated by the source",
-            "image files",
-            {},
-        )
-    except DatasetError as error:
-        raise DatasetError(f"{root}: {error}; rename the file, or leave it out") from error
+    return manifest_of_files(
+        root,
+        names,
+        Description(root.name or "images", "image files"),
+        lambda path: SPLIT,
+        Faults(remedy="rename such files, or leave them out"),
+    )
 
 
 def read_list(file: Path) -> list[Path]:

@@ -54,7 +54,7 @@ def prepare(
     skip_bad : bool. Whether rows that cannot be used are left out, counted in the notes and listed
         in `out/left-out.csv`; otherwise any of them is an error.
     expect : mapping of str to int. Number of images that a split must have.
-    media : what the paths lead to.
+    media : str. What the paths lead to.
 
     Raises
     ------

@@ -57,10 +57,10 @@ def read_regions(
 
     Parameters
     ----------
-    root : the image root.
-    regions : file ending in .csv, .jsonl or .ndjson.
-    name : the dataset's name.
-    expect : number of images that a split must have.
+    root : str or Path. The image root.
+    regions : str or Path. File ending in .csv, .jsonl or .ndjson.
+    name : str. The dataset's name.
+    expect : mapping of str to int, or None. Number of images that a split must have.
 
     Raises
     ------

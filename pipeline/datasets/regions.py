@@ -19,8 +19,8 @@ def read_phrases(dataset: str | Path, split: str | None = None) -> tuple[RegionP
 
     Parameters
     ----------
-    dataset : folder of a prepared dataset.
-    split : only phrases of this split's images; None: of all.
+    dataset : str or Path. Folder of a prepared dataset.
+    split : str or None. Only phrases of this split's images; None: of all.
 
     Raises
     ------

@@ -44,8 +44,8 @@ def split_for(role: Role, manifest: Manifest, named: str | None = None) -> str:
     sought = repr(named) if named else " or ".join(map(repr, USUAL_NAMES[role]))
     raise DatasetError(
         f"the dataset {manifest.name!r} has no split {sought} for {role}; it has "
-        f"{', '.join(there) or 'none'}: name its splits with --train-split, --validation-split and "
-        "--test-split of `pipeline run`, or under `splits` of params.yaml"
+        f"{', '.join(there) or 'none'}: name its splits with `train_split=...`, "
+        "`validation_split=...` and `test_split=...`, or under `splits` of params.yaml"
     )
 
 

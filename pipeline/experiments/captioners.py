@@ -131,10 +131,10 @@ def open_captioner(
         return open_language_model(name, layout, experiment_named, writing)
     if writes or baseline is None:
         raise WrongUsage(
-            f"{name} is a language model; --baseline takes a retrieval experiment"
+            f"{name} is a language model; `baseline=...` takes a retrieval experiment"
             if writes
             else f"{name} ranks captions and writes none; name a language model, or give "
-            "--baseline nearest for its nearest training captions"
+            "`baseline=nearest` for its nearest training captions"
         )
     return open_baseline(baseline, experiment_named(name), layout, train_split)
 

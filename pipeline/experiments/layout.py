@@ -37,6 +37,12 @@ def of_splits(file: Path, splits: str) -> Path:
     return file.with_name(f"{file.stem}.{splits.replace(',', '+')}{file.suffix}")
 
 
+def seeds_of(file: Path) -> list[Path]:
+    """Return a file of an experiment, whether it exists or not, and those of its further seeds."""
+    others = file.parent.glob(f"{glob.escape(file.stem)}-seed*{file.suffix}")
+    return [file, *sorted(other for other in others if _SEED.search(other.stem))]
+
+
 @dataclass(frozen=True)
 class Layout:
     """The folders of one dataset.
@@ -120,9 +126,9 @@ class Layout:
 
         The first is that of the name itself, whether it is there or not; see `seeded`.
         """
-        folder = self._of("ensembles" if self.ensemble(name).is_file() else "embeddings")
-        others = folder.glob(f"{glob.escape(name)}-seed*.h5")
-        return [folder / f"{name}.h5", *sorted(f for f in others if _SEED.search(f.stem))]
+        return seeds_of(
+            self.ensemble(name) if self.ensemble(name).is_file() else self.embeddings(name)
+        )
 
     def ensemble(self, name: str) -> Path:
         """Return an ensemble's embedding file, apart from those that it depends on."""

@@ -21,6 +21,10 @@ def localize(
     *,
     method: str,
     recipe: str | None = None,
+    proposals: str | Path | None = None,
+    regions: str | Path | None = None,
+    truth: str | Path | None = None,
+    phrases: str | Path | None = None,
     most: int = 100,
     split: str | None = None,
     validation_images: int | None = None,
@@ -42,6 +46,8 @@ def localize(
     dataset : str or Path. Folder of a prepared dataset with phrases.
     method : str. Proposals that are ranked: their name in proposals/DATASET below `root`.
     recipe : str or None. Of the regions' features; None: that of each experiment.
+    proposals, regions, truth, phrases : str, Path or None. Folders of the proposals, their
+        features, those of the true boxes and those of the phrases, where they are elsewhere.
     most : int. Upper bound on the proposals of an image; the first ones count.
     split : str or None. Split that is localized; None: "test", or another usual name.
     validation_images : int or None. Choose the epoch by the first images of the validation split;
@@ -71,10 +77,10 @@ def localize(
         of_recipe = recipe or experiment.images
         sources = Sources(
             dataset=layout.dataset,
-            phrases=layout.text(experiment.captions.name),
-            truth=layout.regions(of_recipe, "ground-truth"),
-            proposals=layout.proposals(method),
-            regions=layout.regions(of_recipe, method),
+            phrases=Path(phrases or layout.text(experiment.captions.name)),
+            truth=Path(truth or layout.regions(of_recipe, "ground-truth")),
+            proposals=Path(proposals or layout.proposals(method)),
+            regions=Path(regions or layout.regions(of_recipe, method)),
             most=most,
         )
         asked.append((experiment, sources))

@@ -1,9 +1,11 @@
-"""The report of a dataset's experiments, from where `pipeline.run` put their files."""
+"""The reports of a dataset: of its experiments, of localized phrases, of generated captions."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.experiments.layout import DATA, Layout
+from pipeline.datasets.manifest import read_manifest
+from pipeline.experiments.known_truth import caption_truth_of
+from pipeline.experiments.layout import DATA, Layout, NotMade
 from pipeline.progress import QUIET, Monitor
 from pipeline.report import write
 from pipeline.report.results import Folders
@@ -38,6 +40,8 @@ def write_report(
 
     Raises
     ------
+    NotMade
+        Nothing has been measured on the dataset.
     TableError
         There is no table, or a table or a provenance is damaged.
     EmbeddingsError, ProtocolError, FileReadError, OutputError
@@ -51,5 +55,54 @@ def write_report(
         folders = Folders(
             layout.evaluations, layout.embedding_folders, layout.heads, layout.dataset, layout.texts
         )
+    if not folders.evaluations.is_dir():
+        raise NotMade(
+            f"{folders.evaluations} not found: no experiment has been measured on {dataset} yet; "
+            f"`pipeline run NAME --dataset {dataset}` measures one, such as those in docs/heads.md"
+        )
     out = layout.report if out is None else out
     return write.write_report(folders, out, html=html, first=first, monitor=monitor)
+
+
+def write_region_report(
+    dataset: str | Path, html: str | Path, *, root: str | Path = DATA, monitor: Monitor = QUIET
+) -> None:
+    """Write the page of all localization files of a dataset, `localization.html`.
+
+    Parameters
+    ----------
+    dataset : str or Path. Folder of a prepared dataset.
+    html : str or Path. Folder of the page.
+    root : str or Path. Folder that `pipeline.localize` wrote to.
+    monitor : Monitor. Receives what was written.
+    """
+    # Here, as below: tables need no pictures.
+    from pipeline.report.localizations import write_localization_page
+
+    layout = Layout(Path(dataset), Path(root))
+    files = sorted(layout.localizations.glob("*.h5"))
+    write_localization_page(files, layout.dataset, Path(html), monitor=monitor)
+
+
+def write_caption_report(
+    dataset: str | Path, html: str | Path, *, root: str | Path = DATA, monitor: Monitor = QUIET
+) -> None:
+    """Write the page of all generated captions of a dataset, `captions.html`.
+
+    Parameters
+    ----------
+    dataset, html, monitor : see `write_region_report`.
+    root : str or Path. Folder that `pipeline.caption_split` and `pipeline.score` wrote to.
+    """
+    from pipeline.report.caption_report import write_captions_page
+
+    layout = Layout(Path(dataset), Path(root))
+    write_captions_page(
+        sorted(layout.captions("x").parent.glob("*.jsonl")),
+        layout.caption_scores("x").parent,
+        layout.dataset,
+        Path(html),
+        truth=caption_truth_of(read_manifest(layout.dataset)),
+        regularities=sorted(layout.regularities("x").parent.glob("*.json")),
+        monitor=monitor,
+    )

@@ -79,11 +79,12 @@ def add_evaluation(plan: Plan, name: str, embeddings: Path) -> None:
         return record and {"protocol": None, **record}
 
     def expected() -> Record:
-        asked, protocol = plan.evaluate.get("protocol"), None
-        if asked is not None:
-            given = {k: v for k, v in plan.evaluate.items() if k == "captions_per_image"}
-            protocol = asdict(resolve_protocol(asked, **given))
-        return {"embeddings_sha256": sha256_of_file(embeddings), "protocol": protocol}
+        asked = plan.evaluate.get("protocol")
+        number = plan.evaluate.get("captions_per_image", 5)
+        embedded = {"embeddings_sha256": sha256_of_file(embeddings)}
+        if asked is None:
+            return {**embedded, "protocol": None, "captions_per_image": number}
+        return {**embedded, "protocol": asdict(resolve_protocol(asked, number))}
 
     def make(monitor: Monitor) -> object:
         return evaluate(embeddings, out, monitor=monitor, **plan.evaluate)

@@ -116,21 +116,24 @@ def run(
     Parameters
     ----------
     names : str or iterable of str. Experiments, ensembles and language models.
-    dataset : folder of a prepared dataset.
-    experiments : experiments by name, before the published systems of `PRESETS`.
-    ensembles : members with their weights by name, before those of `ENSEMBLES`.
-    root : everything is made below it; see `Layout`.
-    size : of the published systems: "tiny", "small" or "paper"; see `resolve_experiment`.
-    seeds : how often each is trained, with the seeds from that of `training` on: `vsepp`, then
+    dataset : str or Path. Folder of a prepared dataset.
+    experiments : mapping of str to Experiment, or None. Experiments by name, before the published
+        systems of `PRESETS`.
+    ensembles : mapping of str to mapping of str to float, or None. Members with their weights by
+        name, before those of `ENSEMBLES`.
+    root : str or Path. Everything is made below it; see `Layout`.
+    size : str. Of the published systems: "tiny", "small" or "paper"; see `resolve_experiment`.
+    seeds : int. How often each is trained, with the seeds from that of `training` on: `vsepp`, then
         `vsepp-seed1` and so on, each with all its files.
-    training : of all heads and language models; its monitor is `monitor`. `leave_out_failed` is
-        about embeddings as well, `device` about all features and tables.
-    test_split : the split that is embedded and measured; None: by its usual names.
-    extract : options of `pipeline.images.extract.extract`.
-    word_vectors : by name, options of `store_vectors`; None: those that the presets name.
-    evaluate : options of `pipeline.retrieval.evaluate.evaluate`.
-    dry_run : log what would be done, with sizes, and do nothing.
-    monitor : gets a line before each step, its log lines and its progress.
+    training : TrainingOptions. Of all heads and language models; its monitor is `monitor`.
+        `leave_out_failed` is about embeddings as well, `device` about all features and tables.
+    test_split : str or None. The split that is embedded and measured; None: by its usual names.
+    extract : mapping of str to object, or None. Options of `pipeline.images.extract.extract`.
+    word_vectors : mapping of str to mapping of str to object, or None. By name, options of
+        `store_vectors`; None: those that the presets name.
+    evaluate : mapping of str to object, or None. Options of `pipeline.retrieval.evaluate.evaluate`.
+    dry_run : bool. Log what would be done, with sizes, and do nothing.
+    monitor : Monitor. Receives a line before each step, its log lines and its progress.
 
     Raises
     ------

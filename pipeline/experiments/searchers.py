@@ -1,8 +1,9 @@
 """An experiment by its name, searched or served from the files that `pipeline.run` made of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pipeline.errors import WrongUsage
 from pipeline.experiments.captioners import experiment_finder, open_captioner
@@ -10,6 +11,7 @@ from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
 from pipeline.experiments.whole_dataset import searched_embeddings
 from pipeline.heads.head_types import Experiment
 from pipeline.progress import QUIET, Monitor
+from pipeline.retrieval.ensemble import ENSEMBLES
 from pipeline.search.picture_captions import describe_picture
 from pipeline.search.region_searcher import RegionSearcher
 from pipeline.search.searcher import Searcher
@@ -55,22 +57,17 @@ def open_searcher(
     >>> [hit.id for hit in searcher.by_sentences("a dog runs")]  # doctest: +SKIP
     ['a.jpg', 'b.jpg']
     """
-    layout = Layout(Path(dataset), Path(root))
-    find = experiment_finder(experiments)
-    file = searched_embeddings(
-        experiment, layout, find, split=split, monitor=monitor,
+    own = experiments or {}
+    sources = find_sources(
+        experiment,
+        Layout(Path(dataset), Path(root)),
+        experiment_finder(own),
+        ensembles={*ENSEMBLES} - {*own},
         remedy=f"pipeline.run({experiment!r}, {str(dataset)!r})",
-    )  # fmt: skip
-    single = not layout.ensemble(experiment).is_file()
-    return Searcher(
-        file,
-        dataset=layout.dataset,
-        head=layout.head(experiment) if single else None,
-        encoder=layout.encoder(find(unseeded(experiment)).captions.name) if single else None,
-        weights=weights,
         split=split,
         monitor=monitor,
     )
+    return Searcher(**sources, weights=weights, monitor=monitor)
 
 
 def open_region_searcher(
@@ -94,16 +91,124 @@ def open_region_searcher(
     HeadError, LocalizationError
         No experiment has this name, or the file is damaged.
     """
-    layout = Layout(Path(dataset), Path(root))
-    captions = experiment_finder(experiments)(unseeded(experiment)).captions.name
-    remedy = f"pipeline.localize({experiment!r}, {str(dataset)!r}, method=...)"
-    return RegionSearcher(
-        _made(layout.localization(experiment), remedy),
-        dataset=layout.dataset,
-        head=layout.head(experiment),
-        encoder=layout.encoder(captions),
-        monitor=monitor,
+    sources = find_region_sources(
+        experiment,
+        Layout(Path(dataset), Path(root)),
+        experiment_finder(experiments),
+        remedy=f"pipeline.localize({experiment!r}, {str(dataset)!r}, method=...)",
     )
+    return RegionSearcher(**sources, monitor=monitor)
+
+
+def find_sources(
+    experiment: str,
+    layout: Layout,
+    experiment_named: Callable[[str], Experiment],
+    *,
+    ensembles: Container[str],
+    remedy: str,
+    embeddings: Path | None = None,
+    head: Path | None = None,
+    encoder: Path | None = None,
+    split: str | None = None,
+    monitor: Monitor = QUIET,
+) -> dict[str, Any]:
+    """Return where an experiment's embeddings are stored and what belongs to them.
+
+    The embedding file of the whole dataset is made where it is missing or out of date.
+
+    Parameters
+    ----------
+    experiment : str. Name of an experiment or ensemble; it may end with a seed.
+    layout : Layout. Paths of the files.
+    experiment_named : callable. Returns an experiment by its name without a seed.
+    ensembles : container of str. Names of ensembles.
+    remedy : str. What makes all that may be missing, for messages.
+    embeddings, head, encoder : Path or None. Files that are elsewhere than the layout has them.
+    split : str or None. See `open_searcher`.
+    monitor : Monitor. Receives lines and progress of what is made.
+
+    Returns
+    -------
+    dict
+        The arguments of `Searcher`, without `weights` and `monitor`. An ensemble has neither head
+        nor encoder.
+
+    Raises
+    ------
+    NotMade
+        The experiment or ensemble has not been trained on the dataset.
+    WrongUsage
+        It is fitted on regions and phrases.
+    """
+    joined = layout.ensemble(experiment)
+    of_ensemble = joined.is_file() or unseeded(experiment) in ensembles
+
+    def named(name: str) -> Experiment:
+        found = experiment_named(name)
+        if found.of_phrases:
+            raise WrongUsage(f"{name} is fitted on regions and phrases; add `regions=True`")
+        return found
+
+    if embeddings is None:
+        if of_ensemble:
+            _require(joined, remedy)
+        embeddings = searched_embeddings(
+            experiment, layout, named, remedy=remedy, head=head, split=split, monitor=monitor
+        )
+    if not of_ensemble:
+        captions = experiment_named(unseeded(experiment)).captions.name
+        head, encoder = head or layout.head(experiment), encoder or layout.encoder(captions)
+    return {
+        "embeddings": embeddings,
+        "dataset": layout.dataset,
+        "head": head,
+        "encoder": encoder,
+        "split": split,
+    }
+
+
+def find_region_sources(
+    experiment: str,
+    layout: Layout,
+    experiment_named: Callable[[str], Experiment],
+    *,
+    remedy: str,
+    localization: Path | None = None,
+    head: Path | None = None,
+    encoder: Path | None = None,
+) -> dict[str, Any]:
+    """Return where an experiment's localization file is stored and what belongs to it.
+
+    Parameters
+    ----------
+    experiment, layout, experiment_named, remedy, head, encoder : see `find_sources`.
+    localization : Path or None. The file, if it is elsewhere.
+
+    Returns
+    -------
+    dict
+        The arguments of `RegionSearcher`, without `monitor`.
+
+    Raises
+    ------
+    NotMade
+        The experiment has no localization file.
+    WrongUsage
+        It is not fitted on regions.
+    """
+    of = experiment_named(unseeded(experiment))
+    if localization is None:
+        localization = layout.localization(experiment)
+        if not (of.of_phrases or localization.is_file()):
+            raise WrongUsage(f"{experiment} is not fitted on regions; leave out `regions=True`")
+        _require(localization, remedy)
+    return {
+        "file": localization,
+        "dataset": layout.dataset,
+        "head": head or layout.head(experiment),
+        "encoder": encoder or layout.encoder(of.captions.name),
+    }
 
 
 def serve(
@@ -163,7 +268,6 @@ def serve(
         server.run()
 
 
-def _made(file: Path, remedy: str) -> Path:
+def _require(file: Path, remedy: str) -> None:
     if not file.is_file():
         raise NotMade(f"{file} not found; {remedy} makes it")
-    return file

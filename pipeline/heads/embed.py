@@ -63,17 +63,17 @@ def embed(
 
     Parameters
     ----------
-    dataset : folder of a prepared dataset.
-    out : the embedding file; see `pipeline.retrieval.embedding_file`.
-    head : folder of the trained head.
-    images, captions : folders of the features that the head was fitted on; of images without
-        captions those of captions are not read, and may be None.
-    select : which images; the split None is "test", or one of the other usual names of
-        `pipeline.datasets.splits.USUAL_NAMES`. It may be "all", or several names with commas
-        between: the rows are then those of one split after the other, and the provenance has their
-        numbers of images as `splits`.
-    place : where rows are computed; None: in this process.
-    monitor : receives log lines, and progress in rows.
+    dataset : str or Path. Folder of a prepared dataset.
+    out : str or Path. The embedding file; see `pipeline.retrieval.embedding_file`.
+    head : str or Path. Folder of the trained head.
+    images, captions : str, Path or None. Folders of the features that the head was fitted on; of
+        images without captions those of captions are not read, and may be None.
+    select : Selection or None. Which images; the split None is "test", or one of the other usual
+        names of `pipeline.datasets.splits.USUAL_NAMES`. It may be "all", or several names with
+        commas between: the rows are then those of one split after the other, and the provenance has
+        their numbers of images as `splits`.
+    place : Place or None. Where rows are computed; None: in this process.
+    monitor : Monitor. Receives log lines, and progress in rows.
 
     Returns
     -------
@@ -152,7 +152,7 @@ def require_head_of(head: str | Path, experiment: str) -> None:
     if (found := load_head(head).experiment) != experiment:
         raise HeadError(
             f"{head} holds the head of experiment {found!r}, not of {experiment!r}; give the right "
-            "--head or --experiment"
+            "`head=...` or `experiment=...`"
         )
 
 

@@ -34,14 +34,17 @@ def resolve_experiment(
 
     Parameters
     ----------
-    name : of the experiment.
-    preset : the published system that it follows; None: the one of the experiment's own name.
-    head : in place of a preset, a head with its own defaults; then `images` and `captions` are
-        needed.
-    size : of the preset: "paper", "small" or "tiny"; see `pipeline.heads.presets`.
-    images, captions, word_vectors, average_captions : in place of the preset's.
-    settings : of the head, over those of the preset.
-    finetuning : of `pipeline.heads.head_types.Finetuning`, over those of the preset.
+    name : str. Of the experiment.
+    preset : str or None. The published system that it follows; None: the one of the experiment's
+        own name.
+    head : str or None. In place of a preset, a head with its own defaults; then `images` and
+        `captions` are needed.
+    size : str. Of the preset: "paper", "small" or "tiny"; see `pipeline.heads.presets`.
+    images, captions, word_vectors, average_captions : str, CaptionFeatures, bool or None. In place
+        of the preset's.
+    settings : mapping of str to object, or None. Of the head, over those of the preset.
+    finetuning : mapping of str to object, or None. Of `pipeline.heads.head_types.Finetuning`, over
+        those of the preset.
 
     Raises
     ------

@@ -74,9 +74,10 @@ def fit(
     if experiment.word_vectors is not None:
         folder = Path(encoder or Path(captions).with_name(f"{Path(captions).name}.encoder"))
         known = known_words(features.inputs.captions, folder, experiment.word_vectors)
+        first = f", first {', '.join(known.missing[:5])}" if known.missing else ""
         job.log(
             f"{len(known.missing)} of {len(known.rows)} token ids have no vector in "
-            f"{experiment.word_vectors}, first {', '.join(known.missing[:5])}"
+            f"{experiment.word_vectors}{first}"
         )
         unfitted, words = replace(unfitted, word_vectors=known.origin), known.rows
     pairs, validation = features.pairs(job, experiment.average_captions)

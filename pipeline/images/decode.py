@@ -5,7 +5,8 @@ the EXIF orientation is applied, and metadata that cannot be understood turns no
 grey values are divided by 257; every other mode goes through `convert("RGB")`, so that grey
 becomes three equal channels, CMYK is converted without a colour profile and alpha is dropped.
 A file that ends early is unreadable, never half an image, and so is a TIFF in which libtiff finds
-an error. Bytes are limited before reading, pixels before decoding.
+an error, and a PNG whose pixels have another checksum than it states. Bytes are limited before
+reading, pixels before decoding.
 
 What is wrong with a file is that row's status. What is wrong with the machine (no permission,
 an I/O error, too many open files, no memory) says nothing about the image: it ends the run,
@@ -27,6 +28,7 @@ from PIL import AvifImagePlugin, ExifTags, Image, UnidentifiedImageError
 from pipeline.errors import FileReadError
 from pipeline.images import heif
 from pipeline.images.libtiff import TiffError, libtiff_errors
+from pipeline.images.png_checksums import pixels_are_damaged
 from pipeline.progress import DECODE, READ, Stopwatch
 from pipeline.recipes import PILLOW_RGB, RecipeError
 from pipeline.shards.format import MISSING, OK, REFUSED, UNREADABLE
@@ -279,6 +281,8 @@ def decode(data: bytes, max_pixels: int = MAX_PIXELS, rule: Rule = to_rgb) -> Im
     with _reasons(max_pixels, data), Image.open(BytesIO(data), formats=formats) as image:
         _require_size(image, max_pixels)
         image.load()
+        if image.format == "PNG" and pixels_are_damaged(data):
+            raise UnreadableImage("damaged: its pixels have another checksum than the PNG states")
         return rule(image)
 
 

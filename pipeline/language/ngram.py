@@ -147,10 +147,9 @@ def fit_ngrams(sentences: Ids, vocab_size: int, order: int = 3) -> NGramModel:
     Raises
     ------
     LanguageError
-        There is no sentence, or the vocabulary is too large for this order.
+        No sentence has a word, or the vocabulary is too large for this order.
     """
-    if not (sentences == END).any():
-        raise LanguageError("there is no sentence to count n-grams of")
+    require_words(sentences)
     if vocab_size**order >= 1 << 63:
         raise LanguageError(
             f"a vocabulary of {vocab_size} words is too large for n-grams of {order} words; take a "
@@ -183,6 +182,21 @@ def fit_ngrams(sentences: Ids, vocab_size: int, order: int = 3) -> NGramModel:
     with np.errstate(divide="ignore"):
         logarithms = tuple(np.log(p) for p in every)
     return NGramModel(vocab_size, tuple(k for k, _ in counted[1:]), logarithms, tuple(backoffs))
+
+
+def require_words(sentences: npt.NDArray[np.generic]) -> None:
+    """Check that some sentences, of `fit_ngrams`, have a word among them.
+
+    Raises
+    ------
+    LanguageError
+        They have none.
+    """
+    if np.isin(sentences, (START, END, PADDING)).all():
+        raise LanguageError(
+            f"none of {len(sentences)} sentences has a word, so there is nothing to count n-grams "
+            "of; give captions with words, or another tokenizer"
+        )
 
 
 def discounts(counts: Ids) -> tuple[float, float, float]:

@@ -23,9 +23,11 @@ from pipeline.language.scores.caption_truth import score_truth, truth_columns
 from pipeline.language.scores.table import COLUMNS, TOKENIZER, score
 from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.recall import recall_table
+from pipeline.retrieval.ranking.ranks import rank_both_ways
+from pipeline.retrieval.recall import measures
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.text.encoders.base import CaptionEncoder, unknown_to_all
+from pipeline.wording import counted
 
 CAPTIONS_FILE, PROVENANCE_FILE = "captions.json", "provenance.json"
 RANKING_COLUMNS = {
@@ -79,7 +81,9 @@ def evaluate_captions(
     if truth is not None:
         row |= score_truth(captions, truth)
     if ranked_by is not None:
-        row |= ranked_by.figures(captions)
+        row |= ranked_by.figures(captions, monitor)
+    if len(captions) == 1:
+        monitor.log("one image is scored: CIDEr weighs words by other images, and is 0")
     write_json(folder / CAPTIONS_FILE, row)
     write_text(folder / "captions.csv", _csv(row))
     write_json(
@@ -138,12 +142,15 @@ class RankingHead:
         head.inputs.images.require(images, "image")
         self.head, self._encoder, self._images = head, encoder, images
 
-    def figures(self, captions: Mapping[str, str]) -> Row:
+    def figures(self, captions: Mapping[str, str], monitor: Monitor = QUIET) -> Row:
         """Return how well each caption finds its own image among all that are described.
+
+        A caption without a word that the encoder knows finds nothing: its image comes last.
 
         Parameters
         ----------
         captions : by image, one each.
+        monitor : gets a line on captions without a known word.
 
         Returns
         -------
@@ -153,29 +160,40 @@ class RankingHead:
         Raises
         ------
         LanguageError
-            A caption has no word that the encoder knows.
+            No caption has a word that the encoder knows.
         """
-        images, texts = list(captions), list(captions.values())
-        if unknown := sorted(unknown_to_all(self._encoder.reports(texts).values())):
+        unknown = set(unknown_to_all(self._encoder.reports(list(captions.values())).values()))
+        known = {
+            image: text
+            for at, (image, text) in enumerate(captions.items())
+            if text and at not in unknown
+        }
+        lost = [image for image in captions if image not in known]
+        if not known:
             raise LanguageError(
-                f"the encoder {self._encoder.name!r} knows no word of {len(unknown)} captions, "
-                f"first {[texts[at] for at in unknown[:5]]}; rank by a head of another encoder"
+                f"the encoder {self._encoder.name!r} knows no word of {len(captions)} captions, "
+                f"first {list(captions.values())[:5]}; rank by a head of another encoder"
+            )
+        if lost:
+            monitor.log(
+                f"{counted(len(lost), 'caption has', 'captions have')} no word that the encoder "
+                f"{self._encoder.name!r} knows and find no image, first of {lost[:5]}"
             )
         head = self.head.head
         embeddings = Embeddings(
-            tuple(images),
-            head.embed_images(FeatureRows(self._images, images)),
-            tuple(f"{image}#0" for image in images),
-            tuple(images),
-            head.embed_captions(ArrayRows(np.asarray(self._encoder.encode(texts), np.float32))),
+            tuple(captions),
+            head.embed_images(FeatureRows(self._images, list(captions))),
+            tuple(f"{image}#0" for image in known),
+            tuple(known),
+            head.embed_captions(
+                ArrayRows(np.asarray(self._encoder.encode(list(known.values())), np.float32))
+            ),
             head.similarity,
             {},
         )
-        table = recall_table(embeddings)
-        return {
-            column: table[column.replace("finds_image", "text_to_image")]
-            for column in RANKING_COLUMNS
-        }
+        _, ranks = rank_both_ways(embeddings)
+        found = measures(np.concatenate([ranks, np.full(len(lost), len(captions) - 1)]))
+        return {column: found[column.removeprefix("finds_image_")] for column in RANKING_COLUMNS}
 
 
 def markdown(rows: Mapping[str, Mapping[str, Any]], truth: CaptionTruth | None = None) -> str:

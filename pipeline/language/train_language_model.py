@@ -17,7 +17,7 @@ from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingO
 from pipeline.language.data import LanguageInputs, OpenLanguageInputs, embed_captions
 from pipeline.language.language_task import SENTENCE, language_task
 from pipeline.language.model_types import LanguageExperiment, LanguageSettings
-from pipeline.language.ngram import fit_ngrams
+from pipeline.language.ngram import fit_ngrams, require_words
 from pipeline.language.trained_model import Concepts, TrainedLanguageModel
 from pipeline.text.encode import encoder_folder
 from pipeline.text.encoders.token_ids import FIRST_WORD
@@ -69,6 +69,8 @@ def fit_language_model(
         f"conditions of {sizes.condition_dim} numbers; {job.validation_split}: "
         f"{len(validation.captions)} sentences"
     )
+    ids = train.captions.take(np.arange(len(train.captions)))[:, : sizes.length]
+    require_words(ids)  # before hours of training: the n-grams need them
     task = language_task(experiment.model, settings, sizes)
     hashes = {name: found.recipe_hash for name, found in opened.features.items()}
     named = {n: v for n, v in vars(settings).items() if n != "epochs"}
@@ -76,7 +78,6 @@ def fit_language_model(
     with job.fitting(experiment.name) as options:
         net, history = train_network(task, train, validation, options, identity)
         points = _points(opened.head, inputs.captions, vocabulary)
-        ids = train.captions.take(np.arange(len(train.captions)))[:, : sizes.length]
         return TrainedLanguageModel(
             experiment=experiment.name,
             model=experiment.model,

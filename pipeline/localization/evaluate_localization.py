@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -65,11 +66,11 @@ def evaluate_localized(
 
     Parameters
     ----------
-    file : what `pipeline localize` wrote.
-    out : folder of the tables.
-    nms : threshold of the suppression before average precision; see `average_precisions`.
-    monitor : gets lines about images without proposals and phrases without a known word, and one
-        with counts and seconds.
+    file : str or Path. What `pipeline localize` wrote.
+    out : str or Path. Folder of the tables.
+    nms : float. Threshold of the suppression before average precision; see `average_precisions`.
+    monitor : Monitor. Receives lines about images without proposals and phrases without a known
+        word, and one with counts and seconds.
 
     Raises
     ------
@@ -118,6 +119,11 @@ def evaluate_localized(
         f"{counts['phrases']} distinct phrases, in {time.monotonic() - started:.1f} s"
     )
     return table
+
+
+def is_of_regions(provenance: Mapping[str, Any]) -> bool:
+    """Return whether a `provenance.json` belongs to a table of `evaluate_localized`."""
+    return "localization_sha256" in provenance
 
 
 def tabulate(localized: Localized, name: str, nms: float = NMS) -> LocalizationTable:

@@ -141,7 +141,7 @@ def average_precisions(localized: Localized, scoring: Scoring, threshold: float 
     scores: list[list[Scores]] = [[] for _ in localized.phrase_texts]
     right: list[list[npt.NDArray[np.bool_]]] = [[] for _ in localized.phrase_texts]
     truths = np.zeros(len(localized.phrase_texts), np.int64)
-    for phrase, query_scores, truth, overlap in _asked(localized, scoring, threshold):
+    for _, phrase, query_scores, truth, overlap in asked(localized, scoring, threshold):
         truths[phrase] += len(truth)
         if len(query_scores):
             scores[phrase].append(query_scores)
@@ -156,10 +156,10 @@ def average_precisions(localized: Localized, scoring: Scoring, threshold: float 
     )
 
 
-def _asked(
+def asked(
     localized: Localized, scoring: Scoring, threshold: float
-) -> Iterator[tuple[int, Scores, Scores, Scores]]:
-    """Yield phrase, scores after suppression, true boxes and overlaps, best box first."""
+) -> Iterator[tuple[int, int, Scores, Scores, Scores]]:
+    """Yield image, phrase, scores after suppression, true boxes and overlaps, best box first."""
     for image, queries in enumerate(localized.queries_of_image):
         if not len(queries):
             continue
@@ -174,7 +174,7 @@ def _asked(
                 np.concatenate([localized.truth_of(int(query)) for query in own]), axis=0
             )
             rows = order[kept[:, column], column]
-            yield int(phrase), found[rows, column], truth, iou(boxes[rows], truth)
+            yield image, int(phrase), found[rows, column], truth, iou(boxes[rows], truth)
 
 
 def suppressed(overlapping: npt.NDArray[np.bool_], order: RowNumbers) -> npt.NDArray[np.bool_]:

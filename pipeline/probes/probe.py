@@ -88,7 +88,7 @@ def probe(
     if not len(rows[test]) or not len(np.intersect1d(rows[test], space.captioned)):
         raise ProbeError(
             f"{searcher.embedded.file} has no captioned image of the split {test!r}; embed it "
-            "(`pipeline embed --split all`), or name another one with --split"
+            "(`pipeline embed --split all`), or name another one by `split=...`"
         )
     questions: list[Probed] = []
     if train == test or not len(rows[train]):

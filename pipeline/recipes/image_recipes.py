@@ -19,6 +19,7 @@ from pipeline.wording import did_you_mean, nearest
 _IMAGENET = Normalise(255.0, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _OXFORD = Normalise(1.0, (103.939, 116.779, 123.68), (1.0, 1.0, 1.0), "BGR")
 _BERKELEY = Normalise(1.0, (104.00698793, 116.66876762, 122.67891434), (1.0, 1.0, 1.0), "BGR")
+_UNIT = Normalise(255.0, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 _HALVES = Normalise(255.0, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 _LITE = Normalise(1.0, (127.0, 127.0, 127.0), (128.0, 128.0, 128.0))
 
@@ -36,7 +37,7 @@ _WHOLE, _CENTRE, _TEN = Crop("none", 224), Crop("centre", 224), Crop("ten", 224)
 _CENTRE_DOWN, _TEN_DOWN = Crop("centre", 224, "floor"), Crop("ten", 224, "floor")
 _TEN_UP = Crop("ten", 224, "ceil")
 
-# All weights of this list: the training images of ILSVRC 2012.
+# All trained weights of this list: the training images of ILSVRC 2012.
 _ILSVRC = ("ImageNet-1k",)
 _RESNET_V1 = "torchvision:ResNet152_Weights.IMAGENET1K_V1"
 _RESNET_V2 = "torchvision:ResNet152_Weights.IMAGENET1K_V2"
@@ -175,6 +176,10 @@ RECIPES: dict[str, Recipe] = {r.name: replace(r, trained_on=_ILSVRC) for r in (
            "none", (4096,), _ROW, source="Dong 2018, fc7"),
     # Lite0's weights come with the install, those of the others with an extra.
     *(recipe for backbone, size in _LITES.items() for recipe in _lites(backbone, size)),
+)} | {r.name: r for r in (
+    # Computed, not trained, and of one grey thumbnail: for `pipeline duplicates`.
+    Recipe("dct-thumbnail", "dct", "computed:dct", Resize("squash", 32), Crop("none", 32), _UNIT,
+           "0", "none", "mean over cells", "none", (255,), _ROW, source="this project"),
 )}
 # fmt: on
 
@@ -187,6 +192,7 @@ DEFAULT_RECIPE = {
     "caffenet": "caffenet-fc7",
     "googlenet": "googlenet-pool",
     **{backbone: f"{backbone}-pool" for backbone in _LITES},
+    "dct": "dct-thumbnail",
 }
 
 
@@ -233,10 +239,10 @@ def resolve_recipe(name: str, precision: str = "float32", storage: str = "float3
 
     Parameters
     ----------
-    name : a key of `RECIPES` or of `DEFAULT_RECIPE`; a key of `RECIPES` with another crop size,
-        "resnet152-pool-448", its canvas enlarged in proportion; or "<prefix>:<model>" with a
+    name : str. A key of `RECIPES` or of `DEFAULT_RECIPE`; a key of `RECIPES` with another crop
+        size, "resnet152-pool-448", its canvas enlarged in proportion; or "<prefix>:<model>" with a
         prefix of `pipeline.recipes.providers.PROVIDERS`.
-    precision, storage : of `pipeline.recipes.PRECISIONS` and `STORAGES`.
+    precision, storage : str. Of `pipeline.recipes.PRECISIONS` and `STORAGES`.
 
     Raises
     ------

@@ -37,7 +37,9 @@ def box_geometry_features(dataset: str, storage: str, how: Compute) -> ByPhoto:
     """
     processor = how.device in (AUTO, "cpu")
     if not processor or (str(how.weights), how.engine) != ("imagenet", Compute.engine):
-        raise WrongUsage(f"{BOX_GEOMETRY} has no network; leave --weights, --device, --engine out")
+        raise WrongUsage(
+            f"{BOX_GEOMETRY} has no network; leave `weights=...`, `device=...`, `engine=...` out"
+        )
     header = FeatureHeader(
         recipe={"name": BOX_GEOMETRY, "values": list(_VALUES), "shape": [len(_VALUES)]},
         weights="none",

@@ -68,9 +68,9 @@ def extract_regions(
 
     Parameters
     ----------
-    dataset, out, recipe, select, storage, compute, place, monitor : see
-        `pipeline.images.extract.extract`; a limit counts images.
-    regions : which regions.
+    dataset, out, recipe, select, storage, compute, place, monitor : see `extract`; a limit counts
+        images.
+    regions : Regions. Which regions.
 
     Returns
     -------
@@ -135,7 +135,7 @@ def _source(
         compute = compute.on(place, monitor)
     if is_by_photo(recipe):
         if regions.context:
-            raise WrongUsage(f"--context is of regions that are cut out; {recipe} cuts none")
+            raise WrongUsage(f"`context=...` is of regions that are cut out; {recipe} cuts none")
         features = region_features(recipe, manifest.name, storage.dtype, compute)
         return PhotoSource(ids, rows, recipe, compute, features)
     resolved = resolve_recipe(recipe, compute.precision, storage.dtype)

@@ -53,9 +53,9 @@ class Proposer:
         if self.number < 1:
             raise WrongUsage(f"the number of proposals is {self.number}; it must be at least 1")
         if (self.boxes is not None) != (self.method == "boxes"):
-            raise WrongUsage("the method boxes, and no other, needs a file: --boxes FILE")
+            raise WrongUsage("the method boxes, and no other, needs a file: `boxes=FILE`")
         if self.model is not None and self.method not in ("bing", "edge-boxes"):
-            raise WrongUsage(f"--model is of bing and edge-boxes; {self.method} has none")
+            raise WrongUsage(f"`model=...` is of bing and edge-boxes; {self.method} has none")
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def method_of(proposer: Proposer, dataset: Path, split: str | None) -> Method:
     if name == "bing":
         opencv()
         if model is None:
-            raise WrongUsage("bing needs the folder of its trained model: --model FOLDER")
+            raise WrongUsage("bing needs the folder of its trained model: `model=FOLDER`")
         return Bing(Path(model))
     if boxes is not None:
         found = read_boxes(boxes)

@@ -138,6 +138,10 @@ class Proposals:
 def read_proposals(path: str | Path) -> Proposals:
     """Open a folder of proposals, as `pipeline propose` wrote it.
 
+    Parameters
+    ----------
+    path : str or Path. The folder.
+
     Raises
     ------
     ProposalError, ShardError

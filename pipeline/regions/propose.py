@@ -37,12 +37,13 @@ def propose(
 
     Parameters
     ----------
-    dataset : folder of a prepared dataset.
-    out : folder of the shards.
-    proposer : the method and its settings.
-    select : which images; None: all.
+    dataset : str or Path. Folder of a prepared dataset.
+    out : str or Path. Folder of the shards.
+    proposer : Proposer. The method and its settings.
+    select : Selection or None. Which images; None: all.
     storage, place, monitor : see `pipeline.jobs.make_features.make_features`.
-    compute : of its fields, `threads` images are in work at once; None: one for each core.
+    compute : Compute or None. Of its fields, `threads` images are in work at once; None: one for
+        each core.
 
     Returns
     -------

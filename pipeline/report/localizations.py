@@ -88,7 +88,7 @@ def write_localization_page(
         if found.provenance.get("dataset", manifest.name) != manifest.name:
             raise WrongUsage(
                 f"{file} localizes the dataset {found.provenance['dataset']!r}, not "
-                f"{manifest.name!r}; give --dataset of that"
+                f"{manifest.name!r}; give that one (`dataset=...`)"
             )
         tables[name] = tabulate(found, name, nms)
         shown[name] = examples_of(found, manifest)

@@ -252,12 +252,12 @@ def _split_of(member: Mapping[str, Any]) -> str:
 
 
 def _protocol_name(metadata: Metadata) -> str:
+    """Return the protocol's name and, unless they are 5, the captions that count; or ""."""
     protocol = metadata.get("protocol")
-    if not isinstance(protocol, dict):
-        return ""
-    number = protocol.get("captions_per_image")
-    name = str(protocol.get("name", ""))
-    return name if number == 5 else f"{name}, {number or 'all'} captions an image"
+    named = protocol if isinstance(protocol, dict) else {}
+    number = {**metadata, **named}.get("captions_per_image", 5)
+    of_captions = "" if number == 5 else f"{number or 'all'} captions an image"
+    return ", ".join(filter(None, [str(named.get("name", "")), of_captions]))
 
 
 def _sides(members: Iterable[Mapping[str, Any]], key: str) -> str:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from pipeline.report.results import Result
 from pipeline.report.retrievals import QueryResult
-from pipeline.retrieval.bootstrap import margin_interval
+from pipeline.retrieval.bootstrap import RESAMPLES
+from pipeline.retrieval.compare import rsum_of
+from pipeline.retrieval.paired import margins, percentile_interval
 from pipeline.retrieval.small_galleries import FEWEST_IMAGES
 
 
@@ -84,4 +86,5 @@ def _interval(winner: Result, second: Result) -> tuple[float, float] | None:
     a, b = winner.retrieval, second.retrieval
     if a is None or b is None or a.image_ids != b.image_ids:
         return None
-    return margin_interval(a.galleries, b.galleries)
+    ours, theirs = ([rsum_of(gallery) for gallery in of.galleries] for of in (a, b))
+    return percentile_interval(margins([ours], [theirs], RESAMPLES))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.files import require_folder
+from pipeline.localization.evaluate_localization import is_of_regions
 from pipeline.progress import QUIET, Monitor
 from pipeline.report.results import Folders, columns_of
 from pipeline.retrieval.tables import (
@@ -43,6 +44,8 @@ def write_report(
 ) -> Report:
     """Join the recall tables of all experiments, and make pages of them if asked.
 
+    Tables of localized phrases, which have other columns, are left out, and logged.
+
     Parameters
     ----------
     folders : where everything is read from; the tables alone need `evaluations` only.
@@ -67,23 +70,30 @@ def write_report(
     evaluations, tables = folders.evaluations, Path(out)
     for folder in (tables, *([Path(html)] if html is not None else [])):
         require_folder(folder)
-    found = sorted(path.parent.name for path in evaluations.glob(f"*/{PROVENANCE_FILE}"))
+    paths = sorted(evaluations.glob(f"*/{PROVENANCE_FILE}"))
+    measured = {path.parent.name: read_provenance(path) for path in paths}
+    found = [name for name, metadata in measured.items() if not is_of_regions(metadata)]
+    if of_regions := [name for name in measured if name not in found]:
+        monitor.log(
+            f"tables of regions are left out, as they have other columns: {', '.join(of_regions)}; "
+            "`pipeline report --regions` writes their page"
+        )
     if not found:
         raise TableError(
-            f"{evaluations} holds no EXPERIMENT/{PROVENANCE_FILE}; run `pipeline evaluate ... "
-            f"--out {evaluations}/EXPERIMENT` first"
+            f"{evaluations} holds no EXPERIMENT/{PROVENANCE_FILE} of an embedding file; run "
+            f"`pipeline evaluate ... --out {evaluations}/EXPERIMENT` first"
         )
     names = [name for name in first if name in found]
     names += [name for name in found if name not in first]
     rows: dict[str, Row] = {
         name: {
-            **columns_of(read_provenance(evaluations / name / PROVENANCE_FILE)),
+            **columns_of(measured[name]),
             **read_recall(evaluations / name / RECALL_FILE),
         }
         for name in names
     }
-    paths = write_joint_table(tables, rows)
-    monitor.log(f"{counted(len(rows), 'experiment')} in {', '.join(map(str, paths))}")
+    written = write_joint_table(tables, rows)
+    monitor.log(f"{counted(len(rows), 'experiment')} in {', '.join(map(str, written))}")
     if html is None:
         return Report(rows)
     # Here, since the tables alone need no templates and no pictures.

@@ -63,12 +63,7 @@ class ApproximateIndex:
         gallery, similarity = self.gallery, SIMILARITIES[self.gallery.similarity]
         require_comparable(gallery, queries, asking)
         top = min(top, len(gallery.ids))
-        width = max(WIDTH_OF_SEARCH, 2 * top)
-        _, candidates = self.graph.search(
-            _points(queries, gallery.similarity),
-            min(width, len(gallery.ids)),
-            params=_faiss().SearchParametersHNSW(efSearch=width),
-        )
+        _, candidates = self.candidates(queries, max(WIDTH_OF_SEARCH, 2 * top))
         hits = Hits(
             np.empty((len(queries), top), np.int64), np.empty((len(queries), top), np.float32)
         )
@@ -85,6 +80,30 @@ class ApproximateIndex:
             best = np.argsort(-scores, kind="stable")[:top]
             hits.rows[query], hits.scores[query] = rows[best], scores[best]
         return hits
+
+    def candidates(
+        self, queries: Vectors, number: int
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """Return the rows that the graph leads to from each query, the nearest first.
+
+        Parameters
+        ----------
+        queries : (queries, dim) float32, as the gallery's rows.
+        number : how many are wanted of each query, at least 1.
+
+        Returns
+        -------
+        distances : (queries, k) float32, squared Euclidean ones of prepared rows; k is `number`, or
+            the rows of a smaller gallery.
+        rows : (queries, k) int64 row numbers of the gallery; -1 where the graph leads to fewer.
+        """
+        width = max(WIDTH_OF_SEARCH, number)
+        distances, rows = self.graph.search(
+            _points(queries, self.gallery.similarity),
+            min(number, len(self.gallery.rows)),
+            params=_faiss().SearchParametersHNSW(efSearch=width),
+        )
+        return distances, rows
 
 
 def build_index(gallery: Gallery) -> ApproximateIndex:

@@ -1,164 +1,237 @@
-"""Whether one system is better than another: a paired bootstrap over test images and seeds.
+"""Embedding files as two systems to compare: ranks of both directions, and figures of them."""
 
-Of few images bootstrap intervals are too narrow, so that their signs are flipped instead, and there
-is no verdict. `python -m bench.comparing` measures how often either is wrong.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.one_or_many import values_of
-from pipeline.retrieval.bootstrap import LEVEL, RankedGallery, image_scores, margins
+from pipeline.errors import UnknownName
+from pipeline.retrieval.bootstrap import RankedGallery
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import EmbeddingsError
+from pipeline.retrieval.paired import Doubles, Totals
 from pipeline.retrieval.ranking.galleries import galleries
-from pipeline.retrieval.ranking.protocols import Protocol, resolve_protocol
-from pipeline.retrieval.ranking.ranks import query_rows, rank_both_ways
+from pipeline.retrieval.ranking.protocols import Protocol
+from pipeline.retrieval.ranking.ranks import Ranks, query_rows, rank_both_ways
 from pipeline.retrieval.ranking.splits import of_split
-from pipeline.retrieval.recall import table_of_ranks
-from pipeline.retrieval.sign_flips import Doubles, sign_flip_interval, sign_flip_p
-from pipeline.retrieval.small_galleries import FEWEST_IMAGES
+from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS
+from pipeline.wording import counted, did_you_mean
 
-_FEWEST_DIFFERING = 6
+_BY_LENGTH = "r10_long_less_short"
+_OF_DIRECTION = (*(f"r{k}" for k in CUTOFFS), "mean_rank", "mean_inverted_rank")
+
+MEASURES = (
+    "rsum",
+    *(f"{d}_{m}" for d in DIRECTIONS for m in _OF_DIRECTION),
+    f"text_to_image_{_BY_LENGTH}",
+)
+"""Figures of two embedding files that are compared: of a recall table, and R@10 of captions of more
+words than the median less that of the others."""
+DEFAULT_MEASURES = ("rsum",)
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The `rsum` of two systems on the same images.
+class Gallery:
+    """One gallery of a file.
 
     Attributes
     ----------
-    first, second : of each training.
-    low, high : the 95 % interval of the difference of their means.
-    p : two-sided: twice the share of draws in which the difference has the other sign, at most 1;
-        of fewer than `FEWEST_IMAGES` the exact one of `sign_flip_p`.
-    num_images : test images.
-    differing : those of them on which the two differ.
+    image_ids : images that are searched, in the order of the rows.
+    image_of_caption : by caption id the id of its image.
+    ranked : ranks of both directions.
     """
 
-    first: tuple[float, ...]
-    second: tuple[float, ...]
-    low: float
-    high: float
-    p: float
-    num_images: int
-    differing: int
+    image_ids: Sequence[str]
+    image_of_caption: Mapping[str, str]
+    ranked: RankedGallery
 
-    @property
-    def margin(self) -> float:
-        """The mean of the first system less that of the second."""
-        return float(np.mean(self.first) - np.mean(self.second))
 
-    @property
-    def enough(self) -> bool:
-        """Whether there are enough images for a verdict, and enough on which the two differ.
+@dataclass(frozen=True)
+class RankedEmbeddings:
+    """Ranks of one training of a system; see `pipeline.retrieval.paired.Outputs`.
 
-        Fewer than 6 differences are of one sign by chance in more than 5 of 100 comparisons.
+    Attributes
+    ----------
+    file : the embedding file.
+    galleries : of the protocol.
+    same_images : whether all galleries are of the same images, with other captions.
+    same_captions : whether those that it is compared with need the same captions.
+    lengths : returns the number of words of each caption by its id; None: not known.
+    """
+
+    file: Path
+    galleries: tuple[Gallery, ...]
+    same_images: bool = False
+    same_captions: bool = True
+    lengths: Callable[[], Mapping[str, int]] | None = None
+
+    def require_same(self, other: "RankedEmbeddings") -> None:
+        """Check that the galleries are those of another file.
+
+        Raises
+        ------
+        EmbeddingsError
+            They have other images, or other captions.
         """
-        return self.num_images >= FEWEST_IMAGES and self.differing >= _FEWEST_DIFFERING
+        for ours, theirs in zip(self.galleries, other.galleries, strict=True):
+            if tuple(ours.image_ids) != tuple(theirs.image_ids):
+                raise EmbeddingsError(
+                    f"{self.file} has {len(ours.image_ids)} images that are not the "
+                    f"{len(theirs.image_ids)} of {other.file} in the same order"
+                    f"{_first_apart(ours.image_ids, theirs.image_ids)}; embed the same split of "
+                    "the same dataset"
+                )
+            one, two = ours.image_of_caption, theirs.image_of_caption
+            if self.same_captions and dict(one) != dict(two):
+                apart = [c for c in (*one, *two) if one.get(c) != two.get(c)]
+                raise EmbeddingsError(
+                    f"{self.file} has {counted(len(one), 'caption')} that are not the {len(two)} "
+                    f"of {other.file}: {counted(len(apart), 'id differs', 'ids differ')}, first "
+                    f"{apart[0]!r}; ranks among other captions do not compare: embed the same "
+                    "captions, or count as many of each image (`captions_per_image=...`)"
+                )
 
-    @property
-    def decided(self) -> bool:
-        """Whether the interval leaves out 0, of enough images."""
-        return self.enough and (self.low > 0 or self.high < 0)
+    def parts(self, measure: str) -> list[Totals]:
+        """Return the parts of a figure of `MEASURES`, one for each gallery of its own images.
 
-    @property
-    def verdict(self) -> str:
-        """The outcome in a few words."""
-        if not self.differing:
-            return "equal on every image"
-        if self.num_images < FEWEST_IMAGES:
-            return "too few images to decide"
-        if not self.enough:
-            return f"too few images to decide, as {self.differing} of them differ"
-        return "decided" if self.decided else "too close to call"
+        Raises
+        ------
+        EmbeddingsError
+            It needs the captions' lengths, which are not known, or all have the same.
+        UnknownName
+            There is no such figure.
+        """
+        if measure not in MEASURES:
+            raise UnknownName(
+                f"embedding files have no figure {measure!r}; {did_you_mean(measure, MEASURES)}"
+            )
+        if measure.endswith(_BY_LENGTH):
+            parts = [self._by_length(gallery) for gallery in self.galleries]
+        else:
+            parts = [_figure(gallery.ranked, measure) for gallery in self.galleries]
+        return [_mean_of_sets(parts)] if self.same_images else parts
+
+    def _by_length(self, gallery: Gallery) -> Totals:
+        """Return the R@10 of long captions less that of short ones."""
+        if self.lengths is None:
+            raise EmbeddingsError(
+                f"{self.file} has no texts: lengths of captions are those of a dataset; give "
+                "`dataset=...`"
+            )
+        lengths = self.lengths()
+        if missing := [c for c in gallery.image_of_caption if c not in lengths]:
+            raise EmbeddingsError(
+                f"{self.file} has {counted(len(missing), 'caption')} that the dataset lacks, "
+                f"first {missing[0]!r}; give the dataset that it was embedded from"
+            )
+        words = np.array([lengths[c] for c in gallery.image_of_caption])
+        long = words > np.median(words)
+        if not long.any():
+            raise EmbeddingsError(f"{self.file}: no caption has more words than the median one")
+        ranked = gallery.ranked
+        images = len(ranked.image_to_text)
+        each = np.concatenate(
+            [
+                _sums(ranked.image_rows[of], 100.0 * (ranked.text_to_image[of] < 10), images)
+                for of in (long, ~long)
+            ]
+        )
+        return Totals(each, lambda totals: totals[1] / totals[0] - totals[3] / totals[2])
 
 
-def compare(
-    first: str | Path | Sequence[str | Path],
-    second: str | Path | Sequence[str | Path],
+def read_ranked(
+    file: str | Path,
+    protocol: Protocol,
     *,
-    protocol: str = "all",
-    captions_per_image: int | None = 5,
-    resamples: int = 2000,
-) -> Comparison:
-    """Compare the embeddings of two systems of the same test images.
-
-    See `pipeline.retrieval.bootstrap.margins`; of fewer than `FEWEST_IMAGES` images
-    `pipeline.retrieval.sign_flips`, which leave the spread of trainings out. Three trainings
-    tell little of the spread of a system's trainings: read an interval that all but holds 0 as
-    undecided.
+    same_captions: bool = True,
+    lengths: Callable[[], Mapping[str, int]] | None = None,
+) -> RankedEmbeddings:
+    """Rank an embedding file both ways.
 
     Parameters
     ----------
-    first, second : str, Path or sequence of them. Embedding files of each system, one for each
-        training (seed).
-    protocol, captions_per_image : as in `pipeline.retrieval.evaluate.evaluate`.
-    resamples : draws, at least 1.
+    file, protocol : see `pipeline.retrieval.evaluate.evaluate`.
+    same_captions, lengths : see `RankedEmbeddings`.
 
     Raises
     ------
     EmbeddingsError
-        A file is missing or damaged, or has other images than the first.
+        The file is missing or damaged, or has several splits.
     ProtocolError
-        There is no such protocol, or a file cannot meet it.
+        The file cannot meet the protocol.
     """
-    asked = resolve_protocol(protocol, captions_per_image)
-    systems = [values_of(f, (str, Path), "an embedding file (path)") for f in (first, second)]
-    sides: list[list[_Ranked]] = [[], []]
-    for side, files in zip(sides, systems, strict=True):
-        for file in files:
-            side.append(_rank(Path(file), asked))
-            known = sides[0][0]
-            if side[-1].image_ids != known.image_ids:
-                raise EmbeddingsError(
-                    f"{file} has {len(side[-1].image_ids)} images that are not the "
-                    f"{len(known.image_ids)} of {systems[0][0]} in the same order; embed the "
-                    "same split of the same dataset"
-                )
-    one, other = ([training.galleries for training in side] for side in sides)
-    # Sets of captions are galleries of the same images.
-    each = (_mean_scores(one) - _mean_scores(other)).reshape(asked.sets or 1, -1)
-    differences = each.mean(axis=0)
-    # Means that are equal but for rounding do not differ.
-    differences[np.isclose(differences, 0, atol=1e-9)] = 0.0
-    ours, theirs = (tuple(training.rsum for training in side) for side in sides)
-    images, differing = len(differences), int(np.count_nonzero(differences))
-    if images < FEWEST_IMAGES:
-        low, high = sign_flip_interval(differences)
-        return Comparison(ours, theirs, low, high, sign_flip_p(differences), images, differing)
-    draws = margins(one, other, resamples)
-    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    p = 2 * min(float(np.mean(draws <= 0)), float(np.mean(draws >= 0)))
-    return Comparison(ours, theirs, float(low), float(high), min(p, 1.0), images, differing)
-
-
-def _mean_scores(trainings: Sequence[Sequence[RankedGallery]]) -> Doubles:
-    """Return what each image adds to `rsum`, gallery after gallery, the mean over trainings."""
-    of_each = [np.concatenate([image_scores(g) for g in of]) for of in trainings]
-    means: Doubles = np.mean(of_each, axis=0)
-    return means
-
-
-class _Ranked(NamedTuple):
-    image_ids: tuple[str, ...]
-    galleries: list[RankedGallery]
-    rsum: float
-
-
-def _rank(file: Path, protocol: Protocol) -> _Ranked:
-    space = read_embeddings(file)
+    space = read_embeddings(Path(file))
     try:
         space = of_split(space, None)
     except EmbeddingsError as error:
         raise EmbeddingsError(f"{file} {error}") from error
-    found, sums = [], []
-    for gallery in galleries(space, protocol):
-        ranks = rank_both_ways(gallery)
-        found.append(RankedGallery(*ranks, query_rows(gallery)))
-        sums.append(table_of_ranks(gallery, ranks)["rsum"])
-    return _Ranked(tuple(space.image_ids), found, float(np.mean(sums)))
+    found = tuple(
+        Gallery(
+            gallery.image_ids,
+            dict(zip(gallery.caption_ids, gallery.caption_image_ids, strict=True)),
+            RankedGallery(*rank_both_ways(gallery), query_rows(gallery)),
+        )
+        for gallery in galleries(space, protocol)
+    )
+    return RankedEmbeddings(Path(file), found, bool(protocol.sets), same_captions, lengths)
+
+
+def rsum_of(gallery: RankedGallery) -> Totals:
+    """Return the sum of the six R@K of a gallery, 0-600."""
+    return _figure(gallery, "rsum")
+
+
+def _figure(gallery: RankedGallery, measure: str) -> Totals:
+    """Return a figure that is a sum of means over the queries of either direction."""
+    images = len(gallery.image_to_text)
+    asked = [measure]
+    if measure == "rsum":
+        asked = [f"{direction}_r{k}" for direction in DIRECTIONS for k in CUTOFFS]
+    sides = {
+        DIRECTIONS[0]: (gallery.image_to_text, np.arange(images)),
+        DIRECTIONS[1]: (gallery.text_to_image, gallery.image_rows),
+    }
+    each = []
+    for name in asked:
+        direction = next(d for d in DIRECTIONS if name.startswith(d))
+        ranks, rows = sides[direction]
+        each.append(_sums(rows, _values(ranks, name.removeprefix(f"{direction}_")), images))
+    return Totals(np.concatenate(each), lambda totals: np.sum(totals[1::2] / totals[0::2], axis=0))
+
+
+def _values(ranks: Ranks, measure: str) -> Doubles:
+    """Return what each query adds to a mean, of its rank from 0."""
+    if measure == "mean_rank":
+        found = ranks + 1.0
+    elif measure == "mean_inverted_rank":
+        found = 1.0 / (ranks + 1.0)
+    else:
+        found = 100.0 * (ranks < int(measure.removeprefix("r")))
+    return found.astype(np.float64)
+
+
+def _sums(rows: Ranks, values: Doubles, images: int) -> Doubles:
+    """Return (2, images): how many queries an image has, and the sum of their values."""
+    number = np.bincount(rows, minlength=images).astype(np.float64)
+    return np.stack([number, np.bincount(rows, values, images)])
+
+
+def _mean_of_sets(parts: Sequence[Totals]) -> Totals:
+    """Return the mean of a figure over galleries of the same images, which are drawn together."""
+    ends = np.cumsum([len(part.each) for part in parts])[:-1]
+    return Totals(
+        np.concatenate([part.each for part in parts]),
+        lambda totals: np.mean(
+            [part.of_totals(of) for part, of in zip(parts, np.split(totals, ends), strict=True)],
+            axis=0,
+        ),
+    )
+
+
+def _first_apart(ours: Sequence[str], theirs: Sequence[str]) -> str:
+    """Return where two lists of ids part, for messages."""
+    for number, (one, other) in enumerate(zip(ours, theirs, strict=False)):
+        if one != other:
+            return f", the first at row {number}: {one!r} and {other!r}"
+    return ""

@@ -44,8 +44,13 @@ class EmbeddingsHeader:
     provenance: dict[str, Any]
 
 
-def write_embeddings(path: Path, embeddings: Embeddings) -> None:
-    """Write an embedding file, whole or not at all; equal embeddings give equal bytes.
+def write_embeddings(path: str | Path, embeddings: Embeddings) -> None:
+    """Write an embedding file atomically; equal embeddings give equal bytes.
+
+    Parameters
+    ----------
+    path : str or Path. The new file.
+    embeddings : Embeddings. What it holds.
 
     Raises
     ------
@@ -56,7 +61,7 @@ def write_embeddings(path: Path, embeddings: Embeddings) -> None:
     header = EmbeddingsHeader(
         e.image_ids, e.caption_ids, e.caption_image_ids, e.similarity, e.provenance
     )
-    write_in_blocks(path, header, [e.image_embeddings], [e.caption_embeddings])
+    write_in_blocks(Path(path), header, [e.image_embeddings], [e.caption_embeddings])
 
 
 def write_in_blocks(
@@ -176,11 +181,15 @@ def _write_ids(group: h5py.Group, name: str, ids: Sequence[str]) -> None:
         column[start : start + _IDS_AT_ONCE] = list(ids[start : start + _IDS_AT_ONCE])
 
 
-def read_embeddings(path: Path) -> Embeddings:
+def read_embeddings(path: str | Path) -> Embeddings:
     """Read and check an embedding file, ours or anybody's (docs/evaluation.md has the layout).
 
     float16 and float64 embeddings become float32; ids may be strings of fixed or variable length
     or integers; the attribute `provenance` may be missing.
+
+    Parameters
+    ----------
+    path : str or Path. The file.
 
     Raises
     ------
@@ -188,6 +197,7 @@ def read_embeddings(path: Path) -> Embeddings:
         The file is missing, is no HDF5, lacks a part, or its contents are refused by
         `Embeddings`.
     """
+    path = Path(path)
     if not path.is_file():
         raise EmbeddingsError(f"{path}: no such embedding file; `pipeline embed` writes one")
     _require_unbroken(path, _stored)

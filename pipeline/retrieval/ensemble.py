@@ -62,10 +62,12 @@ def ensemble(
 
     Parameters
     ----------
-    members : embedding files of the same images and captions, by the members' names.
-    out : the embedding file of the ensemble.
-    name : of the ensemble, for its provenance; None: the file's name without its suffix.
-    weights : of each member, above 0; None weighs all equally.
+    members : mapping of str to str or Path. Embedding files of the same images and captions, by the
+        members' names.
+    out : str or Path. The embedding file of the ensemble.
+    name : str or None. Of the ensemble, for its provenance; None: the file's name without its
+        suffix.
+    weights : mapping of str to float, or None. Of each member, above 0; None weighs all equally.
 
     Returns
     -------

@@ -15,7 +15,7 @@ from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
-from pipeline.retrieval.ranking.galleries import first_captions, galleries
+from pipeline.retrieval.ranking.galleries import galleries
 from pipeline.retrieval.ranking.protocols import Protocol, resolve_protocol
 from pipeline.retrieval.ranking.ranks import Ranker, query_rows, rank_both_ways
 from pipeline.retrieval.ranking.splits import of_split
@@ -30,7 +30,7 @@ from pipeline.retrieval.small_galleries import (
     INTERVALS,
     chance_columns,
     is_small,
-    small_columns,
+    table_of_gallery,
 )
 from pipeline.retrieval.tables import PROVENANCE_FILE, write_recall
 from pipeline.wording import counted
@@ -57,7 +57,8 @@ class Evaluation:
         folds; of a gallery of fewer than 1,000 images
         `pipeline.retrieval.small_galleries.SMALL_COLUMNS`.
     folds : the same columns up to the chance levels, of each fold; () with one gallery.
-    method : the protocol and the intervals' parameters, as JSON values; {} without either.
+    method : the protocol, or without one `captions_per_image`, and the intervals' parameters, as
+        JSON values.
     """
 
     table: Table
@@ -80,17 +81,20 @@ def evaluate(
 
     Parameters
     ----------
-    embeddings : the file, ours or anybody's; docs/evaluation.md has the layout.
-    out : folder of the three files.
-    split : of a file of several splits the one that is ranked, or "all"; None: the file has one.
-    protocol : a name that `pipeline.retrieval.ranking.protocols.resolve_protocol` knows. It checks
-        what the file holds, and adds mean inverted rank, chance levels and 95 % intervals. None
-        ranks everything in one gallery, without these unless it has fewer than 1,000 images.
-    captions_per_image : captions of an image that count at most, the first ones; None counts all.
-    device : a torch device, such as "cuda"; "auto" for the best of this machine. "cpu" needs no
-        torch.
-    max_pairs : refuse to compare more pairs of an image and a caption than these.
-    monitor : gets one line with the counts and the seconds.
+    embeddings : str or Path. The file, ours or anybody's; docs/evaluation.md has the layout.
+    out : str or Path. Folder of the three files.
+    split : str or None. Of a file of several splits the one that is ranked, or "all"; None: the
+        file has one.
+    protocol : str or None. A name that `pipeline.retrieval.ranking.protocols.resolve_protocol`
+        knows. It checks what the file holds, and adds mean inverted rank, chance levels and 95 %
+        intervals. None ranks everything in one gallery, without these unless it has fewer than
+        1,000 images.
+    captions_per_image : int or None. Captions of an image that count at most, the first ones; None
+        counts all.
+    device : str. A torch device, such as "cuda"; "auto" for the best of this machine. "cpu" needs
+        no torch.
+    max_pairs : int. Refuse to compare more pairs of an image and a caption than these.
+    monitor : Monitor. Receives one line with the counts and the seconds.
 
     Raises
     ------
@@ -198,15 +202,11 @@ def _evaluate_whole(
     embeddings: Embeddings, captions_per_image: int | None, rank: Ranker
 ) -> Evaluation:
     """Rank both ways in one gallery, without a protocol."""
-    counted = (
-        embeddings if captions_per_image is None else first_captions(embeddings, captions_per_image)
-    )
-    ranks = rank(counted)
-    table = table_of_ranks(counted, ranks)
-    if not is_small(counted):
-        return Evaluation(table)
-    table |= small_columns(counted, RankedGallery(*ranks, query_rows(counted)))
-    return Evaluation(table, method={"intervals": INTERVALS})
+    table = table_of_gallery(embeddings, captions_per_image, rank)
+    method: dict[str, Any] = {"captions_per_image": captions_per_image}
+    if "rsum_low" in table:
+        method["intervals"] = INTERVALS
+    return Evaluation(table, method=method)
 
 
 def _require_affordable(
@@ -224,9 +224,9 @@ def _require_affordable(
             f"{file}: exact ranks of {int(images * share):,} images and "
             f"{int(captions * share):,} captions compare {pairs:.1e} pairs, about "
             f"{pairs / _PAIRS_A_SECOND / 3600:.0f} hours of one core; take a part, as with "
-            "--protocol first-5000, or look what a query finds with `pipeline search "
-            "--approximate`, which says how many of the exact hits it finds; --max-pairs "
-            f"{pairs + 1} compares them all the same, and --device cuda is faster"
+            "`protocol=first-5000`, or look what a query finds with `pipeline search "
+            "--approximate`, which says how many of the exact hits it finds; "
+            f"`max_pairs={pairs + 1}` compares them all the same, and `device=cuda` is faster"
         )
 
 

@@ -8,8 +8,6 @@ from pipeline.retrieval.bootstrap import LEVEL, SEED
 MOST_EXACT = 14
 """Differences up to which all signs are tried; of more, as many are drawn at random."""
 
-_FURTHEST = 600.0  # no two `rsum` are further apart
-
 Doubles = npt.NDArray[np.float64]
 
 
@@ -47,7 +45,7 @@ def sign_flip_interval(differences: Doubles, level: float = LEVEL) -> tuple[floa
     The means of all subsets of the differences divide the line into intervals that are equally
     likely to hold the centre of a symmetric distribution (Hartigan 1969), so that order statistics
     of them are bounds, however few differences there are. Fewer than 6 have no bounds at 95 %: they
-    are then 600 either way, the range of `rsum`.
+    are then infinite.
 
     Parameters
     ----------
@@ -64,7 +62,7 @@ def sign_flip_interval(differences: Doubles, level: float = LEVEL) -> tuple[floa
     means = np.sort((members @ differences) / members.sum(axis=1))
     below = int((1 - level) / 2 * (len(means) + 1))
     if not below:
-        return -_FURTHEST, _FURTHEST
+        return -np.inf, np.inf
     return float(means[below - 1]), float(means[-below])
 
 

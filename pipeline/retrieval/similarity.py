@@ -84,6 +84,17 @@ def unit_rows(rows: npt.NDArray[np.floating]) -> Matrix:
     return wide
 
 
+def row_vectors(rows: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
+    """Return one vector for each row of features, (n, channels): its mean over all axes between.
+
+    Parameters
+    ----------
+    rows : (n, channels), or grids (n, ..., channels).
+    """
+    wide = rows.astype(np.float32, copy=False)
+    return wide if wide.ndim == 2 else wide.reshape(len(wide), -1, wide.shape[-1]).mean(axis=1)
+
+
 def _as_they_are(rows: npt.NDArray[np.float32]) -> Rows:
     return rows
 

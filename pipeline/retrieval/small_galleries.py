@@ -9,7 +9,16 @@ from typing import Any
 from pipeline.retrieval import bootstrap
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS, Table, chance, chance_ranks
+from pipeline.retrieval.ranking.galleries import first_captions
+from pipeline.retrieval.ranking.ranks import Ranker, query_rows, rank_both_ways
+from pipeline.retrieval.recall import (
+    CUTOFFS,
+    DIRECTIONS,
+    Table,
+    chance,
+    chance_ranks,
+    table_of_ranks,
+)
 from pipeline.wording import counted
 
 SMALL = 1000
@@ -55,10 +64,32 @@ def chance_columns(gallery: Embeddings) -> Table:
     return {f"{name}_chance": value for name, value in found.items()}
 
 
-def small_columns(gallery: Embeddings, ranked: RankedGallery) -> Table:
-    """Return `SMALL_COLUMNS` of a gallery and its ranks."""
-    columns: Table = {**chance_columns(gallery), **intervals([ranked])}
-    return {name: columns[name] for name in SMALL_COLUMNS}
+def table_of_gallery(
+    embeddings: Embeddings, captions_per_image: int | None = 5, rank: Ranker = rank_both_ways
+) -> Table:
+    """Return the recall table of one gallery; of fewer than `SMALL` images with `SMALL_COLUMNS`.
+
+    Parameters
+    ----------
+    embeddings, captions_per_image, rank : see `pipeline.retrieval.recall.recall_table`.
+
+    Returns
+    -------
+    dict
+        The columns of `recall_table`. Of a small gallery also `<figure>_chance`, the expected
+        figure of a random order, and for each R@K and `rsum` the bounds `..._low` and `..._high`
+        of `pipeline.retrieval.bootstrap.intervals`.
+    """
+    gallery = (
+        embeddings if captions_per_image is None else first_captions(embeddings, captions_per_image)
+    )
+    ranks = rank(gallery)
+    table = table_of_ranks(gallery, ranks)
+    if is_small(gallery):
+        ranked = RankedGallery(*ranks, query_rows(gallery))
+        columns: Table = {**chance_columns(gallery), **intervals([ranked])}
+        table |= {name: columns[name] for name in SMALL_COLUMNS}
+    return table
 
 
 def chance_rows(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, float | int | str]]:

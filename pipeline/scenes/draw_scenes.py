@@ -44,10 +44,10 @@ def draw_scenes(
 
     Parameters
     ----------
-    folder : the dataset's folder; made if it is missing.
-    num_images : 3 to 100,000.
-    seed : 0 or more.
-    progress : called with (images done, images in all, 0) after each image.
+    folder : str or Path. The dataset's folder; made if it is missing.
+    num_images : int. 3 to 100,000.
+    seed : int. 0 or more.
+    progress : callable. Called with (images done, images in all, 0) after each image.
 
     Raises
     ------

@@ -111,7 +111,7 @@ class EmbeddedDataset:
                     f"are not in {self.folder / MANIFEST_FILE}, first {unknown_ids[:5]}; give the "
                     "dataset that was embedded "
                     f"({self.space.provenance.get('dataset', 'its name is not recorded')}) with "
-                    "--dataset"
+                    "`dataset=...`"
                 )
             if self.split is not None:
                 gallery = self._known(side).of_splits(gallery, splits_of(self.manifest, self.split))

@@ -133,7 +133,7 @@ class QueryModels:
         if self._encoder is None:
             raise SearchError(
                 "sentences and words are embedded by the fitted sentence encoder, and its folder "
-                "is not given; give it (--encoder)"
+                "is not given; give it (`encoder=...`)"
             )
         return open_encoder(head, self._encoder, texts)
 
@@ -172,7 +172,7 @@ def head_of(embeddings: WithProvenance, path: Path, folder: Path | None) -> Trai
     if folder is None:
         raise SearchError(
             f"a query of {path} is embedded by the head that made it, whose folder is not given; "
-            "give it (--head), or ask with the id of one of its images"
+            "give it (`head=...`), or ask with the id of one of its images"
         )
     trained = load_head(folder)
     again = (

@@ -94,7 +94,7 @@ class RegionSearcher:
         if missing := manifest.by_id.lacking(self.found.image_ids):
             raise SearchError(
                 f"{self.folder} lacks {len(missing)} images of {self.file}, first "
-                f"{missing[0]!r}; give the dataset that was localized (--dataset)"
+                f"{missing[0]!r}; give the dataset that was localized (`dataset=...`)"
             )
         return manifest
 
@@ -147,7 +147,7 @@ class RegionSearcher:
             A phrase cannot be embedded, or the models are not those of the file.
         """
         if top < 1:
-            raise WrongUsage(f"--top {top} is below 1; take more")
+            raise WrongUsage(f"`top={top}` is below 1; take more")
         texts, alone = texts_of(phrases, "phrase")
         if not texts:
             return []

@@ -239,11 +239,11 @@ class Searcher:
 
     def _check(self, top: int, around_mean: int | None) -> None:
         if top < 1:
-            raise WrongUsage(f"--top {top} is below 1; take more")
+            raise WrongUsage(f"`top={top}` is below 1; take more")
         if around_mean is not None:
             if around_mean < top:
                 raise WrongUsage(
-                    f"--around-mean {around_mean} is fewer than --top {top}; take more"
+                    f"`around_mean={around_mean}` is fewer than `top={top}`; take more"
                 )
             require_composable(self.similarity)
 

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from pipeline.errors import WrongUsage
 from pipeline.retrieval.composition import ids_and_scores
-from pipeline.retrieval.search import Gallery, SearchError, Vectors, nearest
+from pipeline.retrieval.search import Gallery, SearchError, nearest
+from pipeline.retrieval.similarity import row_vectors
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OK
 
@@ -102,9 +103,9 @@ class FeatureSearcher:
             The image has no features, or its network is not available.
         """
         if top < 1:
-            raise WrongUsage(f"--top {top} is below 1; take more")
+            raise WrongUsage(f"`top={top}` is below 1; take more")
         own = image if isinstance(image, str) and image in self.features.ids else None
-        query = _vectors(self._row_of(image, own))
+        query = row_vectors(self._row_of(image, own))
         found = [
             (-score, row_id)
             for gallery in self._galleries()
@@ -134,10 +135,4 @@ class FeatureSearcher:
         for start in range(0, len(self.searched), step):
             rows = self.searched[start : start + step]
             ids = [self.features.ids[row] for row in rows.tolist()]
-            yield Gallery("images", ids, _vectors(self.features.read_rows(rows)), "cosine")
-
-
-def _vectors(rows: npt.NDArray) -> Vectors:
-    """Return one vector for each row, (n, channels) float32: its mean over all axes between."""
-    wide = rows.astype(np.float32, copy=False)
-    return wide if wide.ndim == 2 else wide.reshape(len(wide), -1, wide.shape[-1]).mean(axis=1)
+            yield Gallery("images", ids, row_vectors(self.features.read_rows(rows)), "cosine")

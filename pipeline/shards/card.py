@@ -41,10 +41,10 @@ def write_card(
 
     Parameters
     ----------
-    folder : of the shards.
-    licence : who may use the images and captions. None: as the dataset says.
-    dataset : folder of the prepared dataset, which names its licence and source.
-    monitor : gets a line if no licence is known.
+    folder : str or Path. Of the shards.
+    licence : str or None. Who may use the images and captions. None: as the dataset says.
+    dataset : str, Path or None. Folder of the prepared dataset, which names its licence and source.
+    monitor : Monitor. Receives a line if no licence is known.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def write_card(
     about = croissant(features.index, sizes, licence, source)
     write_json(features.folder / CROISSANT_FILE, about)
     if licence is None:
-        monitor.log(f"no licence is stated in {CARD_FILE}; give --dataset or --licence")
+        monitor.log(f"no licence is stated in {CARD_FILE}; give `dataset=...` or `licence=...`")
     return path
 
 

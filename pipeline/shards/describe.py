@@ -41,7 +41,7 @@ def describe(path: str | Path) -> list[str]:
 
     Parameters
     ----------
-    path : a finished feature folder, or one shard.
+    path : str or Path. A finished feature folder, or one shard.
 
     Raises
     ------

@@ -56,7 +56,7 @@ class Verification:
                 "no row says what its source was (source_crc32 is 0): none could be compared"
             )
         if self.quick:
-            lines.append("features and checksums were not read (--quick)")
+            lines.append("features and checksums were not read (`quick=True`)")
         elif not self.indexed:
             lines.append(f"without an {INDEX_FILE} only the rows' own checksums could be compared")
         return lines

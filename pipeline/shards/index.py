@@ -248,10 +248,10 @@ def rebuild_index(
 
     Parameters
     ----------
-    folder : of the shards; an `index.json` that is there is replaced.
-    rows_per_shard : what a single last shard was planned with. Default: as the largest before it,
-        else the default of `ShardBuild`, or the shard's rows if they are more.
-    monitor : gets the progress.
+    folder : str or Path. Of the shards; an `index.json` that is there is replaced.
+    rows_per_shard : int or None. What a single last shard was planned with. Default: as the largest
+        before it, else the default of `ShardBuild`, or the shard's rows if they are more.
+    monitor : Monitor. Receives the progress.
 
     Raises
     ------

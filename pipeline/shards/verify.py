@@ -43,11 +43,12 @@ def verify(
 
     Parameters
     ----------
-    path : a folder of shards, or one shard; an index beside the shard is used if it names it.
-    quick : structure, ids, counts and sizes only: features and checksums are not read.
-    images_of : folder of a dataset: `source_crc32` is compared with the CRC-32 of its image files
-        or captions as they are now.
-    monitor : gets the progress, with the faults found so far as failed rows.
+    path : str or Path. A folder of shards, or one shard; an index beside the shard is used if it
+        names it.
+    quick : bool. Structure, ids, counts and sizes only: features and checksums are not read.
+    images_of : str, Path or None. Folder of a dataset: `source_crc32` is compared with the CRC-32
+        of its image files or captions as they are now.
+    monitor : Monitor. Receives the progress, with the faults found so far as failed rows.
 
     Raises
     ------

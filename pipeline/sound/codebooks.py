@@ -67,7 +67,7 @@ def codebook_for(
         )
         if not update:
             raise SoundWordsError(
-                f"{others}; --update fits it again, or name it by --codebook to use it"
+                f"{others}; `update=True` fits it again, or name it by `codebook=...` to use it"
             )
         monitor.log(f"{others}: it is fitted again, and all rows are recomputed")
         supersede(out)

@@ -1,13 +1,23 @@
 """The sound of a file, of a clip or alone, as mono samples, or a status with a reason."""
 
+import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.clips.clip_file import CONTAINERS, crc32_of_file, opened_file, require_av
+from pipeline.clips.clip_file import (
+    CONTAINERS,
+    MISSING_SHARE,
+    crc32_of_file,
+    opened_file,
+    require_av,
+    require_whole,
+)
 from pipeline.images.decode import (
     RefusedImage,
     UnreadableImage,
@@ -17,6 +27,7 @@ from pipeline.images.decode import (
 from pipeline.shards.format import OK
 
 if TYPE_CHECKING:
+    from av import AudioFrame
     from av.container import InputContainer
 
 DECODING = "pyav, first track, rate by swresample, mean of the channels"
@@ -25,6 +36,11 @@ DECODING = "pyav, first track, rate by swresample, mean of the channels"
 # Demuxers that read one file and no other: playlists could lead out of the dataset.
 _FORMATS = (*CONTAINERS, "aac", "aiff", "au", "flac", "mp3", "wav")
 _ONE_FILE = {"format_whitelist": ",".join(_FORMATS), "protocol_whitelist": ""}
+
+# Formats that state no length: FFmpeg estimates it from the first frame.
+_ESTIMATED_LENGTHS = ("mp3", "aac")
+# What recorders write that cannot go back to the header.
+_UNKNOWN_SIZES = (0x7FFFFFFF, 0xFFFFFFFF)
 
 MAX_SECONDS = 3600.0
 """A longer sound is refused; its samples at 16 kHz need 230 MB."""
@@ -54,7 +70,7 @@ def read_sound(path: Path, rate: int) -> Sound:
     """Read a file once, and decode its first track of sound to mono at a rate.
 
     Rates are converted by FFmpeg's swresample with its defaults. Several channels become their
-    mean.
+    mean. Rate and channels may change midway.
 
     Parameters
     ----------
@@ -105,32 +121,73 @@ def decode_sound(
                 if not container.streams.video:
                     raise UnreadableImage("neither sound nor picture in this file")
                 return np.zeros(0, np.float32), seconds
-            return _samples(av, container, rate, most), seconds
+            if container.format.name == "wav":
+                _require_whole_wav(file)
+            parts = _mono(av, _frames(container, most), rate)
+            samples = np.concatenate([np.zeros(0, np.float32), *parts])
     except av.FFmpegError as error:
         raise UnreadableImage(
             f"damaged, or neither a clip nor sound of a known format ({error.strerror})"
         ) from error
-
-
-def _samples(
-    av: Any, container: "InputContainer", rate: int, most: float
-) -> npt.NDArray[np.float32]:
-    resampler = av.AudioResampler(format="fltp", rate=rate)
-    parts: list[npt.NDArray[np.float32]] = []
-    number = 0
-    for frame in container.decode(audio=0):
-        # Stamps of damaged files run backwards, which is nothing to the samples.
-        frame.pts = None
-        for part in resampler.resample(frame):
-            parts.append(part.to_ndarray().mean(axis=0))
-            number += len(parts[-1])
-        if number > most * rate:
-            raise RefusedImage(f"its sound is longer than the limit of {most:.0f} s")
-    parts += [part.to_ndarray().mean(axis=0) for part in resampler.resample(None)]
-    samples = np.concatenate([np.zeros(0, np.float32), *parts])
     if not np.isfinite(samples).all():
         raise UnreadableImage("its sound has values that are not finite")
-    return samples
+    return samples, seconds
+
+
+def _frames(container: "InputContainer", most: float) -> Iterator["AudioFrame"]:
+    """Decode the first track of sound; refuse one that is too long, or ends before it says."""
+    stream = container.streams.audio[0]
+    if stream.codec_context is None:
+        raise UnreadableImage("its sound is in a format without a decoder, or damaged")
+    last: Fraction | None = None
+    seconds = Fraction(0)
+    for packet in container.demux():
+        if packet.pts is not None and packet.time_base is not None and not packet.is_discard:
+            end = (packet.pts + (packet.duration or 0)) * packet.time_base
+            last = end if last is None else max(last, end)
+        if packet.stream.index != stream.index:
+            continue
+        for frame in stream.decode(packet):
+            if not frame.sample_rate:
+                raise UnreadableImage("its sound has no rate")
+            # Before it is resampled, which makes memory of a low rate.
+            seconds += Fraction(frame.samples, frame.sample_rate)
+            if seconds > most:
+                raise RefusedImage(f"its sound is longer than the limit of {most:.0f} s")
+            yield frame
+    if container.format.name not in _ESTIMATED_LENGTHS:
+        require_whole(container, last)
+
+
+def _mono(av: Any, frames: Iterable["AudioFrame"], rate: int) -> Iterator[npt.NDArray[np.float32]]:
+    """Resample frames, whose rate and channels may change midway, and mix their channels."""
+    resampler, made_for = av.AudioResampler(), None
+    for frame in frames:
+        # Stamps of damaged files run backwards, which is nothing to the samples.
+        frame.pts = None
+        if made_for != (kind := (frame.format.name, frame.layout.name, frame.sample_rate)):
+            yield from map(_mixed, resampler.resample(None))
+            # Packed: PyAV reads beyond the planes of eight channels and more.
+            resampler, made_for = av.AudioResampler(format="flt", rate=rate), kind
+        yield from map(_mixed, resampler.resample(frame))
+    yield from map(_mixed, resampler.resample(None))
+
+
+def _mixed(frame: "AudioFrame") -> npt.NDArray[np.float32]:
+    channels = frame.to_ndarray().reshape(-1, frame.layout.nb_channels)
+    mixed: npt.NDArray[np.float32] = channels.mean(axis=1)
+    return mixed
+
+
+def _require_whole_wav(file: BinaryIO) -> None:
+    """Refuse a WAV file that is shorter than its header states, of which FFmpeg says nothing."""
+    place = file.tell()
+    size = file.seek(0, 2)
+    file.seek(0)
+    magic, stated = struct.unpack("<4sI", file.read(8))
+    file.seek(place)
+    if magic == b"RIFF" and stated not in _UNKNOWN_SIZES and stated - size > stated * MISSING_SHARE:
+        raise UnreadableImage(f"it ends after {size} of {stated + 8} bytes: the file is not whole")
 
 
 def _picture_seconds(container: "InputContainer") -> float | None:

@@ -153,7 +153,7 @@ class SoundWords:
             raise SoundWordsError(
                 f"{what} has {requested} words of windows {self.metadata.mfcc}; "
                 f"{recipe.name} needs {recipe.words} of {asdict(recipe.mfcc)}: give another "
-                "--codebook, or a recipe of these words"
+                "`codebook=...`, or a recipe of these words"
             )
 
     def save(self, path: Path) -> None:
@@ -286,7 +286,7 @@ def fit_sound_words(
     if not different:
         raise SoundWordsError(
             f"split {split!r} of {dataset} has no window of sound, and a codebook needs at least "
-            "1; add clips with sound, or use a codebook of other clips with --codebook"
+            "1; add clips with sound, or use a codebook of other clips with `codebook=...`"
         )
     requested, number = number, min(number, different)
     if number < requested:

@@ -10,6 +10,7 @@ from pipeline.cluster.place import Place
 from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.splits import require_captions
 from pipeline.devices import AUTO, choose_device
+from pipeline.jobs.finished import FinishedRecord
 from pipeline.jobs.make_features import make_features
 from pipeline.jobs.options import Storage
 from pipeline.progress import QUIET, Monitor
@@ -71,12 +72,15 @@ def encode(
 
     Parameters
     ----------
-    dataset : folder of a prepared dataset.
-    out : folder of the shards; its row ids are caption ids, or `RegionPhrase.key` of phrases.
-    encoder : names of `pipeline.text.encoder_plans.ENCODERS`, joined by "+" for a concatenation.
-    captions : which captions, and what the encoder is fitted to; None: the defaults.
+    dataset : str or Path. Folder of a prepared dataset.
+    out : str or Path. Folder of the shards; its row ids are caption ids, or `RegionPhrase.key` of
+        phrases.
+    encoder : str. Names of `pipeline.text.encoder_plans.ENCODERS`, joined by "+" for a
+        concatenation.
+    captions : Captions or None. Which captions, and what the encoder is fitted to; None: the
+        defaults.
     storage, place, monitor : see `pipeline.jobs.make_features.make_features`.
-    options : of the encoder, such as `vectors` or `pca`; see `plan_encoder`.
+    options : object. Of the encoder, such as `vectors` or `pca`; see `plan_encoder`.
 
     Returns
     -------
@@ -97,6 +101,13 @@ def encode(
     out, how = Path(out), captions or Captions()
     folder = encoder_folder(out) if how.fitted is None else Path(how.fitted)
     plan = plan_encoder(encoder, **options)
+    storage, place = storage or Storage(), place or Place()
+    rows = [how.split, how.phrases, how.trained_on, storage.rows_per_shard, storage.compress]
+    finished = FinishedRecord(
+        out, ["text", plan.to_json(), how.fit_split, *rows], Path(dataset), plan.files(), [folder]
+    )
+    if (index := finished.nothing_to_do("caption", place, monitor)) is not None:
+        return index
     manifest = read_manifest(Path(dataset))
     require_captions(manifest)
     texts_of = partial(unique_phrases, dataset) if how.phrases else manifest.captions
@@ -109,7 +120,7 @@ def encode(
         choose_device(how.device, monitor) if plan.pca else "cpu",
         monitor,
     )
-    if storage is not None and storage.update:
+    if storage.update:
         made = follow_captions(plan, folder, fitting, chosen.texts, out)
     else:
         made = fit_encoder(plan, folder, fitting, chosen.texts)
@@ -117,7 +128,10 @@ def encode(
     header = caption_header(made, manifest.name, how.trained_on)
     source = CaptionSource(header, chosen.ids, chosen.texts, made, folder)
     index = make_features(source, out, storage=storage, place=place, monitor=monitor)
-    _report_unknown(made, chosen.texts, chosen.ids, monitor)
+    notes = _unknown(made, chosen.texts, chosen.ids)
+    for note in notes:
+        monitor.log(note)
+    finished.write(notes)
     return index
 
 
@@ -127,11 +141,11 @@ def encoder_folder(out: str | Path) -> Path:
     return out.with_name(f"{out.name}.encoder")
 
 
-def _report_unknown(
-    encoder: CaptionEncoder, texts: Sequence[str], ids: Sequence[str], monitor: Monitor
-) -> None:
-    """Log how many words the encoder does not know, and some captions without a known word."""
+def _unknown(encoder: CaptionEncoder, texts: Sequence[str], ids: Sequence[str]) -> list[str]:
+    """Return how many words the encoder does not know, and some captions without a known word."""
+    notes = []
     for name, report in encoder.reports(texts).items():
-        monitor.log(f"{name}: {report.text()}")
-        for position in report.unknown_captions[:_SHOWN]:
-            monitor.log(f"no known word: {ids[position]}")
+        notes.append(f"{name}: {report.text()}")
+        unknown = report.unknown_captions[:_SHOWN]
+        notes += [f"no known word: {ids[position]}" for position in unknown]
+    return notes

@@ -59,7 +59,7 @@ class OtherEncoder(EncoderError):
         self.differences, self.of_captions = differences, of_captions
         super().__init__(
             f"{folder} holds an encoder that was fitted otherwise: it differs in {differences}; "
-            "--update fits it again, or give another folder for what is fitted"
+            "`update=True` fits it again, or give another folder for what is fitted"
         )
 
 

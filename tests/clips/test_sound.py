@@ -9,7 +9,7 @@ import pytest
 from pipeline.images.decode import RefusedImage
 from pipeline.shards.format import MISSING, OK, UNREADABLE
 from pipeline.sound.read_sound import decode_sound, read_sound
-from tests.clips.factories import RATE, encode, tone, write_wav
+from tests.clips.factories import RATE, encode, tone, write_changing_sound, write_wav
 
 pytest.importorskip("av", reason="needs the extra clips")
 
@@ -33,6 +33,58 @@ def test_channels_are_mixed_and_rates_changed(tmp_path: Path) -> None:
     assert half is not None
     assert abs(len(half) - 8000) <= 2
     assert np.argmax(np.abs(np.fft.rfft(half))) == pytest.approx(220, abs=2)
+
+
+@pytest.mark.parametrize("channels", [7, 8, 9, 16, 24])
+def test_many_channels_are_mixed(tmp_path: Path, channels: int) -> None:
+    tones = [tone(200 + 50 * k, 0.1) for k in range(channels)]
+    found = read_sound(write_wav(tmp_path / "a.wav", *tones), RATE)
+    assert found.samples is not None
+    np.testing.assert_allclose(found.samples, np.mean(tones, axis=0), atol=1e-4)
+
+
+def test_rate_and_channels_may_change_midway(tmp_path: Path) -> None:
+    found = read_sound(write_changing_sound(tmp_path / "a.aac"), RATE)
+    assert found.samples is not None
+    assert len(found.samples) == pytest.approx(RATE, rel=0.15)
+    for half in np.array_split(found.samples, 2):
+        spectrum = np.abs(np.fft.rfft(half))
+        assert np.argmax(spectrum) / len(half) * RATE == pytest.approx(440, abs=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "codec"), [("a.aiff", "pcm_s16be"), ("a.au", "pcm_s16be"), ("a.wav", "pcm_s16le"),
+                        ("a.flac", "flac"), ("a.mkv", "aac"), ("a.mp4", "aac"), ("a.avi", "mp3")],
+)  # fmt: skip
+def test_a_sound_that_ends_early_is_unreadable(tmp_path: Path, name: str, codec: str) -> None:
+    whole = encode(tmp_path / name, codec, tone(440, 2.0)).read_bytes()
+    assert read_sound(tmp_path / name, RATE).status == OK
+    (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+    found = read_sound(tmp_path / name, RATE)
+    assert (found.status, found.samples) == (UNREADABLE, None)
+
+
+def test_a_length_that_is_wrong_is_unreadable(tmp_path: Path) -> None:
+    path = encode(tmp_path / "a.flac", "flac", tone(440, 2.0))
+    whole = path.read_bytes()
+    # Magic, header and first bytes of STREAMINFO, whose last 32 of 36 bits count the samples.
+    assert int.from_bytes(whole[22:26]) == 2 * RATE
+    path.write_bytes(whole[:22] + (3 * RATE).to_bytes(4) + whole[26:])
+    assert "ends after 2.00 of 3.00 s" in read_sound(path, RATE).reason
+    # The last block of metadata takes all frames for its own.
+    second = whole.index(b"\x84", 42)
+    path.write_bytes(whole[: second + 1] + len(whole).to_bytes(3) + whole[second + 4 :])
+    assert read_sound(path, RATE).status == UNREADABLE
+
+
+def test_a_recording_of_unknown_length_is_read(tmp_path: Path) -> None:
+    path = write_wav(tmp_path / "a.wav", tone(440))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4] + b"\xff" * 4 + whole[8:40] + b"\xff" * 4 + whole[44:])
+    found = read_sound(path, RATE)
+    assert (found.status, found.reason) == (OK, "")
+    assert found.samples is not None
+    np.testing.assert_allclose(found.samples, tone(440), atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from pipeline.shards.feature_set import FeatureSet
 from pipeline.sound import sound_source as sound_features
 from pipeline.sound.extract_sound import extract_sound, silent_rows
 from pipeline.sound.words import SoundWordsError, load_sound_words
-from tests.clips.factories import encode, tone, write_wav
+from tests.clips.factories import encode, tone, write_changing_sound, write_wav
 
 pytest.importorskip("av", reason="needs the extra clips")
 
@@ -62,6 +62,20 @@ def test_rows_ids_and_failures(dataset: Path, tmp_path: Path) -> None:
     codebook = out.with_name("mfcc-8.codebook.safetensors")
     assert load_sound_words(codebook).metadata.clips == 8
     assert index.header.weights_sha256 == load_sound_words(codebook).sha256
+
+
+def test_strange_sounds_end_no_run(dataset: Path, tmp_path: Path) -> None:
+    sounds = tmp_path / "sounds"
+    write_wav(sounds / "1.wav", *[tone(440, 0.3)] * 8)
+    write_changing_sound(tmp_path / "a.aac").rename(sounds / "3.wav")
+    cut = (sounds / "5.wav").read_bytes()
+    (sounds / "5.wav").write_bytes(cut[: len(cut) // 2])
+    out = tmp_path / "features" / RECIPE
+    assert extract_sound(dataset, out, recipe=RECIPE).failed_rows == 2
+    rows = FeatureSet(out)
+    assert [failure[0] for failure in rows.failures()] == ["5.wav", "bad.wav"]
+    assert "the file is not whole" in rows.failures()[0][-1]
+    assert np.isfinite(rows.read(["0.wav", "1.wav", "2.wav", "3.wav"])).all()
 
 
 def test_interrupted_and_on_other_threads_the_bytes_are_the_same(
@@ -112,7 +126,7 @@ def test_sounds_stand_side_by_side_each_at_length_1(dataset: Path, tmp_path: Pat
     (row,) = FeatureSet(out).read(["3.wav"]).astype(np.float64)
     assert np.linalg.norm(row[:8]) == pytest.approx(1)
     assert np.linalg.norm(row[8:]) == pytest.approx(1)
-    with pytest.raises(WrongUsage, match="--codebook is of recipes of sound words"):
+    with pytest.raises(WrongUsage, match=r"`codebook=.*` is of recipes of sound words"):
         extract_clips(dataset, out, recipe="efficientnet-lite0-pool", compute=Compute(codebook=out))
 
 

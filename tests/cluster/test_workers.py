@@ -98,7 +98,7 @@ def test_local_workers_give_the_bytes_of_one_process(
 
 def test_what_a_task_raises_names_the_worker(tmp_path: Path, workers: Workers) -> None:
     host = os.uname().nodename
-    with pytest.raises(WorkerMemory, match=f"{host}.*8.00 EiB.*smaller --batch-size"):
+    with pytest.raises(WorkerMemory, match=f"{host}.*8.00 EiB.*smaller `batch_size="):
         build_made(tmp_path / "out", ROWS, workers, task=run_out)
 
 

@@ -70,7 +70,7 @@ def test_what_cannot_be_a_dataset_is_refused_by_name(photos: Path, tmp_path: Pat
     with pytest.raises(DatasetError, match="has no image file"):
         plain_images([tmp_path / "empty"], print)
     (photos / "line\nbreak.png").write_bytes(b"")
-    with pytest.raises(DatasetError, match=r"control characters.*; rename the file"):
+    with pytest.raises(DatasetError, match=r"control characters.*; rename such files, or leave"):
         plain_images([photos], print)
 
 

@@ -10,6 +10,7 @@ import pipeline
 from pipeline.errors import WrongUsage
 from pipeline.experiments.layout import NotMade
 from pipeline.heads import HeadError
+from pipeline.language import LanguageError
 from pipeline.localization import LocalizationError
 from pipeline.search.serve.server import Server
 from tests.project import Recorder
@@ -94,6 +95,32 @@ def test_images_and_splits_are_described_and_scored(made: Path) -> None:
     assert json.loads(written.read_text()) == pytest.approx(scores[name])
     again = pipeline.score(root / f"captions/mine/{name}.jsonl", dataset, made / "elsewhere")
     assert scores[name].items() >= again[name].items()
+
+
+def test_a_caption_without_a_known_word_finds_nothing(made: Path) -> None:
+    """It is the last of all images, and is counted; the others are ranked as before."""
+    dataset, root = made / "mine", made / "made"
+    entries = [e for e in pipeline.read_manifest(dataset) if e.captions][:4]
+    texts = [e.captions[0] for e in entries[:2]] + ["xqzzy wvvk", ""]
+    lines = [{"image_id": e.id, "caption": t} for e, t in zip(entries, texts, strict=True)]
+    files = [made / "all.json", made / "one.json"]
+    for file, kept in zip(files, (lines, lines[2:]), strict=True):
+        file.write_text(json.dumps(kept))
+    monitor = Recorder()
+    (row,) = pipeline.score(
+        files[0], dataset, made / "out", ranked_by=NAME, root=root, monitor=monitor
+    ).values()
+    assert row["finds_image_r1"] <= 50
+    assert row["finds_image_r10"] == 100  # of four images
+    assert any(
+        "2 captions have no word" in line and f"first of {[e.id for e in entries[2:]]}" in line
+        for line in monitor.lines
+    )
+    with pytest.raises(LanguageError, match="knows no word of 2 captions"):
+        pipeline.score(files[1], dataset, made / "out", ranked_by=NAME, root=root)
+    files[1].write_text(json.dumps(lines[:1]))
+    pipeline.score(files[1], dataset, made / "out", root=root, monitor=monitor)
+    assert "one image is scored: CIDEr weighs words by other images, and is 0" in monitor.lines
 
 
 def test_a_dataset_is_reported_by_its_folder(made: Path) -> None:

@@ -182,6 +182,19 @@ def test_damaged_metadata_turns_nothing_and_pillow_limits_compressed_metadata() 
         decode(png(8, 2, red, bomb))
 
 
+@pytest.mark.parametrize("part", [0, 1])
+def test_pixels_of_a_png_are_those_of_its_checksums(part: int) -> None:
+    """Pillow reads such a file; the values of its pixels may be others than were stored."""
+    grey = zlib.compress(b"\x00\x07")
+    chunks = [chunk(b"IDAT", grey[:4]), chunk(b"IDAT", grey[4:])]
+    whole = png(8, 0, b"\x07")
+    start, end = whole.index(b"IDAT") - 4, whole.index(b"IEND") - 4
+    assert pixels(whole[:start] + b"".join(chunks) + whole[end:]) == [[[7] * 3]]
+    chunks[part] = chunks[part][:-1] + bytes([chunks[part][-1] ^ 1])
+    with pytest.raises(UnreadableImage, match="another checksum"):
+        decode(whole[:start] + b"".join(chunks) + whole[end:])
+
+
 def test_limits_hold_before_reading_and_before_decoding(tmp_path: Path) -> None:
     write_all(tmp_path)
     for name in ("bomb.png", "large.png"):

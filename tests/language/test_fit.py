@@ -24,6 +24,7 @@ from pipeline.language.captioning.captions_file import read_provenance
 from pipeline.language.captioning.describe_split import describe_split
 from pipeline.language.data import LanguageInputs
 from pipeline.language.model_types import LanguageExperiment
+from pipeline.language.ngram import require_words
 from pipeline.language.score_captions import evaluate_captions
 from pipeline.language.train_language_model import fit_language_model
 from pipeline.language.trained_model import LANGUAGE_FILE, load_language_model
@@ -32,6 +33,7 @@ from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.recall import recall_table
 from pipeline.shards.feature_set import FailedRows
 from pipeline.text.encode import encode, encoder_folder
+from pipeline.text.encoders.token_ids import END
 from tests.project import Recorder
 
 pytest.importorskip("textblob")
@@ -221,6 +223,55 @@ def test_images_that_failed_are_refused_or_left_out(data: Path, tmp_path: Path) 
     fit_language_model(data / "data", tmp_path / "model", training=training, **given)
     assert record.lines[0] == "1 image without features is left out"
     assert record.lines[1].startswith("train: 45 sentences")
+
+
+@pytest.mark.parametrize("model", ["multiplicative-lbl", "lstm-decoder"])
+def test_a_model_that_says_nothing_has_no_caption(model: str, data: Path, tmp_path: Path) -> None:
+    """The end of the sentence comes first, whatever the condition; nor does it describe NaN."""
+    train(data, tmp_path / "model", model, epochs=1)
+    captioner = load_captioner(
+        tmp_path / "model", data / "head", encoder_folder(data / "bow"), Writing(width=1)
+    )
+    images = np.eye(7, dtype=np.float32)[:2]
+    images[1, 3] = np.inf
+    with pytest.raises(LanguageError, match=r"1 row of image features have NaN .*rows \[1\]"):
+        captioner.describe(images)
+    with pytest.raises(LanguageError, match="count is 0; give at least 1"):
+        captioner.describe(images[:1], count=0)
+    bias = dict(captioner.trained.module.named_parameters())["output.bias"]
+    bias.data[END] = 1e4
+    assert [len(found) for found in captioner.describe(np.eye(7, dtype=np.float32)[:2])] == [0, 0]
+
+
+def test_captions_without_a_word_are_refused_before_training(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(ids: np.ndarray) -> None:
+        require_words(np.full_like(ids, END))
+
+    monkeypatch.setattr("pipeline.language.train_language_model.require_words", none)
+    monitor = Recorder()
+    with pytest.raises(LanguageError, match="none of 48 sentences has a word"):
+        train(data, tmp_path / "model", "lbl", monitor)
+    assert not any(unit == "epoch" for _, unit, *_ in monitor.steps)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fault"),
+    [
+        ({"temperature": 0}, "temperature is 0; give a number above 0"),
+        ({"temperature": float("nan")}, "temperature is nan"),
+        ({"sequences": 0}, "sequences is 0; give at least 1"),
+        ({"samples": 0}, "samples is 0"),
+        ({"width": -1}, "width is -1; give at least 0"),
+        ({"concepts": -1}, "concepts is -1"),
+        ({"shortest": 5, "longest": 4}, "longest is 4; give at least 5"),
+        ({"templates": ("DT NN", " ")}, "a template of tags is empty"),
+    ],
+)
+def test_a_way_of_writing_that_cannot_be_is_refused(wrong: dict[str, Any], fault: str) -> None:
+    with pytest.raises(LanguageError, match=fault):
+        Writing(**wrong)
 
 
 def captioner_encoder(data: Path) -> Any:

@@ -70,6 +70,11 @@ def test_nothing_in_common_scores_nothing(text: list[str]) -> None:
     )  # fmt: skip
 
 
+def test_an_empty_reference_has_nothing_in_common() -> None:
+    assert rouge_l([["a", "hat"]], [[[], ["a", "hat"]]]) == pytest.approx([1])
+    assert rouge_l([["a"], []], [[[]], [["a"], []]]) == [0, 0]
+
+
 @pytest.mark.parametrize(
     ("first", "second", "length"),
     [("", "", 0), ("a", "", 0), ("abcbdab", "bdcaba", 4), ("abc", "abc", 3), ("abc", "cba", 1)],

@@ -546,6 +546,19 @@ def test_the_tables_alone_need_neither_heads_nor_pages(folders: Folders, tmp_pat
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
+def test_tables_of_regions_are_left_out_and_named(folders: Folders, tmp_path: Path) -> None:
+    made_from = {"localization_sha256": "0" * 64, "similarity": "cosine", "provenance": {}}
+    write_json(folders.evaluations / "phrases" / "provenance.json", made_from)
+    write_json(folders.evaluations / "phrases" / "localization.json", {"rows": {}})
+    told = Recorder()
+    assert list(write_report(folders, tmp_path / "tables", monitor=told).rows) == [STRANGE, "plain"]
+    assert any("left out" in line and ": phrases; " in line for line in told.lines)
+    for name in ("plain", STRANGE):
+        shutil.rmtree(folders.evaluations / name)
+    with pytest.raises(TableError, match="of an embedding file"):
+        write_report(folders, tmp_path / "tables")
+
+
 def test_an_ensemble_is_found_in_its_own_folder(folders: Folders, tmp_path: Path) -> None:
     file = folders.embeddings[0] / "file of pla.h5"
     folders.embeddings[1].mkdir(parents=True)

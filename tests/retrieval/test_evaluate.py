@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline.files import OutputError
+from pipeline.report.results import columns_of
 from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
 from pipeline.retrieval.embeddings import EmbeddingsError
 from pipeline.retrieval.evaluate import TooManyPairs, evaluate
@@ -34,6 +35,21 @@ def test_it_writes_what_it_returns_and_says_what_counted(tmp_path: Path) -> None
     )
     everything = evaluate(str(tmp_path / "e.h5"), str(tmp_path / "all"), captions_per_image=None)
     assert everything.table["num_captions"] == 12
+
+
+@pytest.mark.parametrize("number", [1, 5, None])
+@pytest.mark.parametrize("protocol", [None, "first-3"])
+def test_how_many_captions_counted_is_recorded(
+    protocol: str | None, number: int | None, tmp_path: Path
+) -> None:
+    write_embeddings(tmp_path / "e.h5", made([6, 7, 5, 8], "cosine"))
+    evaluate(tmp_path / "e.h5", tmp_path / "out", protocol=protocol, captions_per_image=number)
+    provenance = read_provenance(tmp_path / "out" / PROVENANCE_FILE)
+    asked = provenance if protocol is None else provenance["protocol"]
+    assert asked["captions_per_image"] == number
+    words = {1: "1 captions an image", 5: "", None: "all captions an image"}[number]
+    expected = ", ".join(filter(None, [protocol, words]))
+    assert columns_of(provenance).get("protocol", "") == expected
 
 
 def test_too_many_pairs_are_refused_with_what_they_would_cost(tmp_path: Path) -> None:

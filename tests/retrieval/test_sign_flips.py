@@ -30,7 +30,7 @@ def test_no_difference_is_no_evidence() -> None:
     for number in (1, 6, 49):
         zeros = np.zeros(number)
         assert sign_flip_p(zeros) == 1.0
-        bounds = (-600.0, 600.0) if number < 6 else (0.0, 0.0)
+        bounds = (-np.inf, np.inf) if number < 6 else (0.0, 0.0)
         assert sign_flip_interval(zeros) == bounds
 
 
@@ -39,7 +39,7 @@ def test_bounds_are_order_statistics_of_the_means_of_subsets() -> None:
     means = sorted(float(np.mean(s)) for k in range(1, 8) for s in combinations(x, k))
     # 127 means part the line into 128 pieces; 3 of them are at most 2.5 in 100.
     assert sign_flip_interval(x) == pytest.approx((means[2], means[-3]))
-    assert sign_flip_interval(x[:5]) == (-600.0, 600.0)
+    assert sign_flip_interval(x[:5]) == (-np.inf, np.inf)
     assert sign_flip_interval(x[:6]) == pytest.approx((x[:6].min(), x[:6].max()))
 
 

@@ -119,9 +119,9 @@ def test_what_another_head_made_is_refused(
 def test_what_is_not_given_is_asked_for_when_it_is_needed(made: Path) -> None:
     space = embedded(made, load_head(made / "head"))
     models = QueryModels(space, Path("e.h5"), head=made / "head", encoder=None, weights=None)
-    with pytest.raises(SearchError, match="--encoder"):
+    with pytest.raises(SearchError, match=r"`encoder=.*`"):
         models.embed_sentences(["a red dog"], quiet)
     assert models.embed_picture(made / FILES[0]).shape == space.image_embeddings[:1].shape
     models = QueryModels(space, Path("e.h5"), head=None, encoder=None, weights=None)
-    with pytest.raises(SearchError, match=r"e.h5 .*--head"):
+    with pytest.raises(SearchError, match=r"e.h5 .*`head=...`"):
         models.embed_picture(made / FILES[0])

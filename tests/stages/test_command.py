@@ -1,19 +1,23 @@
 """What all commands have in common: settings, help, suggestions, JSON, exit status."""
 
+import ast
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from pipeline.errors import WrongUsage
 from stages.cli import COMMANDS, cli
 from stages.command import Answer, Command, Group, section
-from stages.console import OUTPUT
+from stages.console import CONSOLE, OUTPUT
 from stages.listing import LISTINGS
-from tests.project import Call
+from tests.project import PROJECT, Call
 
 
 @click.group(cls=Group)
@@ -30,6 +34,16 @@ def tool() -> None:
 @click.option("--name")
 def work(**given: object) -> None:
     """Work."""
+
+
+@tool.command()
+@click.option("--layout", "form")
+@click.option("--skip-bad", is_flag=True)
+@click.option("--rows", "num_rows", type=int)
+def fail(**given: object) -> None:
+    """Log and fail as the library does."""
+    CONSOLE.log("see `num_rows=3`")
+    raise WrongUsage("`form=...` goes with `skip_bad=True`, `form=npy`, `other=...` or `a`")
 
 
 @tool.command(cls=Answer)
@@ -213,3 +227,43 @@ def test_help_imports_nothing_heavy() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.stdout.splitlines()[-1] == "[]"
+
+
+def test_parameters_in_messages_are_options_of_the_command() -> None:
+    ended = CliRunner().invoke(tool, ["fail"])
+    assert str(ended.exception) == (
+        "--layout goes with --skip-bad, --layout npy, `other=...` or `a`"
+    )
+    assert ended.stderr == "see --rows 3\n"
+    assert fail.callback is not None
+    with pytest.raises(WrongUsage, match=r"`form=.*` goes with"):
+        fail.callback()
+
+
+def test_messages_of_the_library_name_parameters_and_no_options() -> None:
+    """Except within a command, as in `pipeline embed --split all`."""
+    command = re.compile(r"`(pipeline|pip|hf|coco) [^`]*`|'extract --regions'|sha256sum --check")
+    found = []
+    for path in sorted((PROJECT / "pipeline").rglob("*.py")):
+        if path.parent.name in OTHER_TEXTS:
+            continue
+        for text in texts_of(ast.parse(path.read_text(encoding="utf-8"))):
+            if re.search(r"[\s(`]--[{a-z]", command.sub("", text)):
+                found.append(f"{path.relative_to(PROJECT)}: {text}")
+    assert found == []
+
+
+OTHER_TEXTS = ("cluster", "report", "serve")
+"""Folders with style sheets, and with the options of `dask worker` and batch systems."""
+
+
+def texts_of(module: ast.Module) -> Iterator[str]:
+    """Yield the source of all texts that are not docstrings, those with values in them whole."""
+    parts = {id(part) for node in ast.walk(module) if isinstance(node, ast.JoinedStr)
+             for part in ast.walk(node) if part is not node}  # fmt: skip
+    for node in ast.walk(module):
+        text = isinstance(node, ast.JoinedStr) or (
+            isinstance(node, ast.Constant) and isinstance(node.value, str)
+        )
+        if text and id(node) not in parts:
+            yield ast.unparse(node)

@@ -70,7 +70,7 @@ def test_an_edited_caption_refits_what_was_fitted_to_it(
     data, out = tmp_path / "data", tmp_path / "a" / "out"
     made(write(data), out, Recorder(), encoder, **options)
     write(data, 13, "an enormous zebra that never sleeps")
-    with pytest.raises(OtherEncoder, match=r"captions, captions_sha256.*--update fits it again"):
+    with pytest.raises(OtherEncoder, match=r"captions_sha256.*`update=True` fits it again"):
         encode(data, out, encoder=encoder, **options)
     monitor = Recorder()
     made(data, out, monitor, encoder, **options)

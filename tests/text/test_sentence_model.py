@@ -150,7 +150,7 @@ def test_words_one_by_one_are_word_vectors(
     assert (found.name, found.sha256) == ("small", model.sha256)
     assert (found.matrix == model.encode(["dog", "runs"])).all()
     assert load_vectors("sentence-transformer:small", []).matrix.shape == (0, 12)
-    with pytest.raises(VectorsError, match="--codebook-words training"):
+    with pytest.raises(VectorsError, match="`codebook_words=training`"):
         load_vectors("sentence-transformer:small")
 
 

@@ -33,7 +33,9 @@ class ClipFiles:
         try:
             names = sorted(p.name for p in root.iterdir() if p.is_file())
         except OSError as error:
-            raise DatasetError(f"{root} cannot be read ({error.strerror}); check --root") from error
+            raise DatasetError(
+                f"{root} cannot be read ({error.strerror}); check the folder"
+            ) from error
         self._root, self._subset = root, subset
         self._files = set(names)
         self._by_stem: dict[str, list[str]] = {}
@@ -67,7 +69,7 @@ class ClipFiles:
             if not self._subset:
                 raise DatasetError(
                     f"{where}: clip {name!r} not found in {self._root}; check the folder, or take "
-                    "the clips that are there with --subset"
+                    "the clips that are there with `subset=True`"
                 )
             self.missing.append(name)
             return None

@@ -28,14 +28,15 @@ def read_coco(
 
     Parameters
     ----------
-    root : the image root.
-    captions : (split, caption file) pairs; a split may have several files.
-    folders : split to the folder below `root` that its images lie in, such as
-        {"train": "train2017"}; splits that are not named lie in `root` itself.
-    boxes : files of instances. Each box of an image is a phrase, the name of its category, whose
-        type is the category's supercategory; boxes of crowds, of images without captions and
-        without an area are left out and counted.
-    expect : number of images that a split must have.
+    root : str or Path. The image root.
+    captions : sequence of (str, str or Path). (split, caption file) pairs; a split may have several
+        files.
+    folders : mapping of str to str, or None. Split to the folder below `root` that its images lie
+        in, such as {"train": "train2017"}; splits that are not named lie in `root` itself.
+    boxes : sequence of str or Path. Files of instances. Each box of an image is a phrase, the name
+        of its category, whose type is the category's supercategory; boxes of crowds, of images
+        without captions and without an area are left out and counted.
+    expect : mapping of str to int, or None. Number of images that a split must have.
 
     Raises
     ------

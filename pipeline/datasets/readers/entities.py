@@ -46,13 +46,16 @@ def read_entities(
 
     Parameters
     ----------
-    root : folder, .tar, .tar.gz or .zip with `Annotations/`, `Sentences/` and `<split>.txt`.
-    images : folder of the photos.
-    splits : split name to a file with an id a line, in the place of those in `root`.
-    several : what the several boxes of a chain mean.
-    scale : fit the boxes of a photo that has another size than its XML says to its size, each side
-        by its own factor, rounded to a hundredth of a pixel. Otherwise such a photo is refused.
-    expect : number of images that a split must have.
+    root : str or Path. Folder, .tar, .tar.gz or .zip with `Annotations/`, `Sentences/` and
+        `<split>.txt`.
+    images : str or Path. Folder of the photos.
+    splits : mapping of str to str or Path, or None. Split name to a file with an id a line, in the
+        place of those in `root`.
+    several : str. What the several boxes of a chain mean.
+    scale : bool. Fit the boxes of a photo that has another size than its XML says to its size, each
+        side by its own factor, rounded to a hundredth of a pixel. Otherwise such a photo is
+        refused.
+    expect : mapping of str to int, or None. Number of images that a split must have.
 
     Raises
     ------
@@ -77,7 +80,7 @@ def read_entities(
                 raise DatasetError(
                     f"{images / entry.file} has {size[0]} x {size[1]} pixels, and "
                     f"{root}/Annotations/{number}.xml is of {annotation.size[0]} x "
-                    f"{annotation.size[1]}; give the original photos, or --scale-boxes"
+                    f"{annotation.size[1]}; give the original photos, or `scale=True`"
                 )
             entries.append(entry)
             phrases += _phrases(
@@ -113,7 +116,8 @@ def _split_lists(
     )
     if not lists:
         raise DatasetError(
-            f"{root} has no train.txt, val.txt, dev.txt or test.txt; give --split NAME=FILE"
+            f"{root} has no train.txt, val.txt, dev.txt or test.txt; give `splits=...`, a file for "
+            "each"
         )
     listed: dict[str, str] = {}
     found: dict[str, dict[str, str]] = {}
@@ -156,7 +160,7 @@ def _image(
         raise DatasetError(
             f"{where}: {len(names)} photos have a name that begins with {number} "
             f"({', '.join(names)}); one was expected: check the folder, or list the images that "
-            "are there with --split NAME=FILE"
+            "are there with `splits=...`"
         )
     captions = tuple(sentence.text for sentence in source.sentences[number])
     return ImageEntry(names[0], names[0], split, captions), source.annotations[number]

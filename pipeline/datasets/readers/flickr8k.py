@@ -36,10 +36,11 @@ def read_flickr8k(
 
     Parameters
     ----------
-    root : folder with `images/`, `annotations/*token*` and `splits/<split>.txt`.
-    images, captions, splits : where they lie instead (`splits`: split name to file).
-    captions_per_image : every image of a split has captions #0 to #(this number - 1).
-    expect : number of images that a split must have.
+    root : str or Path. Folder with `images/`, `annotations/*token*` and `splits/<split>.txt`.
+    images, captions, splits : str, Path, mapping of str to str or Path, or None. Where they lie
+        instead (`splits`: split name to file).
+    captions_per_image : int. Every image of a split has captions #0 to #(this number - 1).
+    expect : mapping of str to int, or None. Number of images that a split must have.
 
     Raises
     ------

@@ -11,6 +11,7 @@ from pipeline.datasets.readers.join_rows import (
     manifest_of_files,
     manifest_of_tables,
 )
+from pipeline.datasets.readers.joined_images import first_folder
 from pipeline.datasets.readers.tables.faults import Faults
 from pipeline.datasets.readers.tables.open_tables import (
     SPLIT_FOLDERS,
@@ -50,7 +51,7 @@ def read_folder(
         metadata of the root, or else all image files below it, without captions.
     name : str. The dataset's name.
     expect : mapping of str to int. Number of images that a split must have.
-    media : what the paths lead to: images, or clips with or without sound. No file is opened.
+    media : str. What the paths lead to: images, or clips with or without sound. No file is opened.
     options : TableOptions. Names of columns, encoding, splits by folder.
     faults : Faults. Receives the rows that cannot be used, and states whether they are left out.
     unpack_to : Path. Folder for images that are stored in the captions' files.
@@ -76,7 +77,8 @@ def read_folder(
         found = image_files(folder)
         notes = source_notes([], 0) | found.left_out
         described = Description(name, "image folder without captions", notes, expect)
-        return manifest_of_files(folder, found.files, described, options.split_by_folder, faults)
+        split_of = first_folder if options.split_by_folder else _by_hash
+        return manifest_of_files(folder, found.files, described, split_of, faults)
     if not files:
         raise DatasetError(
             f"{source} has no table of captions: metadata.csv, metadata.jsonl, metadata.parquet or "
@@ -100,6 +102,10 @@ def read_folder(
         media,
     )
     return manifest_of_tables(tables, folder, described, options, faults, images)
+
+
+def _by_hash(path: str) -> None:
+    """Leave the split of a path to its hash."""
 
 
 def _place_in_folder(table: Table, file: Path, source: Path, root: Path) -> None:

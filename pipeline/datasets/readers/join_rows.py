@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -16,7 +16,7 @@ from pipeline.datasets.checks import (
 )
 from pipeline.datasets.entries import ImageEntry, PackedEntries
 from pipeline.datasets.manifest import Manifest, Media
-from pipeline.datasets.readers.joined_images import JoinedImage, JoinedImages, first_folder
+from pipeline.datasets.readers.joined_images import JoinedImage, JoinedImages
 from pipeline.datasets.readers.tables.faults import Faults
 from pipeline.datasets.readers.tables.open_tables import TableOptions
 from pipeline.datasets.readers.tables.paths import PathResolver
@@ -108,16 +108,24 @@ def manifest_of_files(
     root: Path,
     files: Iterable[str],
     description: Description,
-    split_by_folder: bool,
+    split_of: Callable[[str], str | None],
     faults: Faults,
 ) -> Manifest:
-    """Return a manifest of images without captions.
+    """Return a manifest of images without captions. No file is opened.
 
     Parameters
     ----------
     root : Path. The image root.
     files : iterable of str. Paths below it, which are the ids.
-    description, split_by_folder, faults : see `manifest_of_tables` and `TableOptions`.
+    description, faults : see `manifest_of_tables`.
+    split_of : callable. Returns the split of a path, or None for that of the path's hash; raises
+        `RowFault` for a path without a split.
+
+    Raises
+    ------
+    DatasetError
+        Names cannot be ids and are not left out, or none is left; a split has another number of
+        images.
     """
     table = Table(str(root), "file", iter(()))
     images: dict[str, JoinedImage] = {}
@@ -125,8 +133,7 @@ def manifest_of_files(
         try:
             if reason := check_relative(file):
                 raise RowFault("unusable path", f"the name {file!r} {reason}; rename the file")
-            split = first_folder(file) if split_by_folder else None
-            images[file] = JoinedImage(file, split, table, number)
+            images[file] = JoinedImage(file, split_of(file), table, number)
         except RowFault as fault:
             faults.add(table, number, fault, file)
     faults.check(len(images))

@@ -40,13 +40,13 @@ def read_karpathy(
 
     Parameters
     ----------
-    root : the image root; a file is `filepath/filename` below it, or `filename` without a
-        `filepath`.
-    captions : the JSON file.
-    restval : "train" merges the split restval into train, "keep" keeps it as a split,
+    root : str or Path. The image root; a file is `filepath/filename` below it, or `filename`
+        without a `filepath`.
+    captions : str or Path. The JSON file.
+    restval : Restval. "train" merges the split restval into train, "keep" keeps it as a split,
         "leave-out" leaves its images out; how many were merged or left out is in the notes.
-    expect : number of images that a split must have, beside or instead of the known counts of
-        "coco", "flickr30k" and "flickr8k" (the file's `dataset`).
+    expect : mapping of str to int, or None. Number of images that a split must have, beside or
+        instead of the known counts of "coco", "flickr30k" and "flickr8k" (the file's `dataset`).
 
     Raises
     ------

@@ -30,11 +30,13 @@ def read_msrvtt(
 
     Parameters
     ----------
-    root : the folder of the clips, `<video_id>.mp4`.
-    captions : the JSON files; sentences may stand in another file than their clip.
-    subset : take the clips that are there, and count the others; otherwise a missing one is a
+    root : str or Path. The folder of the clips, `<video_id>.mp4`.
+    captions : sequence of str or Path. The JSON files; sentences may stand in another file than
+        their clip.
+    subset : bool. Take the clips that are there, and count the others; otherwise a missing one is a
         fault, as are splits of other sizes than 6,513, 497 and 2,990.
-    expect : number of clips that a split must have, such as {"test": 0} without the test file.
+    expect : mapping of str to int, or None. Number of clips that a split must have, such as
+        {"test": 0} without the test file.
 
     Raises
     ------

@@ -46,14 +46,14 @@ def read_msvd(
 
     Parameters
     ----------
-    root : the folder of the clips, `<YouTube id>_<start>_<end>.avi`.
-    captions : `AllVideoDescriptions.txt`, a line `<clip> <sentence>` a sentence, with `mapping`;
-        or a table with tabs and a header with the columns file, id (vid98), caption and perhaps
-        split, which must be that of the number.
-    mapping : `youtube_mapping.txt`, a line `<clip> vid<number>` a clip.
-    subset : take the clips that are there, and count the others; otherwise a missing one is a
+    root : str or Path. The folder of the clips, `<YouTube id>_<start>_<end>.avi`.
+    captions : str or Path. `AllVideoDescriptions.txt`, a line `<clip> <sentence>` a sentence, with
+        `mapping`; or a table with tabs and a header with the columns file, id (vid98), caption and
+        perhaps split, which must be that of the number.
+    mapping : str, Path or None. `youtube_mapping.txt`, a line `<clip> vid<number>` a clip.
+    subset : bool. Take the clips that are there, and count the others; otherwise a missing one is a
         fault, as are splits of other sizes than 1,200, 100 and 670.
-    expect : number of clips that a split must have.
+    expect : mapping of str to int, or None. Number of clips that a split must have.
 
     Raises
     ------
@@ -122,7 +122,8 @@ def _table(path: Path) -> Iterator[_Line]:
             if not {*_COLUMNS} <= {*header}:
                 raise DatasetError(
                     f"{where}: the header is {line[:80]!r}; {', '.join(_COLUMNS)} with tabs "
-                    "between them were expected (for AllVideoDescriptions.txt give --mapping too)"
+                    "between them were expected (for AllVideoDescriptions.txt give `mapping=...`, "
+                    "too)"
                 )
             continue
         if not line.strip():

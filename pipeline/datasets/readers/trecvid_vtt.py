@@ -33,11 +33,11 @@ def read_trecvid_vtt(
 
     Parameters
     ----------
-    root : the folder of the clips, `<number>.mp4`.
-    captions : the folder of NIST's three files.
-    subset : take the clips that are there, and count the others; otherwise a missing one is a
+    root : str or Path. The folder of the clips, `<number>.mp4`.
+    captions : str or Path. The folder of NIST's three files.
+    subset : bool. Take the clips that are there, and count the others; otherwise a missing one is a
         fault, as is another number of clips than 1,915.
-    expect : number of clips that a split must have.
+    expect : mapping of str to int, or None. Number of clips that a split must have.
 
     Raises
     ------

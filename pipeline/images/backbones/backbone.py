@@ -29,8 +29,8 @@ class Backbone:
     tracing : how the fast engine traces the network.
     tested : whether a test here compares the network that the fast engine makes with this one.
         Otherwise they are compared when the weights are loaded.
-    pretrained : returns the recipe's own weights where a library fetches them, a complete state
-        dict in float32. Raises `WeightsError` where they cannot be had.
+    pretrained : returns the recipe's own weights where a library fetches them or a formula has
+        them, a complete state dict in float32. Raises `WeightsError` where they cannot be had.
     load : of a library that reads its weights itself: returns those of a source, as `load_weights`
         takes it, from the name of the recipe's own and the source.
     cached : whether a recipe's own weights, of this name, need no download.

@@ -1,4 +1,4 @@
-"""The networks that recipes name: torchvision's, Caffe's, EfficientNet-Lite, and libraries'."""
+"""The networks that recipes name: torchvision's, Caffe's, EfficientNet-Lite, a DCT, libraries'."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +14,7 @@ from pipeline.images.backbones.caffe_resnet import (
     without_biases,
 )
 from pipeline.images.backbones.caffenet import CaffeNet
+from pipeline.images.backbones.dct import dct_network, dct_weights
 from pipeline.images.backbones.open_clip_backbones import open_clip_backbone
 from pipeline.images.backbones.timm_backbones import timm_backbone
 from pipeline.recipes import provider_of
@@ -99,4 +100,5 @@ BACKBONES: dict[str, Backbone] = {
     "caffenet": Backbone(CaffeNet),
     "googlenet": Backbone(_googlenet, heads=("fc.", "aux1.", "aux2.")),
     **{name: _efficientnet_lite(name) for name in _LITES},
+    "dct": Backbone(dct_network, pretrained=dct_weights, cached=lambda weights: True),
 }

@@ -28,6 +28,7 @@ from pipeline.text.encoders.base import CaptionEncoder
 from pipeline.text.encoders.token_ids import FIRST_WORD, PADDING
 from pipeline.text.fitted import load_encoder
 from pipeline.text.tokenizers.stop_words import STOP_WORDS
+from pipeline.wording import counted
 
 _ROWS = 4096  # candidates that are computed together
 
@@ -51,6 +52,11 @@ class Writing:
     repeat_penalty : factor on the cosine for each time that a content word is repeated.
     length_power : without a head, log-probabilities are divided by this power of the number of
         words, the end among them.
+
+    Raises
+    ------
+    LanguageError
+        A number is out of its range, or a template has no tag.
     """
 
     sequences: int = 50
@@ -64,6 +70,17 @@ class Writing:
     trigram_weight: float = 0.05
     repeat_penalty: float = 0.8
     length_power: float = 0.7
+
+    def __post_init__(self) -> None:
+        for name in ("sequences", "samples", "shortest"):
+            _require_at_least(1, name, getattr(self, name))
+        _require_at_least(self.shortest, "longest", self.longest)
+        for name in ("concepts", "width"):
+            _require_at_least(0, name, getattr(self, name) or 0)
+        if not self.temperature > 0:
+            raise LanguageError(f"temperature is {self.temperature}; give a number above 0")
+        if not all(template.split() for template in self.templates):
+            raise LanguageError("a template of tags is empty; name a tag for each word")
 
 
 class LanguageCaptioner:
@@ -123,7 +140,21 @@ class LanguageCaptioner:
     def describe(
         self, images: Features, *, count: int = 5, seed: int = 0
     ) -> Sequence[Sequence[Caption]]:
-        """See `Captioner.describe`."""
+        """See `Captioner.describe`.
+
+        Raises
+        ------
+        LanguageError
+            `count` is below 1, or a row of features has NaN or infinite numbers.
+        """
+        _require_at_least(1, "count", count)
+        rows = np.asarray(images)
+        finite = np.isfinite(rows).all(axis=tuple(range(1, rows.ndim)))
+        if broken := np.flatnonzero(~finite).tolist():
+            raise LanguageError(
+                f"{counted(len(broken), 'row')} of image features have NaN or infinite numbers, "
+                f"first rows {broken[:5]}; extract them again"
+            )
         if self.head is None:
             return self._by_probability(images, count, seed)
         points = _unit(self.head.embed_images(images))
@@ -206,6 +237,8 @@ class LanguageCaptioner:
         w = self.writing
         distinct = np.unique(candidates, axis=0)
         distinct = distinct[(distinct >= FIRST_WORD).any(axis=1)]
+        if not len(distinct):
+            return []
         texts = [self.trained.text(ids) for ids in distinct]
         assert self.head is not None
         assert self._encoder is not None
@@ -228,11 +261,14 @@ class LanguageCaptioner:
         parts: Sequence[Mapping[str, float]],
         count: int,
     ) -> Sequence[Caption]:
-        """Return the `count` distinct sentences with the greatest scores; the first of equals."""
+        """Return the `count` distinct sentences with the greatest scores; the first of equals.
+
+        Sentences without a word are no captions.
+        """
         captions: dict[str, Caption] = {}
         for at in np.argsort(-scores, kind="stable").tolist():
             text = self.trained.text(sentences[at])
-            if np.isfinite(scores[at]) and text not in captions:
+            if text and np.isfinite(scores[at]) and text not in captions:
                 captions[text] = Caption(text, float(scores[at]), parts[at])
             if len(captions) == count:
                 break
@@ -303,6 +339,11 @@ def load_captioner(
     return LanguageCaptioner(
         trained, loaded, None if encoder is None else load_encoder(encoder), writing
     )
+
+
+def _require_at_least(least: int, name: str, value: int) -> None:
+    if value < least:
+        raise LanguageError(f"{name} is {value}; give at least {least}")
 
 
 def _unit(points: Features) -> Features:

@@ -41,6 +41,7 @@ class Captioner(Protocol):
         Parameters
         ----------
         images : (images, *row_shape) float32 features of the recipe that it was made for.
-        count : how many captions an image gets at most; 1 or more.
+        count : how many captions an image gets at most, 1 or more; an image gets none where a model
+            writes no sentence with a word.
         seed : of everything that is drawn.
         """

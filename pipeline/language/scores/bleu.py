@@ -35,23 +35,40 @@ def bleu(captions: Sequence[Words], references: Sequence[Sequence[Words]]) -> li
     -------
     list of four floats, 0 to 1.
     """
-    matched, guessed = [0] * MAX_N, [0] * MAX_N
-    length = closest = 0
-    for words, others in zip(captions, references, strict=True):
-        most: Counter[tuple[str, ...]] = Counter()
-        for other in others:
-            most |= ngrams_of(other)
-        for ngram, count in (ngrams_of(words) & most).items():
-            matched[len(ngram) - 1] += count
-        for n in range(MAX_N):
-            guessed[n] += max(0, len(words) - n)
-        length += len(words)
-        closest += min((abs(len(other) - len(words)), len(other)) for other in others)[1]
+    counts = [bleu_counts(*of) for of in zip(captions, references, strict=True)]
+    return bleu_of_counts([sum(column) for column in zip(*counts, strict=True)])
+
+
+def bleu_counts(words: Words, others: Sequence[Words]) -> list[int]:
+    """Return what one caption adds to the sums of BLEU.
+
+    Returns
+    -------
+    list of int
+        For n of 1 to `MAX_N` the n-grams that match; for each n all n-grams; the number of words;
+        that of the closest reference.
+    """
+    most: Counter[tuple[str, ...]] = Counter()
+    for other in others:
+        most |= ngrams_of(other)
+    matched = [0] * MAX_N
+    for ngram, count in (ngrams_of(words) & most).items():
+        matched[len(ngram) - 1] += count
+    guessed = [max(0, len(words) - n) for n in range(MAX_N)]
+    closest = min((abs(len(other) - len(words)), len(other)) for other in others)[1]
+    return [*matched, *guessed, len(words), closest]
+
+
+def bleu_of_counts(counts: Sequence[float]) -> list[float]:
+    """Return BLEU-1 to BLEU-4 of the summed `bleu_counts` of a set; 0 of an empty one."""
+    if not counts:
+        return [0.0] * MAX_N
+    *ngrams, length, closest = counts
     if not length:
         return [0.0] * MAX_N
     brevity = min(1.0, math.exp(1 - closest / length))
     scores, product = [], 1.0
-    for n in range(MAX_N):
-        product *= matched[n] / guessed[n] if guessed[n] else 0.0
-        scores.append(brevity * product ** (1 / (n + 1)))
+    for n, (matched, guessed) in enumerate(zip(ngrams[:MAX_N], ngrams[MAX_N:], strict=True), 1):
+        product *= matched / guessed if guessed else 0.0
+        scores.append(brevity * product ** (1 / n))
     return scores

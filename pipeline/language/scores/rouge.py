@@ -16,7 +16,7 @@ def rouge_l(captions: Sequence[Words], references: Sequence[Sequence[Words]]) ->
     Parameters
     ----------
     captions : words of each caption; one without words has 0.
-    references : of each caption at least one, with words.
+    references : of each caption at least one; one without words has nothing in common.
 
     Returns
     -------
@@ -26,7 +26,9 @@ def rouge_l(captions: Sequence[Words], references: Sequence[Sequence[Words]]) ->
     for words, others in zip(captions, references, strict=True):
         common = [longest_common_subsequence(words, other) for other in others]
         precision = max(common) / len(words) if words else 0.0
-        recall = max(c / len(other) for c, other in zip(common, others, strict=True))
+        recall = max(
+            c / len(other) if other else 0.0 for c, other in zip(common, others, strict=True)
+        )
         both = recall + BETA**2 * precision
         scores.append((1 + BETA**2) * precision * recall / both if both else 0.0)
     return scores

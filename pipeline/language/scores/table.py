@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
 from pipeline.language import LanguageError
-from pipeline.language.scores.bleu import bleu
+from pipeline.language.scores.bleu import Words, bleu
 from pipeline.language.scores.cider import cider_d
 from pipeline.language.scores.rouge import rouge_l
 from pipeline.text.tokenizers.tokenizer import TOKENIZERS
@@ -57,22 +57,7 @@ def score(
     LanguageError
         There is no caption, one of an unknown image, or an image without a reference.
     """
-    if unknown := [image for image in captions if image not in references]:
-        raise LanguageError(
-            f"{len(unknown)} of {len(captions)} captions are of images without a reference, first "
-            f"{unknown[:5]}; give the dataset and the split that they are of"
-        )
-    if not captions:
-        raise LanguageError("there is no caption to score")
-    words = [TOKENIZER.tokenize(text) for text in captions.values()]
-    written = [
-        [found for text in references[image] if (found := TOKENIZER.tokenize(text))]
-        for image in captions
-    ]
-    if without := [image for image, found in zip(captions, written, strict=True) if not found]:
-        raise LanguageError(
-            f"{counted(len(without), 'image has', 'images have')} no reference, first {without[:5]}"
-        )
+    words, written = split_captions(captions, references)
     learnt = {tuple(TOKENIZER.tokenize(text)) for text in training}
     own = {tuple(found) for found in words}
     return {
@@ -86,3 +71,37 @@ def score(
         "num_images": len(words),
         "num_without_caption": len(references) - len(words),
     }
+
+
+def split_captions(
+    captions: Mapping[str, str], references: Mapping[str, Sequence[str]]
+) -> tuple[tuple[Words, ...], tuple[tuple[Words, ...], ...]]:
+    """Split captions, and the references of their images that have a word in them.
+
+    Returns
+    -------
+    captions, references
+        The words of each caption, and those of each of its image's references.
+
+    Raises
+    ------
+    LanguageError
+        There is no caption, one of an unknown image, or an image without a reference.
+    """
+    if unknown := [image for image in captions if image not in references]:
+        raise LanguageError(
+            f"{len(unknown)} of {len(captions)} captions are of images without a reference, first "
+            f"{unknown[:5]}; give the dataset and the split that they are of"
+        )
+    if not captions:
+        raise LanguageError("there is no caption to score")
+    words = tuple(TOKENIZER.tokenize(text) for text in captions.values())
+    written = tuple(
+        tuple(found for text in references[image] if (found := TOKENIZER.tokenize(text)))
+        for image in captions
+    )
+    if without := [image for image, found in zip(captions, written, strict=True) if not found]:
+        raise LanguageError(
+            f"{counted(len(without), 'image has', 'images have')} no reference, first {without[:5]}"
+        )
+    return words, written

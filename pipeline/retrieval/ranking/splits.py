@@ -55,8 +55,8 @@ def of_split(embeddings: Embeddings, split: str | None) -> Embeddings:
     found = ", ".join(f"{name}: {images} images" for name, images in parts)
     asked = "none is named" if split is None else f"none is {split!r}"
     raise EmbeddingsError(
-        f"holds several splits ({found}), and {asked}; name one with --split, or --split {ALL}, or "
-        "make a file of one with `pipeline embed --split NAME`"
+        f"holds several splits ({found}), and {asked}; name one with `split=...`, or "
+        f"`split={ALL}`, or make a file of one with `pipeline embed --split NAME`"
     )
 
 

@@ -44,11 +44,11 @@ def draw_moving_scenes(
 
     Parameters
     ----------
-    folder : the dataset's folder; made if it is missing.
-    num_clips : an even number from 6 to 100,000.
-    seed : 0 or more.
-    form : of the files; GIF has no sound.
-    progress : called with (clips done, clips in all, 0) after each pair.
+    folder : str or Path. The dataset's folder; made if it is missing.
+    num_clips : int. An even number from 6 to 100,000.
+    seed : int. 0 or more.
+    form : str. Of the files; GIF has no sound.
+    progress : callable. Called with (clips done, clips in all, 0) after each pair.
 
     Raises
     ------

@@ -24,7 +24,7 @@ def require_encoder(form: ClipFormat) -> None:
     """
     if form == "gif":
         return
-    other = "or take --format gif, whose clips have no sound"
+    other = "or take `form=gif`, whose clips have no sound"
     try:
         import av
     except ImportError as error:

@@ -135,7 +135,7 @@ def _listen(port: int) -> socket.socket:
     except OSError as error:
         raise ServeError(
             f"port {port} of {ADDRESS} cannot be had ({error.strerror}); give another one with "
-            "--port, or 0 for any that is free"
+            "`port=...`, or 0 for any that is free"
         ) from error
 
 

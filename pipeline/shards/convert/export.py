@@ -59,17 +59,19 @@ def export(
 
     Parameters
     ----------
-    features : a feature set or its folder.
-    out : the file to write.
-    to : a name of `pipeline.shards.convert.layouts.EXPORTS`. None: by the suffix of `out`.
-    ids : rows in the order wanted, or a file as `read_ids` takes. None: all rows.
-    repeat : npy only: how often each row is written.
-    copy : h5 only: copy the rows instead of pointing to the shards.
-    compress : h5 with `copy` or `ids` only: gzip in small chunks.
-    allow_failed : write failed rows, as NaN or null, instead of refusing.
-    dataset : parquet and arrow only: folder of the prepared dataset whose splits and captions
-        become columns.
-    monitor : gets the progress.
+    features : FeatureSet, str or Path. A feature set or its folder.
+    out : str or Path. The file to write.
+    to : str or None. A name of `pipeline.shards.convert.layouts.EXPORTS`. None: by the suffix of
+        `out`.
+    ids : sequence of str, str, Path, or None. Rows to write, in this order, or a file as `read_ids`
+        takes. None: all rows.
+    repeat : int. npy only: how often each row is written.
+    copy : bool. h5 only: copy the rows instead of pointing to the shards.
+    compress : bool. h5 with `copy` or `ids` only: gzip in small chunks.
+    allow_failed : bool. Write failed rows, as NaN or null, instead of refusing.
+    dataset : str, Path or None. parquet and arrow only: folder of the prepared dataset whose splits
+        and captions become columns.
+    monitor : Monitor. Receives the progress.
 
     Raises
     ------
@@ -85,13 +87,13 @@ def export(
     if to not in EXPORTS:
         raise WrongUsage(f"layout {to!r} is none of {', '.join(EXPORTS)}")
     if dataset is not None and to not in ("parquet", "arrow"):
-        raise WrongUsage("--dataset goes with --to parquet and --to arrow")
+        raise WrongUsage("`dataset=...` goes with `to=parquet` and `to=arrow`")
     if repeat > 1 and to != "npy":
-        raise WrongUsage("--repeat goes with --to npy")
+        raise WrongUsage("`repeat=...` goes with `to=npy`")
     if copy and to != "h5":
-        raise WrongUsage("--copy goes with --to h5")
+        raise WrongUsage("`copy=True` goes with `to=h5`")
     if compress and (to != "h5" or view):
-        raise WrongUsage("--compress goes with --to h5 and --copy or --ids")
+        raise WrongUsage("`compress=True` goes with `to=h5` and `copy=True` or `ids=...`")
     features = features if isinstance(features, FeatureSet) else FeatureSet(features)
     if isinstance(ids, str | Path):
         ids = read_ids(ids)
@@ -122,7 +124,7 @@ def _layout_of(out: Path) -> str:
     if (to := SUFFIXES.get(out.suffix.lower())) is None:
         raise WrongUsage(
             f"{out} has none of the suffixes {', '.join(SUFFIXES)}, so its layout is not known; "
-            f"name it with --to ({', '.join(EXPORTS)})"
+            f"name it with `to=...` ({', '.join(EXPORTS)})"
         )
     return to
 

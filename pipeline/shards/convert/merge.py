@@ -37,10 +37,10 @@ def merge(
 
     Parameters
     ----------
-    sets : feature sets or their folders; of the same recipe, weights, dataset, axes, shape and
-        type.
+    sets : sequence of FeatureSet, str or Path. Feature sets or their folders; of the same recipe,
+        weights, dataset, axes, shape and type.
     out, rows_per_shard, compress : see `ShardBuild`.
-    monitor : gets the progress, and a line if rows were in several sets.
+    monitor : Monitor. Receives the progress, and a line if rows were in several sets.
 
     Raises
     ------

@@ -139,7 +139,7 @@ def _described(ids: Sequence[str], dataset: Manifest) -> Iterator[tuple[str, lis
             raise MissingRows(
                 f"row {row_id!r} is of no {dataset.unit} of dataset {dataset.name!r}, which has "
                 f"{len(images)}, such as {next(iter(images))!r}; name the dataset that the "
-                "features were made from, or leave --dataset out"
+                "features were made from, or leave `dataset=...` out"
             )
         if kind == "#" and number >= len(images[image].captions):
             raise MissingRows(

@@ -59,13 +59,15 @@ def pull(
 
     Parameters
     ----------
-    url : a folder, `file://`, `http(s)://`, `dvc:REMOTE/PATH`, or any URL that fsspec can read.
-    out : folder of the shards; the encoder is stored in `<out>.encoder`.
-    dataset, split : prepared dataset and the name of one of its splits: only the rows that belong
-        to it, in the set's order.
-    ids : only these rows in this order, or a file as `read_ids` reads it.
-    recipe : name or hash of the expected recipe. None: any.
-    monitor : shows the progress in bytes, and lines of what is moved and of errors.
+    url : str or Path. A folder, `file://`, `http(s)://`, `dvc:REMOTE/PATH`, or any URL that fsspec
+        can read.
+    out : str or Path. Folder of the shards; the encoder is stored in `<out>.encoder`.
+    dataset, split : str, Path or None. Prepared dataset and the name of one of its splits: only the
+        rows that belong to it, in the set's order.
+    ids : sequence of str, str, Path, or None. Only these rows in this order, or a file as
+        `read_ids` reads it.
+    recipe : str or None. Name or hash of the expected recipe. None: any.
+    monitor : Monitor. Shows the progress in bytes, and lines of what is moved and of errors.
 
     Returns
     -------
@@ -93,8 +95,8 @@ def pull(
     """
     if (dataset is None) != (split is None) or (split is not None and ids is not None):
         raise WrongUsage(
-            "a split and its dataset are named together, and without ids: --split NAME --dataset "
-            "DIR, or --ids FILE"
+            "a split and its dataset are named together, and without ids: `split=NAME` and "
+            "`dataset=DIR`, or `ids=FILE`"
         )
     asked = read_ids(ids) if isinstance(ids, str | Path) else ids
     manifest = read_manifest(dataset) if dataset is not None else None

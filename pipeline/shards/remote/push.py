@@ -43,9 +43,9 @@ def push(folder: str | Path, url: str | Path, *, monitor: Monitor = QUIET) -> Tr
 
     Parameters
     ----------
-    folder : of the shards; `<folder>.encoder` next to it is copied to `<url>.encoder`.
-    url : a folder, `file://`, `dvc:REMOTE/PATH`, or any URL that fsspec can write to.
-    monitor : shows the progress in bytes, and lines of what is sent.
+    folder : str or Path. Of the shards; `<folder>.encoder` next to it is copied to `<url>.encoder`.
+    url : str or Path. A folder, `file://`, `dvc:REMOTE/PATH`, or any URL that fsspec can write to.
+    monitor : Monitor. Shows the progress in bytes, and lines of what is sent.
 
     Returns
     -------

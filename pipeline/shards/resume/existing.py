@@ -170,7 +170,7 @@ def _index(out: Path) -> tuple[FeatureIndex | None, list[str]]:
 def _remedy(out: Path, update: bool = False) -> str:
     if update:
         return (
-            "; --update keeps the rows that are still right and computes the others, or give "
+            "; `update=True` keeps the rows that are still right and computes the others, or give "
             "another output folder"
         )
     return f"; give another output folder, or remove {out} if those features may go"
@@ -211,10 +211,12 @@ def _fit(
     if len(order) != index.rows or repeated_texts(order):
         raise OtherShard(f"{holds}, and not the {len(ids)} asked for{remedy}")
     if rest and not add:
-        adding = "" if add is None else "have them added (--add) or the set updated (--update), or "
+        remedies = ["give another output folder"]
+        if add is not None:
+            remedies[:0] = ["have them added (`add=True`)", "the set updated (`update=True`)"]
         raise OtherShard(
             f"{holds}; {len(rest)} of the {len(ids)} rows asked for are not among them, first "
-            f"{rest[:5]}; {adding}give another output folder"
+            f"{rest[:5]}; {', or '.join(remedies)}"
         )
     if rest and None in found:
         raise DamagedShard(

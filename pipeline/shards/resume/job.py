@@ -128,7 +128,7 @@ class ShardResult:
             raise NotShared(
                 f"worker {self.worker} reports that it wrote {path}, which {socket.gethostname()} "
                 "does not see; the output must be in a folder that all machines share under the "
-                "same path: mount it there, or give another --out"
+                "same path: mount it there, or give another `out=...`"
             )
         entry = self.finished.entry
         if sha256_of_file(path) != entry.sha256:

@@ -70,7 +70,7 @@ class JobRef:
             raise NotShared(
                 f"worker {socket.gethostname()} does not see {self.path}, which this run has "
                 "written; the output must lie in a folder that all workers share under the same "
-                "path: mount it there, or give another --out"
+                "path: mount it there, or give another `out=...`"
             )
         return self._values(self.common)
 
@@ -112,7 +112,7 @@ class JobRef:
             raise NotShared(
                 f"worker {socket.gethostname()} sees another file at {self.path} than the one that "
                 "this run has written; mount the same shared folder on all workers, or give "
-                "another --out"
+                "another `out=...`"
             )
         values: dict[str, Any] = parse_json(data)
         return values

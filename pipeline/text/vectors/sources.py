@@ -100,7 +100,7 @@ def _encode_words(source: str, wanted: frozenset[str] | None) -> WordVectors:
     if wanted is None:
         raise VectorsError(
             f"the sentence transformer {source} has a vector for any word and no list of words; "
-            "name the words, as `--codebook-words training` does for codebooks"
+            "name the words, as `codebook_words=training` does for codebooks"
         )
     # Here, since it imports torch, and only this source needs it.
     from pipeline.text.sentence_model import sentence_model

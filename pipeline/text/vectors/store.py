@@ -60,16 +60,17 @@ def store_vectors(
 
     Parameters
     ----------
-    dataset : folder of a prepared dataset.
-    out : the file, a `.safetensors`.
-    source : vectors to read, as `load_vectors` takes them.
-    training : how to train vectors instead.
-    tokenizer : a name in `TOKENIZERS`: how captions and corpus are split into words.
-    split : of the captions to train on.
-    corpus : UTF-8 file with one sentence a line, to train on instead of the split's captions.
-    allow_leaks : whether to train on a corpus that contains captions of other splits; their number
-        is kept in the file.
-    monitor : gets log lines and the progress of training.
+    dataset : str or Path. Folder of a prepared dataset.
+    out : str or Path. The file, a `.safetensors`.
+    source : str or None. Vectors to read, as `load_vectors` takes them.
+    training : Training or None. How to train vectors instead.
+    tokenizer : str. A name in `TOKENIZERS`: how captions and corpus are split into words.
+    split : str. Of the captions to train on.
+    corpus : str, Path or None. UTF-8 file with one sentence a line, to train on instead of the
+        split's captions.
+    allow_leaks : bool. Whether to train on a corpus that contains captions of other splits; their
+        number is kept in the file.
+    monitor : Monitor. Receives log lines and the progress of training.
 
     Raises
     ------
@@ -85,11 +86,11 @@ def store_vectors(
     """
     out = Path(out)
     if (source is None) == (training is None):
-        raise WrongUsage("give either --source or --train")
+        raise WrongUsage("give either `source=...` or `training=...`")
     if allow_leaks and corpus is None:
-        raise WrongUsage("--allow-leaks is for --corpus")
+        raise WrongUsage("`allow_leaks=True` is for `corpus=...`")
     if out.suffix != SUFFIX:
-        raise WrongUsage(f"--out {out}: the file's name must end in {SUFFIX}")
+        raise WrongUsage(f"`out={out}`: the file's name must end in {SUFFIX}")
     manifest = read_manifest(Path(dataset))
     splitter = tokenizer_called(tokenizer)
     captions = manifest.captions().texts

@@ -82,7 +82,7 @@ def test_a_subset_is_counted(root: Path, tmp_path: Path) -> None:
 def test_real_clips_of_msvd() -> None:
     clips = SHARED / "data/clips"
     if not clips.is_dir():
-        pytest.skip(f"{clips} is not here")
+        pytest.skip("needs ../shared/data/clips")
     found = read_msvd(clips / "msvd", clips / "msvd_captions.tsv", subset=True)
     assert found.counts == {"train": 7, "test": 4}
     assert (len(found.captions().texts), found.notes["clips_missing"]) == (406, 0)

@@ -136,7 +136,7 @@ def test_files_that_are_no_json(root: Path, data: bytes, message: str) -> None:
         read_coco(root, [("val", root / "absent.json")])
 
 
-@pytest.mark.skipif(not _DATA.is_dir(), reason="the COCO sample is not beside the project")
+@pytest.mark.skipif(not _DATA.is_dir(), reason="needs ../shared/data/coco-sample")
 def test_real_sample() -> None:
     manifest = read_coco(_DATA / "images", [("val", _DATA / "captions.json")])
     assert manifest.counts == {"val": 76}

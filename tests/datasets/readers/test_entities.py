@@ -84,7 +84,7 @@ def test_unrelated_captions_are_left_out(root: Path) -> None:
 
 def test_photos_of_another_size(root: Path, tmp_path: Path) -> None:
     Image.new("RGB", (50, 200)).save(tmp_path / "photos" / "7_ab12.jpg")
-    with pytest.raises(DatasetError, match=r"50 x 200 pixels.*7.xml is of 100 x 50; .*--scale"):
+    with pytest.raises(DatasetError, match=r"50 x 200 pixels.*100 x 50; .*`scale=True`"):
         read(root)
     boxes = [phrase.boxes for phrase in read(root, scale=True).phrases or ()]
     assert boxes == [((0, 0, 50, 200),), ((0, 40, 20, 200),)]

@@ -112,7 +112,7 @@ def test_another_encoding_and_other_counts(root: Path) -> None:
         read_flickr8k(root)
 
 
-@pytest.mark.skipif(not _DATA.is_dir(), reason="real Flickr8k photos are not beside the project")
+@pytest.mark.skipif(not _DATA.is_dir(), reason="needs the photos of Flickr8k in ../shared")
 def test_real_flickr8k() -> None:
     manifest = read_flickr8k(_DATA, expect={"train": 5000, "dev": 1000})
     assert manifest.counts == {"train": 5000, "dev": 1000}

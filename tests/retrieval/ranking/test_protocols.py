@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from pipeline.retrieval.bootstrap import RankedGallery, intervals, margin_interval
+from pipeline.retrieval.bootstrap import RankedGallery, intervals
+from pipeline.retrieval.compare import rsum_of
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate_protocol
+from pipeline.retrieval.paired import margins
 from pipeline.retrieval.ranking.galleries import galleries
 from pipeline.retrieval.ranking.protocols import (
     PROTOCOLS,
@@ -327,7 +329,7 @@ def test_the_command_adds_nothing_unless_a_protocol_is_named(tmp_path: Path) -> 
     assert {path: path.read_bytes() for path in out.iterdir()} == kept
 
 
-def test_the_interval_of_a_margin_is_of_the_same_draws() -> None:
+def test_margins_of_folds_are_of_the_same_draws() -> None:
     """Against a loop that draws images once for both systems, over two folds."""
     rng = np.random.default_rng(5)
 
@@ -350,12 +352,12 @@ def test_the_interval_of_a_margin_is_of_the_same_draws() -> None:
     drawing = np.random.default_rng(3)
     # All draws of the first fold come before those of the second.
     draws = [[drawing.integers(7, size=7) for _ in range(200)] for _ in one]
-    margins = [
+    expected = [
         np.mean([rsum(a, d) - rsum(b, d) for a, b, d in zip(one, other, of, strict=True)])
         for of in zip(*draws, strict=True)
     ]
-    found = margin_interval(one, other, resamples=200, seed=3)
-    np.testing.assert_allclose(found, np.quantile(margins, [0.025, 0.975]), rtol=1e-12)
-    assert margin_interval(one, one) == (0.0, 0.0)
+    first, second = ([rsum_of(fold) for fold in of] for of in (one, other))
+    np.testing.assert_allclose(margins([first], [second], 200, 3), expected, rtol=1e-12, atol=1e-9)
+    assert not margins([first], [first], 20).any()
     with pytest.raises(ValueError, match=r"\[7\] and \[7, 7\] images"):
-        margin_interval(one, other[:1])
+        margins([first], [second[:1]], 20)

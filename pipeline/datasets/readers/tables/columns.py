@@ -99,7 +99,7 @@ def _recognised(meaning: str, found: Sequence[str]) -> str | None:
         raise RowFault(
             "columns",
             f"the columns {_quoted(named)} may all be the {meaning}; state which with "
-            f"`--{meaning}-column`",
+            f"{_parameter(meaning)}",
         )
     return named[0] if named else None
 
@@ -111,7 +111,7 @@ def _captions(found: Sequence[str], stated: Sequence[str]) -> tuple[str, ...]:
         raise RowFault(
             "columns",
             "one of 'caption' and 'captions', a list of one text or more, was expected, not both; "
-            "state which with `--caption-column`",
+            "state which with `caption_columns=...`",
         )
     numbered: dict[str, list[tuple[int, str]]] = {}
     for name in found:
@@ -124,7 +124,7 @@ def _captions(found: Sequence[str], stated: Sequence[str]) -> tuple[str, ...]:
         raise RowFault(
             "columns",
             f"the columns {_quoted(several)} may all be captions; state which with "
-            "`--caption-column`, repeatable",
+            "`caption_columns=...`, repeatable",
         )
     names = tuple(name for group in numbered.values() for _, name in sorted(group))
     names = (plain, *names) if plain else names
@@ -141,7 +141,7 @@ def _stated(meaning: str, found: Sequence[str], name: str) -> str:
     meant = f"; did you mean {close[0]!r}?" if close else ""
     raise RowFault(
         "columns",
-        f"`--{meaning}-column` {name!r} is not one of the columns {_quoted(found)}{meant}",
+        f"{_parameter(meaning, name)}: not one of the columns {_quoted(found)}{meant}",
     )
 
 
@@ -155,12 +155,17 @@ def _missing(meaning: str, found: Sequence[str]) -> RowFault:
         )
     names = [name for name in lower if not any(name in known for known in KNOWN.values())]
     close = [name for name in names if get_close_matches(name, KNOWN[meaning], n=1, cutoff=0.7)]
-    meant = f"; did you mean `--{meaning}-column {lower[close[0]]}`?" if close else ";"
+    meant = f"; did you mean {_parameter(meaning, lower[close[0]])}?" if close else ";"
     return RowFault(
         "columns",
         f"no column of {meaning}s among {_quoted(found)}{meant} one of {', '.join(KNOWN[meaning])} "
-        f"is recognised, others are stated with `--{meaning}-column`",
+        f"is recognised, others are stated with {_parameter(meaning)}",
     )
+
+
+def _parameter(meaning: str, value: str = "...") -> str:
+    """Return the parameter that states a column, for messages."""
+    return f"`caption_columns={value}`" if meaning == "caption" else f"`{meaning}_column={value}`"
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -28,11 +28,17 @@ class Faults:
     Attributes
     ----------
     skip : whether they are left out; otherwise any of them refuses the source.
+    remedy : what to do about them, unless they are left out.
     counts : number of them by kind.
     """
 
-    def __init__(self, skip: bool = False) -> None:
+    def __init__(
+        self,
+        skip: bool = False,
+        remedy: str = "correct the source, or leave such rows out (`skip_bad=True`)",
+    ) -> None:
         self.skip = skip
+        self.remedy = remedy
         self.counts: Counter[str] = Counter()
         self._rows: list[_BadRow] = []
 
@@ -56,7 +62,7 @@ class Faults:
         """
         if not self.counts or (self.skip and kept):
             return
-        remedy = "nothing is left without them" if self.skip else "correct the source"
+        remedy = "nothing is left without them" if self.skip else self.remedy
         if self.counts.total() == 1:
             bad = self._rows[0]
             text = f"{bad.table.place(bad.number)}: {bad.reason}"
@@ -77,8 +83,6 @@ class Faults:
                 f"{first.name}: {self.counts.total()} {first.unit}s cannot be used "
                 f"({kinds}){more}: {shown}"
             )
-        if not self.skip:
-            remedy += ", or leave such rows out with `--skip-bad`"
         raise DatasetError(f"{text}; {remedy}")
 
     def write(self, folder: Path) -> None:

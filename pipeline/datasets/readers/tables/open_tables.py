@@ -110,6 +110,6 @@ def _metadata(folder: Path) -> Path | None:
     if len(found) > 1:
         raise DatasetError(
             f"{folder} has {' and '.join(path.name for path in found)}; state which of them with "
-            "`--captions`"
+            "`captions=...`"
         )
     return found[0] if found else None

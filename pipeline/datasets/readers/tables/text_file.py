@@ -17,7 +17,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
     (codecs.BOM_UTF8, UTF_8),
 )
-_REMEDY = "state its encoding, for example `--encoding cp1252`, or convert the file to UTF-8"
+_REMEDY = "state its encoding, for example `encoding=cp1252`, or convert the file to UTF-8"
 
 
 def check_encoding(name: str) -> str | None:
@@ -83,8 +83,10 @@ def _undecodable(path: Path, encoding: str) -> DatasetError:
         number = data[: error.start].decode(encoding, errors="replace").count("\n") + 1
         return DatasetError(
             f"{path}, line {number}: byte {error.start + 1} of the file is not {encoding} "
-            f"({error.reason}); state the right one with `--encoding`"
+            f"({error.reason}); state the right one with `encoding=...`"
         )
     except UnicodeError as error:
-        return DatasetError(f"{path} is not {encoding} ({error}); state another with `--encoding`")
+        return DatasetError(
+            f"{path} is not {encoding} ({error}); state another with `encoding=...`"
+        )
     return DatasetError(f"{path} changed while it was read; run the same command again")

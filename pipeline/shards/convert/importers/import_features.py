@@ -38,17 +38,18 @@ def import_features(
 
     Parameters
     ----------
-    source : the file or folder.
-    out : folder of the shards.
-    layout : a name of `pipeline.shards.convert.layouts.IMPORTS`.
-    dataset : name of the dataset that the ids belong to.
-    ids : npy and mat only, and needed there: the ids in row order, or a file as `read_ids` takes.
-    every : npy only: rows of each image, of which one is kept; 5 in files made for VSE++.
-    array : name of the array in the source; not for npy. None: as in `DEFAULT_ARRAYS`.
-    axes : names of the axes, such as "row, region, channel". None: by their number.
-    note : what is known of how the features were made; kept in the recipe.
+    source : str or Path. The file or folder.
+    out : str or Path. Folder of the shards.
+    layout : str. A name of `pipeline.shards.convert.layouts.IMPORTS`.
+    dataset : str. Name of the dataset that the ids belong to.
+    ids : sequence of str, str, Path, or None. npy and mat only, and needed there: the ids in row
+        order, or a file as `read_ids` takes.
+    every : int. npy only: rows of each image, of which one is kept; 5 in files made for VSE++.
+    array : str or None. Name of the array in the source; not for npy. None: as in `DEFAULT_ARRAYS`.
+    axes : str or None. Names of the axes, such as "row, region, channel". None: by their number.
+    note : str. What is known of how the features were made; kept in the recipe.
     rows_per_shard, compress : see `ShardBuild`.
-    monitor : gets the progress.
+    monitor : Monitor. Receives the progress.
 
     Returns
     -------
@@ -67,11 +68,13 @@ def import_features(
     if layout not in IMPORTS:
         raise WrongUsage(f"layout {layout!r} is none of {', '.join(IMPORTS)}")
     if (ids is None) == (layout in _WITHOUT_IDS):
-        raise WrongUsage("--ids goes with --format npy and mat, and must be given there")
+        raise WrongUsage(
+            "`ids=...` goes with `layout=npy` and `layout=mat`, and must be given there"
+        )
     if every > 1 and layout != "npy":
-        raise WrongUsage("--every goes with --format npy")
+        raise WrongUsage("`every=...` goes with `layout=npy`")
     if array and layout == "npy":
-        raise WrongUsage("--array does not go with --format npy: it has one array only")
+        raise WrongUsage("`array=...` does not go with `layout=npy`: it has one array only")
     if isinstance(ids, str | Path):
         ids = read_ids(ids)
     opened = _opened(

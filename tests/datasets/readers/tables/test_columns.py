@@ -44,22 +44,22 @@ def test_several_columns_of_captions(names: str, captions: list[str]) -> None:
 @pytest.mark.parametrize(
     ("names", "stated", "message"),
     [
-        ("image,file_name,text", {}, "'image', 'file_name' may all be the path.*--path-column"),
-        ("path,text,title", {}, "'text', 'title' may all be the caption.*--caption-column"),
+        ("image,file_name,text", {}, "'image', 'file_name' may all be the path.*`path_column=...`"),
+        ("path,text,title", {}, "'text', 'title' may all be the caption.*`caption_columns=...`"),
         ("path,caption,captions", {}, "one of 'caption' and 'captions'"),
         ("path,text1,caption1", {}, "'text1', 'caption1' may all be captions"),
         ("path,caption1,text", {}, "'text', 'caption1' may all be captions"),
         (
             "pth,caption",
             {},
-            "no column of paths among .*; did you mean `--path-column pth`",
+            "no column of paths among .*; did you mean `path_column=pth`",
         ),
-        ("path,Captoin", {}, "did you mean `--caption-column Captoin`"),
+        ("path,Captoin", {}, "did you mean `caption_columns=Captoin`"),
         ("a,b", {}, "no column of paths among 'a', 'b'; one of path, image,"),
         ("url,caption", {}, "'url' has addresses, and nothing is downloaded.*img2dataset"),
-        ("path,caption", {"path": "pathh"}, "--path-column` 'pathh' is not .*did you mean 'path'"),
-        ("path,caption", {"captions": ("x",)}, "--caption-column` 'x' is not one of"),
-        ("path,caption", {"split": "x"}, "--split-column` 'x' is not one of"),
+        ("path,caption", {"path": "pathh"}, "`path_column=pathh`: not .*did you mean 'path'"),
+        ("path,caption", {"captions": ("x",)}, "`caption_columns=x`: not one of"),
+        ("path,caption", {"split": "x"}, "`split_column=x`: not one of"),
     ],
 )
 def test_what_is_not_understood(names: str, stated: dict[str, str], message: str) -> None:

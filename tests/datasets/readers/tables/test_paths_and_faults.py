@@ -90,7 +90,7 @@ def test_all_faults_at_once(read: Read) -> None:
     positions = [text.index(f"line {number}: ") for number in numbers]
     assert positions == sorted(positions)
     assert len(reasons) >= 8
-    assert text.endswith("or leave such rows out with `--skip-bad`")
+    assert text.endswith("or leave such rows out (`skip_bad=True`)")
 
 
 def test_the_first_twenty_are_listed(read: Read) -> None:

@@ -71,7 +71,7 @@ def test_encodings(read: Read, encoding: str, ends: str) -> None:
 
 def test_a_wrong_encoding_names_byte_line_and_remedy(read: Read) -> None:
     data = PLAIN.encode("cp1252")
-    with pytest.raises(DatasetError, match=r"line 2: byte \d+ of the .*`--encoding cp1252`"):
+    with pytest.raises(DatasetError, match=r"line 2: byte \d+ of the .*`encoding=cp1252`"):
         read("c.csv", data)
     with pytest.raises(DatasetError, match=r"c.csv, line 3: byte 51 of the file is not ascii"):
         read(

@@ -1,0 +1,161 @@
+"""Files that others collected to break readers: each is read by every reader that may meet it.
+
+Pictures, clips and sounds may be any bytes under any name, so their readers are given all files.
+Every other reader is given the files whose suffix is that of a file it reads, each in the place of
+that file among its sound ones. No file of a corpus is part of this project; docs/endurance.md says
+where to find them.
+"""
+
+import json
+import os
+import select
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from bench.endurance.evidence import Evidence
+from bench.endurance.files import ending_of, inputs_of_readers, limit_memory
+from bench.endurance.readers import READERS, Reader
+
+SECONDS, CLOCK_SECONDS = 60, 600.0
+"""Time of the processor, and of the clock, that reading a file takes at most."""
+
+_ANY_FILE = ("pictures", "clips", "sounds")
+_SUFFIXES = {".hdf5": ".h5", ".hdf": ".h5", ".ndjson": ".jsonl", ".yml": ".yaml", ".pt": ".pth"}
+# Readings by one process; more failures of a kind than these are counted, not kept.
+_AT_ONCE, _KEPT = 500, 3
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A file, its reader, and its place in the reader's folder, of which `sound` is a copy."""
+
+    path: Path
+    reader: Reader
+    place: Path
+    sound: Path | None
+
+    def ending(self, folder: Path) -> tuple[str, str]:
+        """Read the file in a new folder; return how that ended, in a word, and the text of it."""
+        shutil.rmtree(folder, ignore_errors=True)
+        if self.sound is None:
+            folder.mkdir()
+        else:
+            shutil.copytree(self.sound, folder)
+        shutil.copyfile(self.path, folder / self.place)
+        if self.reader.seal is not None:
+            self.reader.seal(folder)
+        os.chdir(folder.parent)
+        return ending_of(self.reader, folder)
+
+
+def corpora(
+    folders: Sequence[Path],
+    evidence: Evidence,
+    project: Path,
+    work: Path,
+    count: int,
+    seed: int,
+    until: float,
+) -> None:
+    """Give `count` files of some folders to their readers, or as many as there is time for."""
+    inputs = inputs_of_readers(project, work)
+    readings = (
+        reading for path in islice(_files(folders), count) for reading in _claims(path, inputs)
+    )
+    seen: Counter[str] = Counter()
+    while some := list(islice(readings, _AT_ONCE)):
+        for reading, ending, text in _read_apart(some, work):
+            name = reading.reader.name
+            evidence.tried[name] += 1
+            evidence.endings[name, ending] += 1
+            if ending in ("read", "refused"):
+                continue
+            what = f"{name}: {ending}: {text[-160:]}"
+            seen[what] += 1
+            if seen[what] <= _KEPT:
+                story: dict[str, object] = {"fault": f"{reading.path}: {what}"}
+                evidence.fault(name, evidence.tried.total(), story, reading.path)
+            else:
+                evidence.faults[name] += 1
+        print(f"{evidence.tried.total()} readings, last of {some[-1].path}", flush=True)
+        if time.monotonic() > until:
+            break
+
+
+def _files(folders: Sequence[Path]) -> Iterator[Path]:
+    """Yield the ordinary files below some folders, in order, without those of git."""
+    for top in folders:
+        for folder, below, names in os.walk(top):
+            below[:] = sorted(name for name in below if name != ".git")
+            for name in sorted(names):
+                if (path := Path(folder, name)).is_file() and not path.is_symlink():
+                    yield path
+
+
+def _claims(path: Path, inputs: Path) -> Iterator[_Reading]:
+    suffix = path.suffix.lower()
+    suffix = _SUFFIXES.get(suffix, suffix)
+    for reader in READERS:
+        if reader.name in _ANY_FILE:
+            yield _Reading(path, reader, Path(f"file{path.suffix}"), None)
+            continue
+        sound = inputs / reader.name
+        places = (place for pattern in reader.files for place in sorted(sound.glob(pattern)))
+        place = next((p for p in places if suffix and p.suffix == suffix and p.is_file()), None)
+        if place is not None:
+            yield _Reading(path, reader, place.relative_to(sound), sound)
+
+
+def _read_apart(readings: Sequence[_Reading], work: Path) -> Iterator[tuple[_Reading, str, str]]:
+    """Read in forks, each of which goes on until a reading ends it; yield how each ended."""
+    done = 0
+    while done < len(readings):
+        results, write = os.pipe()
+        pid = os.fork()
+        if not pid:
+            try:
+                os.close(results)
+                os.setsid()
+                limit_memory()
+                for reading in readings[done:]:
+                    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+                    ended = json.dumps(reading.ending(work / "trial"))
+                    os.write(write, ended.encode() + b"\n")
+            finally:
+                os._exit(0)
+        os.close(write)
+        before = done
+        for ending, text in _results(results, pid):
+            yield readings[done], ending, text
+            done += 1
+        os.close(results)
+        if done == before:
+            yield readings[done], "crash", "it ended without a word"
+            done += 1
+
+
+def _results(pipe: int, pid: int) -> Iterator[tuple[str, str]]:
+    """Yield what a process writes, then how it ended if that was before its time."""
+    pending = b""
+    while select.select([pipe], [], [], CLOCK_SECONDS)[0]:
+        if not (block := os.read(pipe, 1 << 16)):
+            break
+        *lines, pending = (pending + block).split(b"\n")
+        for line in lines:
+            ending, text = json.loads(line)
+            yield ending, text
+    else:
+        os.killpg(pid, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code == -signal.SIGPROF:
+        yield "hang", f"more than {SECONDS} s of the processor"
+    elif code == -signal.SIGKILL:
+        yield "hang", f"no end within {CLOCK_SECONDS:.0f} s"
+    elif code:
+        yield "crash", f"signal {-code}"

@@ -1,0 +1,203 @@
+"""Two systems compared by their embeddings, localized phrases or captions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import h5py
+
+from pipeline.claims import ClaimError
+from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.experiments.layout import Layout, seeds_of
+from pipeline.guard import crash_of
+from pipeline.language import compare_captions
+from pipeline.language.compare_captions import read_scored
+from pipeline.language.scores.table import TOKENIZER
+from pipeline.localization import compare_localized
+from pipeline.localization.compare_localized import read_phrases_found
+from pipeline.localization.localized import FORMAT as LOCALIZATIONS
+from pipeline.one_or_many import values_of
+from pipeline.retrieval import compare as compare_embeddings
+from pipeline.retrieval.compare import read_ranked
+from pipeline.retrieval.paired import RESAMPLES, Comparison, Outputs, compare_outputs
+from pipeline.retrieval.ranking.protocols import resolve_protocol
+from pipeline.wording import did_you_mean
+
+Kind = Literal["embeddings", "localizations", "captions"]
+
+MEASURES: Mapping[Kind, Sequence[str]] = {
+    "embeddings": compare_embeddings.MEASURES,
+    "localizations": compare_localized.MEASURES,
+    "captions": compare_captions.MEASURES,
+}
+"""The figures of each kind of file."""
+DEFAULT_MEASURES: Mapping[Kind, Sequence[str]] = {
+    "embeddings": compare_embeddings.DEFAULT_MEASURES,
+    "localizations": compare_localized.DEFAULT_MEASURES,
+    "captions": compare_captions.DEFAULT_MEASURES,
+}
+LOWER_IS_BETTER = frozenset(m for of in MEASURES.values() for m in of if m.endswith("mean_rank"))
+
+
+def compare(
+    first: str | Path | Sequence[str | Path],
+    second: str | Path | Sequence[str | Path],
+    *,
+    measure: str | None = None,
+    dataset: str | Path | None = None,
+    protocol: str = "all",
+    captions_per_image: int | None = 5,
+    resamples: int = RESAMPLES,
+) -> Comparison:
+    """Compare a figure of two systems on the same images by a paired test.
+
+    Parameters
+    ----------
+    first, second : str, Path or sequence of them. Files of each system, one for each training
+        (seed): embeddings, localizations, or captions in COCO's format.
+    measure : str or None. A figure of `MEASURES`; None: rsum, R@1 of phrases, or BLEU-4.
+    dataset : str, Path or None. Folder of the dataset with the references of captions.
+    protocol, captions_per_image : see `pipeline.evaluate`; of embeddings.
+    resamples : int. Draws of the bootstrap, at least 1.
+
+    Returns
+    -------
+    Comparison
+        See there; `pipeline.retrieval.paired.compare_trainings` describes the test.
+
+    Raises
+    ------
+    ClaimError
+        The files are not all of one kind, or captions have no dataset.
+    UnknownName
+        Their kind has no such figure.
+    EmbeddingsError, LocalizationError, LanguageError, ProtocolError
+        A file is missing or damaged, or they do not have the same images, captions, phrases, true
+        boxes or references; the first difference is named.
+    """
+    sides = [
+        [Path(file) for file in values_of(side, (str, Path), "a file (path)")]
+        for side in (first, second)
+    ]
+    kind = kind_of_files([file for side in sides for file in side])
+    files = ComparedFiles(None if dataset is None else Path(dataset), protocol, captions_per_image)
+    ours, theirs = ([files.read(file, kind) for file in side] for side in sides)
+    return compare_outputs(ours, theirs, measure or DEFAULT_MEASURES[kind][0], resamples)
+
+
+@dataclass(frozen=True)
+class ComparedFiles:
+    """Files that are compared, each read once.
+
+    Attributes
+    ----------
+    dataset : folder with the references of captions and the lengths of captions; None: without.
+    protocol, captions_per_image : of embeddings; see `pipeline.evaluate`.
+    same_captions : whether two embedding files need the same captions.
+    """
+
+    dataset: Path | None = None
+    protocol: str = "all"
+    captions_per_image: int | None = 5
+    same_captions: bool = True
+    _read: dict[Path, Outputs] = field(default_factory=dict, init=False, repr=False)
+
+    def read(self, file: Path, kind: Kind) -> Outputs:
+        """Return what a file holds, read when it is first asked for."""
+        if file not in self._read:
+            self._read[file] = self._open(file, kind)
+        return self._read[file]
+
+    def _open(self, file: Path, kind: Kind) -> Any:
+        if kind == "captions":
+            if self._manifest is None:
+                raise ClaimError(
+                    f"{file} holds captions, and their references are those of a dataset; give "
+                    "`dataset=...`"
+                )
+            return read_scored(file, self._manifest)
+        if kind == "localizations":
+            return read_phrases_found(file)
+        return read_ranked(
+            file,
+            resolve_protocol(self.protocol, self.captions_per_image),
+            same_captions=self.same_captions,
+            lengths=None if self.dataset is None else self._lengths,
+        )
+
+    @cached_property
+    def _manifest(self) -> Manifest | None:
+        return None if self.dataset is None else read_manifest(self.dataset)
+
+    def _lengths(self) -> Mapping[str, int]:
+        """Return the number of words of each caption of the dataset, by its id."""
+        entries = () if self._manifest is None else self._manifest.entries
+        return {
+            caption_id: len(TOKENIZER.tokenize(text))
+            for entry in entries
+            for caption_id, text in zip(entry.caption_ids, entry.captions, strict=True)
+        }
+
+
+def kind_of_measure(measure: str) -> Kind:
+    """Return the kind of files that have a figure.
+
+    Raises
+    ------
+    ClaimError
+        None has.
+    """
+    for kind, measures in MEASURES.items():
+        if measure in measures:
+            return kind
+    known = [name for measures in MEASURES.values() for name in measures]
+    raise ClaimError(f"no figure is called {measure!r}; {did_you_mean(measure, known)}")
+
+
+def kind_of_files(files: Sequence[Path]) -> Kind:
+    """Return what kind of output some files are.
+
+    Raises
+    ------
+    ClaimError
+        They are of several kinds.
+    """
+    kinds = {file: _kind_of(file) for file in files}
+    if len(set(kinds.values())) > 1:
+        found = ", ".join(f"{file} has {kind}" for file, kind in kinds.items())
+        raise ClaimError(f"{found}; files of one kind are compared")
+    return next(iter(kinds.values()))
+
+
+def _kind_of(file: Path) -> Kind:
+    if file.suffix in (".json", ".jsonl"):
+        return "captions"
+    try:
+        # Of a damaged file the reader of embeddings says what is wrong.
+        known = not crash_of(_format_of, file) and _format_of(file) == LOCALIZATIONS
+    except OSError:
+        known = False
+    return "localizations" if known else "embeddings"
+
+
+def _format_of(file: Path) -> object:
+    with h5py.File(file, "r") as opened:
+        return opened.attrs.get("format")
+
+
+def files_of(name: str, kind: Kind, layout: Layout) -> list[Path]:
+    """Return the files of a kind of all seeds of an experiment, whether they exist or not."""
+    if kind == "embeddings":
+        return layout.seeds(name)
+    of = layout.localization if kind == "localizations" else layout.captions
+    return seeds_of(of(name))
+
+
+def kind_of_names(names: Sequence[str], layout: Layout) -> Kind:
+    """Return the first kind of output that all of some experiments have; embeddings if none."""
+    for kind in MEASURES:
+        if all(files_of(name, kind, layout)[0].is_file() for name in names):
+            return kind
+    return "embeddings"

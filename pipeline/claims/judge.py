@@ -1,0 +1,193 @@
+"""The claims of a list tested together, with Holm's correction, as far as outputs exist."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.claims import ClaimError
+from pipeline.claims.claim import Claim, Figure
+from pipeline.claims.compare import (
+    LOWER_IS_BETTER,
+    ComparedFiles,
+    Kind,
+    files_of,
+    kind_of_measure,
+)
+from pipeline.errors import PipelineError
+from pipeline.experiments.layout import Layout
+from pipeline.progress import QUIET, Monitor
+from pipeline.retrieval.paired import RESAMPLES, Comparison, compare_outputs
+
+LEVEL = 0.05
+"""Adjusted p below which a claim is decided."""
+
+_MADE_BY = {
+    "embeddings": "`pipeline run {name} --dataset {dataset}`",
+    "localizations": "`pipeline localize {name} --dataset {dataset} --method METHOD`",
+    "captions": "`pipeline caption --experiment {name} --dataset {dataset} --split SPLIT`",
+}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The outcome of one figure of a claim.
+
+    Attributes
+    ----------
+    claim, figure : what was tested.
+    comparison : None where it could not be.
+    adjusted_p : by Holm's method over all comparisons of the list; None without one.
+    reason : why there is no comparison; "" with one.
+    """
+
+    claim: Claim
+    figure: Figure
+    comparison: Comparison | None = None
+    adjusted_p: float | None = None
+    reason: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """The outcome in a few words."""
+        found, p = self.comparison, self.adjusted_p
+        level = self.claim.says == "level"
+        if found is None or p is None:
+            return "not judged"
+        if found.too_few:
+            return "too few images"
+        if p >= LEVEL:
+            return "no difference found" if level else "undecided"
+        if level:
+            return "the two differ"
+        better = found.margin < 0 if self.figure.measure in LOWER_IS_BETTER else found.margin > 0
+        return "holds" if better else "the opposite"
+
+    @property
+    def one_training(self) -> bool:
+        """Whether a side has one training, whose luck is not in the interval."""
+        found = self.comparison
+        return found is not None and min(len(found.first), len(found.second)) == 1
+
+
+def judge(
+    claims: Sequence[Claim],
+    dataset: str | Path | None = None,
+    *,
+    root: str | Path = "data",
+    monitor: Monitor = QUIET,
+) -> list[Judged]:
+    """Test each figure of each claim on the outputs that exist.
+
+    Parameters
+    ----------
+    claims : sequence of Claim. See `pipeline.claims.claim.read_claims`.
+    dataset : str, Path or None. Folder of the dataset that experiments are named of; None: all
+        sides are files.
+    root : str or Path. Folder that `pipeline.run` wrote to.
+    monitor : Monitor. Receives progress in tests.
+
+    Returns
+    -------
+    list of Judged
+        Every figure of every claim, in order. One that cannot be tested has the reason.
+    """
+    asked = [(claim, figure) for claim in claims for figure in claim.figures]
+    # So many draws that one claim of all can still be decided after the correction.
+    resamples = max(RESAMPLES, 200 * len(asked))
+    files: dict[tuple[Layout | None, str, int, bool], ComparedFiles] = {}
+    found: list[Judged] = []
+    with monitor.progress("compare", "test") as progress:
+        for claim, figure in asked:
+            of = claim.dataset or dataset
+            layout = None if of is None else Layout(Path(of), Path(root))
+            read_by = layout, claim.protocol, claim.captions_per_image, claim.same_captions
+            if read_by not in files:
+                files[read_by] = ComparedFiles(
+                    None if layout is None else layout.dataset,
+                    claim.protocol,
+                    claim.captions_per_image or None,
+                    claim.same_captions,
+                )
+            try:
+                comparison = _compare(claim, figure, layout, files[read_by], resamples)
+            except PipelineError as error:
+                found.append(Judged(claim, figure, reason=str(error)))
+            else:
+                found.append(Judged(claim, figure, comparison))
+            progress(len(found), len(asked), sum(bool(one.reason) for one in found))
+    return _corrected(found)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p values adjusted by Holm's method, in their order.
+
+    The k-th smallest of n, from 0, is multiplied by n - k; none is below a smaller one's, or above
+    1. With all that are below 0.05 rejected, the chance of one false rejection or more is at most
+    5 %, however the tests depend on each other (Holm 1979).
+
+    Parameters
+    ----------
+    p_values : (n,), each 0 to 1.
+    """
+    adjusted = [0.0] * len(p_values)
+    least = 0.0
+    for place, at in enumerate(sorted(range(len(p_values)), key=lambda at: p_values[at])):
+        least = max(least, min(1.0, (len(p_values) - place) * p_values[at]))
+        adjusted[at] = least
+    return adjusted
+
+
+def _corrected(found: Sequence[Judged]) -> list[Judged]:
+    """Return the same with adjusted p."""
+    adjusted = iter(holm([of.comparison.p for of in found if of.comparison]))
+    return [
+        Judged(of.claim, of.figure, of.comparison, next(adjusted)) if of.comparison else of
+        for of in found
+    ]
+
+
+def _compare(
+    claim: Claim, figure: Figure, layout: Layout | None, files: ComparedFiles, resamples: int
+) -> Comparison:
+    kind = kind_of_measure(figure.measure)
+    sides = [_files(side, claim, kind, layout) for side in (claim.first, claim.second)]
+    ours, theirs = ([files.read(file, kind) for file in side] for side in sides)
+    return compare_outputs(ours, theirs, figure.measure, resamples)
+
+
+def _files(
+    side: str | tuple[str, ...], claim: Claim, kind: Kind, layout: Layout | None
+) -> list[Path]:
+    """Return the files of one side, all of which exist.
+
+    Raises
+    ------
+    ClaimError
+        One does not, or an experiment is named without a dataset.
+    """
+    files: list[Path] = []
+    for name in (side,) if isinstance(side, str) else side:
+        if Path(name).suffix in (".h5", ".json", ".jsonl"):
+            found = [Path(name)]
+        elif layout is None:
+            raise ClaimError(f"{name} is the name of an experiment, and no dataset was given")
+        else:
+            found = files_of(name, kind, layout)
+        if not found[0].is_file():
+            raise ClaimError(f"{found[0]} not found{_made_by(name, claim, kind, layout)}")
+        files += found
+    return files
+
+
+def _made_by(name: str, claim: Claim, kind: Kind, layout: Layout | None) -> str:
+    """Return the end of a message: the commands that make an output of an experiment."""
+    if layout is None:
+        return ""
+    commands = [
+        command
+        for command in claim.commands
+        if any(Path(word).stem == name for word in command.split())
+    ]
+    made_by = [f"`{command}`" for command in commands]
+    made_by = made_by or [_MADE_BY[kind].format(name=name, dataset=layout.dataset)]
+    return "; make it with " + ", then ".join(made_by)

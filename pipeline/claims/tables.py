@@ -1,0 +1,176 @@
+"""The outcome of a list of claims as Markdown and JSON."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pipeline.claims.claim import Figure
+from pipeline.claims.judge import LEVEL, Judged
+from pipeline.files import require_folder, write_json, write_text
+from pipeline.retrieval.paired import Comparison
+from pipeline.retrieval.tables import HEADINGS
+
+_HEADINGS = {
+    **HEADINGS,
+    "text_to_image_r10_long_less_short": "t→i R@10, long less short captions",
+    "phrase_to_region_r1": "phrases R@1",
+    "phrase_to_region_r5": "phrases R@5",
+    "phrase_to_region_r10": "phrases R@10",
+    "phrase_to_region_map": "phrases mAP",
+    "pointing_game": "pointing",
+    "cider": "CIDEr",
+    "rouge_l": "ROUGE-L",
+    **{f"bleu_{n}": f"BLEU-{n}" for n in range(1, 5)},
+}
+_FINE = ("cider", "mean_inverted_rank")  # figures of which a hundredth counts
+_COLUMNS = (
+    "claim", "first", "second", "figure", "paper", "here", "difference", "95 % interval", "p",
+    "p, Holm", "outcome",
+)  # fmt: skip
+
+
+def markdown(judged: Sequence[Judged]) -> str:
+    """Return a row for each test that was made, what the columns mean, and what is not judged."""
+    made = [of for of in judged if of.comparison]
+    outcomes = Counter(of.outcome for of in judged)
+    lines = [", ".join(f"{outcome}: {n}" for outcome, n in outcomes.items()), ""]
+    if made:
+        lines += [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
+        lines += [f"| {' | '.join(_row(of, of.comparison))} |" for of in made if of.comparison]
+        lines += ["", _legend(len(made)), ""]
+    if len(made) < len(judged):
+        lines += ["Not judged:", ""]
+        lines += [
+            f"- {of.claim.name}, {_heading(of.figure.measure)}: {of.reason}"
+            for of in judged
+            if not of.comparison
+        ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def as_json(judged: Sequence[Judged]) -> list[dict[str, Any]]:
+    """Return an object for each test, with the keys that docs/claims.md lists."""
+    return [
+        {
+            **{k: v for k, v in asdict(of.claim).items() if k != "figures"},
+            "figure": asdict(of.figure),
+            "outcome": of.outcome,
+            "reason": of.reason,
+            "adjusted_p": of.adjusted_p,
+            "one_training": of.one_training,
+            "comparison": None if of.comparison is None else comparison_json(of.comparison),
+        }
+        for of in judged
+    ]
+
+
+def comparison_json(found: Comparison) -> dict[str, Any]:
+    """Return a comparison as JSON values; infinite bounds are null."""
+    return {
+        "measure": found.measure,
+        "first": list(found.first),
+        "second": list(found.second),
+        "difference": found.margin,
+        "low": found.low if math.isfinite(found.low) else None,
+        "high": found.high if math.isfinite(found.high) else None,
+        "p": found.p,
+        "num_images": found.num_images,
+        "differing": found.differing,
+        "verdict": found.verdict,
+        "decided": found.decided,
+    }
+
+
+def write_claims(folder: str | Path, judged: Sequence[Judged]) -> None:
+    """Write `claims.md` and `claims.json`.
+
+    Raises
+    ------
+    OutputError
+        The folder cannot be written to.
+    """
+    folder = Path(folder)
+    require_folder(folder)
+    write_text(folder / "claims.md", markdown(judged))
+    write_json(folder / "claims.json", as_json(judged))
+
+
+def line(found: Comparison) -> str:
+    """Return the difference of a comparison with its interval, p and verdict, as a line."""
+    digits = _digits(found.measure)
+    p = "p < 0.001" if found.p < 0.001 else f"p {found.p:.3f}"
+    return (
+        f"{_heading(found.measure)}: difference {found.margin:+.{digits}f}, {_interval(found)}, "
+        f"{p}, over {found.num_images} images: {found.verdict}"
+    )
+
+
+def side(name: str, values: Sequence[float], measure: str) -> str:
+    """Return the figure of a system, and of several trainings each one's."""
+    digits = _digits(measure)
+    mean = f"{name}: {_heading(measure)} {sum(values) / len(values):.{digits}f}"
+    each = ", ".join(f"{value:.{digits}f}" for value in values)
+    return f"{mean} (mean of {each})" if len(values) > 1 else mean
+
+
+def _row(of: Judged, found: Comparison) -> list[str]:
+    digits = _digits(found.measure)
+    source = ", ".join(filter(None, (of.claim.paper, of.claim.section)))
+    means = [sum(side) / len(side) for side in (found.first, found.second)]
+    return [
+        of.claim.claim + (f" ({source})" if source else ""),
+        *(
+            _named(s, n)
+            for s, n in ((of.claim.first, found.first), (of.claim.second, found.second))
+        ),
+        _heading(found.measure),
+        _printed(of.figure),
+        ", ".join(f"{mean:.{digits}f}" for mean in means),
+        f"{found.margin:+.{digits}f}",
+        _interval(found).removeprefix("95 % interval "),
+        _p(found.p),
+        _p(of.adjusted_p),
+        of.outcome + (" *" if of.one_training else ""),
+    ]
+
+
+def _legend(number: int) -> str:
+    return (
+        f"The first side is the one that is said to be better. Paired tests over test images and "
+        f"trainings; p, Holm: corrected for all {number} tests of the table, decided below "
+        f"{LEVEL}. In brackets the number of trainings; *: a side has one, so that the interval "
+        "does not hold how far another training would lie off (closed forms, as CCA, have no "
+        'other). "Undecided" and "no difference found" do not mean that there is none.'
+    )
+
+
+def _named(side: str | tuple[str, ...], figures: Sequence[float]) -> str:
+    return f"{side if isinstance(side, str) else ' + '.join(side)} ({len(figures)})"
+
+
+def _printed(figure: Figure) -> str:
+    if figure.first is None or figure.second is None:
+        return ""
+    return f"{figure.first:g}, {figure.second:g}"
+
+
+def _interval(found: Comparison) -> str:
+    if not math.isfinite(found.low):
+        return "no 95 % interval of so few images"
+    digits = _digits(found.measure)
+    return f"95 % interval {found.low:+.{digits}f} to {found.high:+.{digits}f}"
+
+
+def _p(p: float | None) -> str:
+    return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _heading(measure: str) -> str:
+    return _HEADINGS.get(measure, measure)
+
+
+def _digits(measure: str) -> int:
+    return 3 if measure.endswith(_FINE) else 1

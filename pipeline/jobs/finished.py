@@ -1,0 +1,207 @@
+"""The record that a call has nothing left to do, so that the same call finds it in a moment.
+
+A feature set and what was fitted for it depend on the options, on files, and on the software. Once
+a call has found every row to be right, the state of all of these is kept as one SHA-256 in the work
+folder next to the set. While it stays the same, the same call neither tokenizes captions nor reads
+shards or images; anything else is found out in full, as if there were no record.
+"""
+
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import pipeline
+from pipeline.cluster.place import Place
+from pipeline.datasets.manifest import DATASET_FILE, MANIFEST_FILE, REGIONS_FILE
+from pipeline.files import write_json
+from pipeline.hashing import sha256_of_file, sha256_of_json
+from pipeline.jobs.log_lines import rate_line, size_line
+from pipeline.progress import Monitor, Stopwatch
+from pipeline.schema import decode
+from pipeline.shards.index import FeatureIndex, read_index
+from pipeline.shards.resume.locking import WORK_FOLDER, work_folders
+from pipeline.summary import write_summary
+
+Identities = npt.NDArray[np.int64]
+
+# A file that was changed so recently may change again without another time of change.
+_SETTLED_NS = 2_000_000_000
+# Where the kernel itself keeps times of change and inodes: nobody can set them, unlike the time of
+# modification, and no cache of another machine's answers delays them.
+_KERNEL_TIMES = {"bcachefs", "btrfs", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
+_OF_UNFINISHED = (".old", ".superseded", ".writer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stored:
+    state: str
+    notes: tuple[str, ...]
+
+
+class FinishedRecord:
+    """The state in which a call has last found its feature set finished.
+
+    Files are compared by size, times of modification and change, inode and device; the files of
+    the dataset by their bytes.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        call: Any,
+        dataset: Path,
+        files: Iterable[str | Path],
+        folders: Sequence[Path] = (),
+    ) -> None:
+        """Take the state of all inputs, before any is read.
+
+        Parameters
+        ----------
+        out : folder of the set.
+        call : JSON values, everything else that decides what the call makes.
+        dataset : folder of a prepared dataset.
+        files : others that the call reads.
+        folders : that it makes in addition to `out`.
+        """
+        self._out, self._folders = out, [folder.resolve() for folder in (out, *folders)]
+        self._path = self._folders[0].parent / WORK_FOLDER / f"{self._folders[0].name}.finished"
+        taken = time.time_ns()
+        identities = file_identities(files)
+        sizes, changed = identities[:, 0], identities[:, 2]
+        settled = ((sizes >= 0) & (changed < taken - _SETTLED_NS)).all()
+        self._inputs: Any = None
+        if settled and _keep_times(identities):
+            read = hashlib.sha256(identities.tobytes()).hexdigest()
+            self._inputs = [call, _dataset_sha256(dataset), read, _software()]
+
+    def nothing_to_do(self, unit: str, place: Place, monitor: Monitor) -> FeatureIndex | None:
+        """Return the index if nothing is to be done, and log what the call logs then.
+
+        Parameters
+        ----------
+        unit : what a row is, such as "image".
+        place : its summary is written.
+        monitor : receives the log lines.
+
+        Returns
+        -------
+        FeatureIndex or None
+            None if something is to be done, or nobody knows.
+        """
+        started = time.monotonic()
+        if (notes := self._notes()) is None:
+            return None
+        index = self._index()
+        monitor.log(size_line(index.header, index.rows, len(index.shards), index.rows))
+        seconds = time.monotonic() - started
+        monitor.log(rate_line(0, unit, seconds, index.failed_rows))
+        for note in notes:
+            monitor.log(note)
+        if place.summary is not None:
+            summary, watch = place.summary, Stopwatch()
+            write_summary(summary, self._out, index.metadata, 0, seconds, watch, place.name())
+        return index
+
+    def write(self, notes: Sequence[str] = ()) -> None:
+        """Record that the set is finished, unless its inputs may still be changing.
+
+        Parameters
+        ----------
+        notes : lines about the result, for the next call to log.
+        """
+        # It only saves time: nothing fails for want of it, as on a full disk.
+        with suppress(OSError):
+            if (state := self._state()) is None or self._index().failed_rows:
+                self._path.unlink(missing_ok=True)
+            else:
+                write_json(self._path, {"state": state, "notes": list(notes)})
+
+    def _notes(self) -> tuple[str, ...] | None:
+        """Return the lines that were kept with the record; None if it is not of this state."""
+        try:
+            found = decode(self._path.read_bytes(), _Stored)
+        except (OSError, ValueError):
+            return None
+        return found.notes if found.state == self._state() else None
+
+    def _index(self) -> FeatureIndex:
+        return read_index(self._out)
+
+    def _state(self) -> str | None:
+        """Return the state of inputs and outputs; None if either cannot be relied on."""
+        if self._inputs is None:
+            return None
+        found = []
+        for folder in self._folders:
+            work = folder.parent / WORK_FOLDER
+            unfinished = [work / f"{folder.name}{suffix}" for suffix in _OF_UNFINISHED]
+            if not (folder.is_dir() and work.is_dir()) or work_folders(folder):
+                return None
+            if any(path.exists() for path in unfinished):
+                return None
+            files = sorted(path for path in folder.iterdir() if path.is_file())
+            found.append([[file.name for file in files], file_identities(files).tolist()])
+        return sha256_of_json([self._inputs, found])
+
+
+def file_identities(paths: Iterable[str | Path]) -> Identities:
+    """Return size, modification, change, inode and device of each file, -1 if missing, (paths, 5).
+
+    Times are in ns.
+    """
+    rows: list[tuple[int, ...]] = []
+    for path in paths:
+        try:
+            found = os.stat(path)  # noqa: PTH116 - a million of them
+        except (OSError, ValueError):
+            rows.append((-1,) * 5)
+        else:
+            times = found.st_mtime_ns, found.st_ctime_ns
+            rows.append((found.st_size, *times, found.st_ino, found.st_dev))
+    return np.array(rows, np.int64).reshape(-1, 5)
+
+
+def _dataset_sha256(folder: Path) -> list[str | None]:
+    files = (folder / name for name in (DATASET_FILE, MANIFEST_FILE, REGIONS_FILE))
+    return [sha256_of_file(file) if file.is_file() else None for file in files]
+
+
+def _keep_times(identities: Identities) -> bool:
+    """Return whether all files are on file systems of `_KERNEL_TIMES`."""
+    return {*np.unique(identities[:, 4]).tolist()} <= _devices_with_times()
+
+
+@cache
+def _devices_with_times() -> frozenset[int]:
+    """Return the devices of the mounted file systems of `_KERNEL_TIMES`."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return frozenset()
+    found = set()
+    for line in lines:
+        mount, _, system = line.partition(" - ")
+        if system.split()[0] in _KERNEL_TIMES:
+            major, _, minor = mount.split()[2].partition(":")
+            found.add(os.makedev(int(major), int(minor)))
+    return frozenset(found)
+
+
+@cache
+def _software() -> str:
+    """Return a digest of Python, of all installed packages' versions and of this package's code."""
+    folders = [folder for folder in map(Path, sys.path) if folder.is_dir()]
+    packages = [sorted(path.name for path in folder.glob("*.dist-info")) for folder in folders]
+    own = Path(pipeline.__file__).parent
+    code = [[path.stat().st_size, path.stat().st_mtime_ns] for path in sorted(own.rglob("*.py"))]
+    return sha256_of_json([sys.version, packages, code])

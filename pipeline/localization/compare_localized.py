@@ -1,0 +1,130 @@
+"""Localization files as two systems to compare: figures of the same phrases in the same photos."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.errors import UnknownName
+from pipeline.localization import LocalizationError
+from pipeline.localization.drawn_precision import MeanAveragePrecision
+from pipeline.localization.evaluate_localization import CUTOFFS
+from pipeline.localization.localized import Localized, read_localized
+from pipeline.localization.measures import by_head, rank
+from pipeline.retrieval.paired import Part, mean_of
+from pipeline.wording import did_you_mean
+
+Entry = tuple[str, bytes]
+"""A name, and what stands under it."""
+
+_RECALLS = {f"phrase_to_region_r{k}": k for k in CUTOFFS}
+MEASURES = (*_RECALLS, "phrase_to_region_map", "pointing_game")
+"""Figures of two localization files that are compared."""
+DEFAULT_MEASURES = (
+    "phrase_to_region_r1", "phrase_to_region_r10", "phrase_to_region_map", "pointing_game"
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LocalizedPhrases:
+    """Phrases that one training localized; see `pipeline.retrieval.paired.Outputs`.
+
+    Attributes
+    ----------
+    file : the localization file.
+    asked : what figures are of, by what it is called: photos, phrases, true boxes, proposals.
+    found : by name, the figures of `MEASURES`, over the photos that have phrases.
+    """
+
+    file: Path
+    asked: Mapping[str, Sequence[Entry]]
+    found: Mapping[str, Part]
+
+    def require_same(self, other: "LocalizedPhrases") -> None:
+        """Check that photos, phrases, true boxes and proposals are those of another file.
+
+        Raises
+        ------
+        LocalizationError
+            They are not; the first photo or phrase that differs is named.
+        """
+        for what, ours in self.asked.items():
+            if ours != (theirs := other.asked[what]):
+                raise LocalizationError(
+                    f"{self.file} has other {what} than {other.file}, "
+                    f"{_first_apart(ours, theirs)}; figures compare over the same photos, phrases, "
+                    "true boxes and proposals: localize the same split with the same method"
+                )
+
+    def parts(self, measure: str) -> list[Part]:
+        """Return the one part of a figure.
+
+        Raises
+        ------
+        UnknownName
+            There is no such figure.
+        """
+        if measure not in self.found:
+            raise UnknownName(
+                f"localization files have no figure {measure!r}; {did_you_mean(measure, MEASURES)}"
+            )
+        return [self.found[measure]]
+
+
+def read_phrases_found(file: str | Path) -> LocalizedPhrases:
+    """Read a localization file to compare, and rank its proposals.
+
+    Raises
+    ------
+    LocalizationError
+        The file is missing or damaged, or has no query.
+    """
+    localized = read_localized(file)
+    if not localized.query_ids:
+        raise LocalizationError(f"{file} has no query: no phrase of its images has a box")
+    ranked = rank(localized, by_head(localized))
+    photos, rows = np.unique(localized.query_image, return_inverse=True)
+    right = {name: ranked.first_hit < k for name, k in _RECALLS.items()}
+    right["pointing_game"] = ranked.pointed
+    per_cent = {name: np.where(of, 100.0, 0.0) for name, of in right.items()}
+    return LocalizedPhrases(
+        Path(file),
+        {
+            "photos": [(image, b"") for image in localized.image_ids],
+            "phrases": _texts(localized),
+            "true boxes": _truths(localized),
+            "proposals": _proposals(localized),
+        },
+        {
+            **{name: mean_of(of, rows, len(photos)) for name, of in per_cent.items()},
+            "phrase_to_region_map": MeanAveragePrecision.of(localized),
+        },
+    )
+
+
+def _texts(found: Localized) -> list[Entry]:
+    """Return the id of each query with its phrase."""
+    texts = (found.phrase_texts[phrase].encode() for phrase in found.query_phrase.tolist())
+    return list(zip(found.query_ids, texts, strict=True))
+
+
+def _truths(found: Localized) -> list[Entry]:
+    """Return the id of each query with its true boxes."""
+    return [(name, found.truth_of(at).tobytes()) for at, name in enumerate(found.query_ids)]
+
+
+def _proposals(found: Localized) -> list[Entry]:
+    """Return the id of each image with its proposals."""
+    boxes = (found.boxes[found.regions_of(at)] for at in range(len(found.image_ids)))
+    return [(name, of.tobytes()) for name, of in zip(found.image_ids, boxes, strict=True)]
+
+
+def _first_apart(ours: Sequence[Entry], theirs: Sequence[Entry]) -> str:
+    """Return the first names whose entries differ."""
+    for (one, here), (two, there) in zip(ours, theirs, strict=False):
+        if one != two:
+            return f"first {one!r} and {two!r}"
+        if here != there:
+            return f"first of {one!r}"
+    return f"{len(ours)} and {len(theirs)}"

@@ -1,0 +1,165 @@
+"""Mean average precision of photos that are drawn with replacement, for a bootstrap."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from pipeline.localization.localized import Localized, RowNumbers, Scores
+from pipeline.localization.measures import NMS, asked, by_head, claims
+
+_AT_ONCE = 1 << 20  # right detections of all draws that are held at once
+
+
+@dataclass(frozen=True)
+class MeanAveragePrecision:
+    """Mean average precision in per cent over the phrases of the photos that are drawn.
+
+    A photo that is drawn twice asks for its phrases twice, and offers its proposals twice. A phrase
+    none of whose photos is drawn does not count. Where each photo is drawn once, it is the mean of
+    `pipeline.localization.measures.average_precisions`.
+
+    Attributes
+    ----------
+    each : (1, photos), the average precisions of a photo's phrases, ranked in this photo alone,
+        summed; only photos that have phrases.
+    ranking : the detections of each phrase.
+    truth_photo, truths : (pairs,) a photo and its number of true boxes, phrase by phrase.
+    truth_starts : (phrases,) where the pairs of each begin.
+    """
+
+    each: Scores
+    ranking: "Ranking"
+    truth_photo: RowNumbers
+    truths: RowNumbers
+    truth_starts: RowNumbers
+
+    @classmethod
+    def of(cls, localized: Localized, threshold: float = NMS) -> "MeanAveragePrecision":
+        """Rank the proposals by the head's embeddings, thinned as in `average_precisions`."""
+        images = np.unique(localized.query_image)
+        pairs, scores, right = [], [], []
+        for image, phrase, own, truth, overlap in asked(localized, by_head(localized), threshold):
+            if len(truth):
+                pairs.append((phrase, image, len(truth)))
+                scores.append(own)
+                right.append(claims(overlap) if len(own) else np.zeros(0, bool))
+        phrase_of_pair, image_of_pair, truths = np.array(pairs, np.int64).reshape(-1, 3).T
+        photo = np.searchsorted(images, image_of_pair)
+        pair = np.repeat(np.arange(len(pairs)), [len(own) for own in scores])
+        score = np.concatenate([*scores, []])
+        is_right = np.concatenate([*right, []]).astype(bool)
+
+        alone = Ranking.of(pair, photo[pair], score, is_right, (len(pairs), len(images)))
+        precisions = alone.precision_sums(np.ones((1, len(images))))[:, 0] / truths
+        each: Scores = np.bincount(photo, precisions, len(images)).astype(np.float64)
+
+        phrases, number = np.unique(phrase_of_pair, return_inverse=True)
+        shape = len(phrases), len(images)
+        ranking = Ranking.of(number[pair], photo[pair], score, is_right, shape)
+        by_phrase = np.argsort(number, kind="stable")
+        starts = np.searchsorted(number[by_phrase], np.arange(len(phrases)))
+        return cls(each[None], ranking, photo[by_phrase], truths[by_phrase], starts)
+
+    def figures(self, times: Scores) -> Scores:
+        """See `pipeline.retrieval.paired.Part.figures`."""
+        step = max(1, _AT_ONCE // max(1, len(self.truths)))
+        some = [self._figures(times[at : at + step]) for at in range(0, len(times), step)]
+        return np.concatenate(some)
+
+    def _figures(self, times: Scores) -> Scores:
+        asked_for = times.T[self.truth_photo] * self.truths[:, None]
+        truths = np.add.reduceat(asked_for, self.truth_starts, axis=0)
+        sums = self.ranking.precision_sums(times)
+        precisions = np.divide(sums, truths, out=np.zeros_like(sums), where=truths > 0)
+        with np.errstate(invalid="ignore"):  # where nothing is asked for
+            means: Scores = precisions.sum(axis=0) / np.count_nonzero(truths, axis=0)
+        return 100.0 * means
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Detections of several groups, such as phrases, each ranked by itself.
+
+    The precision, made to fall, is only needed at the right ones, which are few.
+
+    Attributes
+    ----------
+    seen : (right detections, photos), how many of a photo's detections come after the right one
+        before in the group, up to this one.
+    photo : (right detections,), group by group, the best first.
+    starts, groups : (groups with a right detection,) where theirs begin, and the group's number.
+    number : of all groups.
+    """
+
+    seen: csr_array
+    photo: RowNumbers
+    starts: RowNumbers
+    groups: RowNumbers
+    number: int
+
+    @classmethod
+    def of(
+        cls,
+        group: RowNumbers,
+        photo: RowNumbers,
+        score: Scores,
+        right: npt.NDArray[np.bool_],
+        shape: tuple[int, int],
+    ) -> "Ranking":
+        """Rank detections by their scores; of equal ones the first comes first.
+
+        Parameters
+        ----------
+        group, photo, score, right : (detections,)
+        shape : number of groups, and of photos.
+        """
+        order = np.lexsort((-score, group))
+        rows = np.flatnonzero(right[order])
+        # The place among right detections of the next one; wrong ones after a group's last are out.
+        following: RowNumbers = np.cumsum(right[order]) - right[order]
+        ranked = np.concatenate([group[order[rows]], [-1]])
+        kept = order[ranked[following] == group[order]]
+        following = following[ranked[following] == group[order]]
+        seen = csr_array(
+            (np.ones(len(kept)), (following, photo[kept])), shape=(len(rows), shape[1])
+        )
+        groups, starts = np.unique(ranked[:-1], return_index=True)
+        return cls(seen, photo[order[rows]], starts, groups, shape[0])
+
+    def precision_sums(self, times: Scores) -> Scores:
+        """Return the sum of the precisions at the right detections of each group.
+
+        Precision is made to fall, as in `pipeline.localization.measures.average_precision`.
+
+        Parameters
+        ----------
+        times : (draws, photos), how often each photo counts.
+
+        Returns
+        -------
+        (groups, draws)
+        """
+        sums = np.zeros((self.number, len(times)))
+        if not len(self.groups):
+            return sums
+        hits = times.T[self.photo]
+        found, seen = self._running(hits), self._running(self.seen @ times.T)
+        precision = np.divide(found, seen, out=np.zeros_like(seen), where=seen > 0)
+        # Precisions are at most 1: with 2 more for each later group, none reaches into another.
+        level = 2.0 * np.repeat(np.arange(len(self.groups))[::-1], self._sizes)[:, None]
+        falling = np.maximum.accumulate((precision + level)[::-1])[::-1] - level
+        sums[self.groups] = np.add.reduceat(hits * falling, self.starts)
+        return sums
+
+    @property
+    def _sizes(self) -> RowNumbers:
+        return np.diff(self.starts, append=len(self.photo))
+
+    def _running(self, values: Scores) -> Scores:
+        """Return sums along each group, (right detections, draws)."""
+        sums = np.cumsum(values, axis=0)
+        before = np.where(self.starts[:, None] > 0, sums[self.starts - 1], 0.0)
+        running: Scores = sums - np.repeat(before, self._sizes, axis=0)
+        return running

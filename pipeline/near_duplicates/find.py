@@ -1,0 +1,273 @@
+"""The job of `pipeline duplicates`: groups of near-duplicate images in feature sets."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.errors import WrongUsage
+from pipeline.near_duplicates.graph_pairs import GraphPairs
+from pipeline.near_duplicates.groups import Grouping
+from pipeline.near_duplicates.pairs import Pairs, exact_pairs
+from pipeline.near_duplicates.parts import (
+    Part,
+    RowNumbers,
+    parts_of_sets,
+    parts_of_splits,
+)
+from pipeline.near_duplicates.thresholds import default_threshold
+from pipeline.progress import QUIET, Monitor
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.wording import counted
+
+
+@dataclass(frozen=True)
+class Duplicate:
+    """An image that has a near-duplicate.
+
+    Attributes
+    ----------
+    id : str. Its row id.
+    features : Path. Folder of the feature set that it is in.
+    split : str. Its split; "" where no dataset was given or it does not have the id.
+    nearest : str. Id of the most similar image that it was compared with; of equally similar ones
+        the first in the order of the sets, then of the ids.
+    score : float. Their cosine, rounded to 6 decimals.
+    """
+
+    id: str
+    features: Path
+    split: str
+    nearest: str
+    score: float
+
+
+@dataclass(frozen=True)
+class DuplicateGroup:
+    """Images that are connected by pairs which reach the threshold.
+
+    Attributes
+    ----------
+    images : tuple of Duplicate. Two or more, in the order of the sets, then of the ids.
+    score : float. The highest of theirs.
+    """
+
+    images: tuple[Duplicate, ...]
+
+    @property
+    def score(self) -> float:
+        """The highest score of a pair."""
+        return max(image.score for image in self.images)
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Near-duplicate images.
+
+    Attributes
+    ----------
+    groups : tuple of DuplicateGroup. The highest scores first, then in the order of the first ids.
+    threshold : float. Lowest cosine of a pair.
+    compared : int. Number of rows that were compared.
+    failed : int. Number of rows without features, which match nothing.
+    recall : float or None. Of an approximate search: share of up to 200 rows whose nearest other
+        row it finds; None of an exact one.
+    """
+
+    groups: tuple[DuplicateGroup, ...]
+    threshold: float
+    compared: int
+    failed: int
+    recall: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __iter__(self) -> Iterator[DuplicateGroup]:
+        return iter(self.groups)
+
+    @property
+    def images(self) -> list[Duplicate]:
+        """The images of all groups."""
+        return [image for group in self.groups for image in group.images]
+
+
+def duplicates(
+    features: str | Path,
+    others: str | Path | None = None,
+    *,
+    dataset: str | Path | Manifest | None = None,
+    splits: str | Sequence[str] = (),
+    between: bool = False,
+    threshold: float | None = None,
+    approximate: bool = False,
+    monitor: Monitor = QUIET,
+) -> Duplicates:
+    """Find near-duplicate images by the cosine of their features.
+
+    Of grids and other rows of several vectors the mean vector is compared. Rows without features
+    match nothing and are counted. The result does not depend on the order of the rows, unless it is
+    approximate.
+
+    Parameters
+    ----------
+    features : str or Path. Folder of a feature set, of any recipe.
+    others : str, Path or None. A second one of the same recipe: its rows are compared with those of
+        `features`, and neither's with each other. None: the rows of `features` with each other.
+    dataset : str, Path, Manifest or None. The prepared dataset of `features`, for splits.
+    splits : str or sequence of str. Splits that are compared; () for all rows.
+    between : bool. Whether only images of different splits are compared.
+    threshold : float or None. Lowest cosine of a pair, above 0 and at most 1; None: the one that
+        was calibrated for the recipe, see `pipeline.near_duplicates.thresholds`.
+    approximate : bool. Whether a graph leads to the pairs, for millions of rows. All rows are held
+        in memory, and some pairs may be missed.
+    monitor : Monitor. Receives progress and a line of counts.
+
+    Returns
+    -------
+    Duplicates
+        Groups of images; iterates over them.
+
+    Raises
+    ------
+    WrongUsage
+        A threshold out of range, a set that is given twice, or splits without a dataset.
+    DuplicatesError
+        No threshold was calibrated for the recipe, or the features cannot be compared.
+    ShardError, DatasetError
+        The sets or the dataset cannot be read, or an image of a split has no row.
+    SearchError
+        faiss is not installed, which `approximate` needs.
+
+    Examples
+    --------
+    >>> for group in pipeline.duplicates("features/photos"):
+    ...     print(group.score, [image.id for image in group.images])
+    >>> leaks = pipeline.duplicates("features/mine", dataset="data/mine", between=True)
+    """
+    names = [splits] if isinstance(splits, str) else list(dict.fromkeys(splits))
+    first = FeatureSet(Path(features))
+    manifest = _manifest(dataset)
+    if others is not None:
+        if dataset is not None or names or between:
+            raise WrongUsage(
+                "splits are of one feature set: two sets are compared whole, with each other"
+            )
+        if Path(others).resolve() == first.folder.resolve():
+            raise WrongUsage(f"{others} is given twice; give it once to compare its rows")
+        parts = parts_of_sets([first, FeatureSet(Path(others))])
+        between = True
+    elif names or between:
+        if manifest is None:
+            raise WrongUsage(
+                "`split=...` and `between=True` need `dataset=...`, which has the splits"
+            )
+        parts = parts_of_splits(first, manifest, names or [*manifest.counts])
+        if between and len(parts) < 2:
+            raise WrongUsage(
+                f"`between=True` compares different splits, and there is one: {parts[0].split}"
+            )
+    else:
+        parts = parts_of_sets([first])
+    return near_duplicates(
+        parts,
+        between=between,
+        threshold=threshold,
+        approximate=approximate,
+        manifest=manifest,
+        monitor=monitor,
+    )
+
+
+def near_duplicates(
+    parts: Sequence[Part],
+    *,
+    between: bool,
+    threshold: float | None = None,
+    approximate: bool = False,
+    manifest: Manifest | None = None,
+    monitor: Monitor = QUIET,
+) -> Duplicates:
+    """Find near-duplicates among the rows of some parts; see `duplicates`.
+
+    Parameters
+    ----------
+    parts : of feature sets with the same recipe.
+    between : whether only rows of different parts are compared.
+    threshold, approximate, monitor : see `duplicates`.
+    manifest : where the splits of parts without one are looked up.
+    """
+    started = time.monotonic()
+    least = _threshold(threshold, parts[0].features)
+    grouping = Grouping(_rank(parts))
+    graph: GraphPairs | None = None
+    with monitor.progress("duplicates", "row" if approximate else "block") as progress:
+        found: Iterator[Pairs]
+        if approximate:
+            graph = GraphPairs(parts, least, between=between)
+            found = graph.pairs(progress)
+        else:
+            found = exact_pairs(parts, least, between=between, progress=progress)
+        for pairs in found:
+            grouping.add(pairs)
+    ends = np.cumsum([len(part) for part in parts])
+
+    def image(row: int) -> Duplicate:
+        part, row_id = _row(parts, ends, row)
+        _, nearest = _row(parts, ends, int(grouping.nearest[row]))
+        split = part.split
+        if not split and manifest is not None and row_id in manifest.by_id:
+            split = manifest.by_id[row_id].split
+        return Duplicate(row_id, part.features.folder, split, nearest, float(grouping.score[row]))
+
+    result = Duplicates(
+        tuple(DuplicateGroup(tuple(map(image, rows.tolist()))) for rows in grouping.groups()),
+        least,
+        int(ends[-1]),
+        sum(part.failed for part in parts),
+        graph.recall if graph else None,
+    )
+    monitor.log(f"{summary(result)}, {time.monotonic() - started:.1f} s")
+    return result
+
+
+def summary(found: Duplicates) -> str:
+    """Return the counts of a result in one line."""
+    left_out = f", {found.failed} without features left out" if found.failed else ""
+    recall = "" if found.recall is None else f", nearest rows found: {100 * found.recall:.1f} %"
+    return (
+        f"{counted(len(found), 'group')} of {counted(len(found.images), 'image')} at cosine "
+        f"{found.threshold:g} or more among {counted(found.compared, 'row')}{left_out}{recall}"
+    )
+
+
+def _threshold(given: float | None, features: FeatureSet) -> float:
+    if given is None:
+        return default_threshold(features)
+    if not 0 < given <= 1:
+        raise WrongUsage(f"`threshold={given:g}` is not a cosine above 0 and at most 1")
+    return given
+
+
+def _manifest(dataset: str | Path | Manifest | None) -> Manifest | None:
+    return read_manifest(dataset) if isinstance(dataset, str | Path) else dataset
+
+
+def _rank(parts: Sequence[Part]) -> RowNumbers:
+    """Return the place of each row in the order of the sets, then of the ids, (rows,)."""
+    folders = list(dict.fromkeys(part.features.folder for part in parts))
+    keys = [(folders.index(part.features.folder), row_id) for part in parts for row_id in part.ids]
+    rank: RowNumbers = np.empty(len(keys), np.int64)
+    rank[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+    return rank
+
+
+def _row(parts: Sequence[Part], ends: RowNumbers, row: int) -> tuple[Part, str]:
+    """Return the part and the id of a row of all parts."""
+    number = int(np.searchsorted(ends, row, side="right"))
+    part = parts[number]
+    place = row - int(ends[number]) + len(part)
+    return part, part.features.ids[int(part.rows[place])]

@@ -1,0 +1,59 @@
+"""Images of a table that have a near-duplicate among all others: leaks from training to test."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.near_duplicates.find import Duplicates, near_duplicates
+from pipeline.near_duplicates.parts import Part
+from pipeline.progress import QUIET, Monitor
+from pipeline.shards.feature_set import FeatureSet
+from pipeline.wording import counted
+
+_NAMED = 3
+
+
+def find_leaks(
+    ranked: Sequence[str],
+    features: str | Path,
+    *,
+    threshold: float | None = None,
+    monitor: Monitor = QUIET,
+) -> Duplicates:
+    """Find the near-duplicates of some images among all other images of a feature set.
+
+    Parameters
+    ----------
+    ranked : ids of the images that a table is about, such as those of the test split.
+    features : folder of a feature set with rows for these and for others, such as those of all
+        splits.
+    threshold : see `pipeline.near_duplicates.find.duplicates`.
+    monitor : receives one line: how many of the ranked images have a near-duplicate.
+
+    Returns
+    -------
+    Duplicates
+        Groups with ranked images, of the split "ranked", and others, of the split "others".
+
+    Raises
+    ------
+    MissingRows
+        A ranked image has no row.
+    WrongUsage, DuplicatesError, ShardError
+        See `pipeline.near_duplicates.find.duplicates`.
+    """
+    opened = FeatureSet(Path(features))
+    rows = np.unique(opened.rows_of(ranked))
+    others = np.setdiff1d(np.arange(len(opened)), rows)
+    parts = [Part.of(opened, rows, "ranked"), Part.of(opened, others, "others")]
+    found = near_duplicates(parts, between=True, threshold=threshold)
+    leaked = [image.id for image in found.images if image.split == "ranked"]
+    named = f", first {', '.join(leaked[:_NAMED])}" if leaked else ""
+    left_out = f"; {found.failed} rows without features left out" if found.failed else ""
+    monitor.log(
+        f"leaks: {len(leaked)} of {counted(len(rows), 'ranked image')} have a near-duplicate among "
+        f"the {len(others)} others of {features} (cosine {found.threshold:g} or more){named}"
+        f"{left_out}"
+    )
+    return found

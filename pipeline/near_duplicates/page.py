@@ -1,0 +1,109 @@
+"""A page of near-duplicates: each group with its pictures side by side, in one file."""
+
+import base64
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from PIL import Image
+
+from pipeline import __version__
+from pipeline.clips.contact_sheet import shown_picture
+from pipeline.datasets.manifest import Manifest
+from pipeline.files import require_folder, write_text
+from pipeline.near_duplicates.find import Duplicate, Duplicates
+from pipeline.pages.rendering import environment, jpeg_of
+
+PICTURES = 600
+"""Pictures of a page at most, about 10 kB each; the first groups have them."""
+
+PICTURES_OF_GROUP = 24
+
+_SIDE, _QUALITY = 224, 80
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An image of a group as the page shows it.
+
+    Attributes
+    ----------
+    image : the image.
+    jpeg : its small copy in base64; "" without one.
+    missing : why there is none; "" with one.
+    """
+
+    image: Duplicate
+    jpeg: str
+    missing: str
+
+
+@dataclass(frozen=True)
+class ShownGroup:
+    """A group as the page shows it: its first images, and how many more it has."""
+
+    score: float
+    images: list[Shown]
+    more: int
+
+
+def write_page(found: Duplicates, file: str | Path, datasets: Mapping[Path, Manifest]) -> None:
+    """Write a page that opens offline and has no scripts.
+
+    Of very many images it has the first groups, and states how many it leaves out. The same result
+    and pictures give the same bytes.
+
+    Parameters
+    ----------
+    found : the near-duplicates.
+    file : the HTML file.
+    datasets : the images of each feature set, by its folder; sets that are not there have no
+        pictures.
+
+    Raises
+    ------
+    FileReadError
+        The system could not read a picture that is there.
+    OutputError
+        The file cannot be written.
+    """
+    path = Path(file)
+    require_folder(path.parent)
+    groups = list(_shown(found, datasets))
+    sets = list(dict.fromkeys(image.features for image in found.images))
+    text = environment("pipeline.near_duplicates").get_template("duplicates.html").render(
+        found=found,
+        groups=groups,
+        left_out=len(found) - len(groups),
+        several_sets=len(sets) > 1,
+        several_splits=len({image.split for image in found.images}) > 1,
+        sets=[str(folder) for folder in sets],
+        licences=list(dict.fromkeys(dataset.licence for dataset in datasets.values())),
+        made_by=f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}, "
+        f"Pillow {version('pillow')}",
+    )  # fmt: skip
+    write_text(path, text)
+
+
+def _shown(found: Duplicates, datasets: Mapping[Path, Manifest]) -> Iterator[ShownGroup]:
+    """Yield the groups whose pictures the page has."""
+    pictures = 0
+    for group in found:
+        images = group.images[:PICTURES_OF_GROUP]
+        pictures += len(images)
+        if pictures > PICTURES:
+            return
+        shown = [_picture(image, datasets.get(image.features)) for image in images]
+        yield ShownGroup(group.score, shown, len(group.images) - len(images))
+
+
+def _picture(image: Duplicate, dataset: Manifest | None) -> Shown:
+    if dataset is None or image.id not in dataset.by_id:
+        return Shown(image, "", "not in a dataset that was given")
+    decoded = shown_picture(dataset.path_by_id[image.id], dataset.media)
+    if decoded.image is None:
+        return Shown(image, "", decoded.reason)
+    decoded.image.thumbnail((_SIDE, _SIDE), Image.Resampling.BICUBIC)
+    jpeg = jpeg_of(decoded.image, _QUALITY)
+    return Shown(image, base64.b64encode(jpeg).decode("ascii"), "")

@@ -1,0 +1,31 @@
+"""The threshold of each recipe that was calibrated: docs/duplicates.md has the measurements."""
+
+from pipeline.near_duplicates.parts import DuplicatesError
+from pipeline.recipes import RECIPES
+from pipeline.shards.feature_set import FeatureSet
+
+THRESHOLDS = {
+    "dct-thumbnail": 0.7,
+    "efficientnet-lite0-pool": 0.84,
+}
+"""Lowest cosine of near-duplicates by recipe, with the recipe's own weights."""
+
+
+def default_threshold(features: FeatureSet) -> float:
+    """Return the calibrated threshold of a feature set.
+
+    Raises
+    ------
+    DuplicatesError
+        None was calibrated for its recipe, or its network has other weights.
+    """
+    header = features.index.header
+    name = header.recipe.get("name")
+    if name not in THRESHOLDS or header.weights != RECIPES[name].weights:
+        raise DuplicatesError(
+            f"{features.folder}: no threshold was calibrated for {name!r} with the weights "
+            f"{header.weights!r}; give `threshold=...`, or extract one of "
+            f"{', '.join(THRESHOLDS)} with its own weights. docs/duplicates.md "
+            "shows how to calibrate one"
+        )
+    return THRESHOLDS[name]

@@ -1,0 +1,148 @@
+"""`pipeline duplicates`: near-duplicate images within feature sets, splits, or between them."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.errors import WrongUsage
+from stages.command import Answer
+from stages.console import CONSOLE, FOUND, OUTPUT, printable
+from stages.listing import print_table
+from stages.options import JSON
+
+if TYPE_CHECKING:
+    from pipeline.near_duplicates.find import Duplicate, Duplicates
+
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command(cls=Answer)
+@click.argument("features", type=_FOLDER)
+@click.argument("others", type=_FOLDER, required=False)
+@click.option(
+    "--threshold",
+    type=float,
+    help="Lowest cosine of near-duplicates.  [default: calibrated for the recipe]",
+)
+@click.option(
+    "--dataset",
+    "datasets",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Prepared dataset of FEATURES, or its folder of images, for splits and pictures; a second "
+    "time for OTHERS.",
+)
+@click.option(
+    "--split",
+    metavar="NAMES",
+    help="Compare these splits alone, with commas between.  [default: all rows]",
+)
+@click.option("--between", is_flag=True, help="Compare only images of different splits.")
+@click.option(
+    "--approximate",
+    is_flag=True,
+    help="Let a graph lead to the pairs, for millions of rows; it may miss some.",
+)
+@click.option("--page", type=OUTPUT, metavar="FILE.html", help="Write a page with the pictures.")
+@click.option("--fail", is_flag=True, help="End with status 3 if there are near-duplicates.")
+@JSON
+@click.pass_context
+def duplicates(
+    ctx: click.Context,
+    features: Path,
+    others: Path | None,
+    threshold: float | None,
+    datasets: tuple[Path, ...],
+    split: str | None,
+    between: bool,
+    approximate: bool,
+    page: Path | None,
+    fail: bool,
+    as_json: bool,
+) -> None:
+    """Find near-duplicate images by the cosine of their features.
+
+    Rows of FEATURES are compared with each other or, if there are OTHERS, with those alone. One
+    line per image that has a near-duplicate: its group, its score, id and split, and its nearest.
+
+    \b
+    Examples:
+      pipeline duplicates features/photos
+      pipeline duplicates features/mine --dataset data/mine --between --page leaks.html
+      pipeline duplicates features/mine --dataset data/mine --split train,test --between --fail
+      pipeline duplicates features/mine features/theirs
+    """
+    # Here, so that --help needs neither numpy nor h5py.
+    from pipeline.datasets.plain_images import images_of
+    from pipeline.near_duplicates.find import duplicates as find
+
+    if len(datasets) > (1 if others is None else 2):
+        raise WrongUsage("--dataset is given once for each feature set")
+    if page is not None and not datasets:
+        raise WrongUsage("--page needs --dataset, which has the pictures")
+    folders = [features] if others is None else [features, others]
+    manifests = [images_of(path, CONSOLE.log) for path in datasets]
+    found = find(
+        features,
+        others,
+        dataset=manifests[0] if manifests and others is None else None,
+        splits=[name for name in (split or "").split(",") if name],
+        between=between,
+        threshold=threshold,
+        approximate=approximate,
+        monitor=CONSOLE,
+    )
+    if page is not None:
+        from pipeline.near_duplicates.page import write_page
+
+        write_page(found, page, dict(zip(folders, manifests, strict=False)))
+        CONSOLE.log(f"{page}: the pictures of the groups")
+    if as_json:
+        click.echo(json.dumps(_values(found), indent=2))
+    elif found.groups:
+        print_table(_table(found))
+    if fail and found.groups:
+        ctx.exit(FOUND)
+
+
+def _values(found: "Duplicates") -> dict[str, Any]:
+    return {
+        "threshold": found.threshold,
+        "compared": found.compared,
+        "failed": found.failed,
+        "recall": found.recall,
+        "groups": [
+            {"score": group.score, "images": [_image(image) for image in group.images]}
+            for group in found
+        ],
+    }
+
+
+def _image(image: "Duplicate") -> dict[str, Any]:
+    return {
+        "id": image.id,
+        "features": str(image.features),
+        "split": image.split,
+        "nearest": image.nearest,
+        "score": image.score,
+    }
+
+
+def _table(found: "Duplicates") -> list[dict[str, str]]:
+    """Return a row for each image; columns that say the same of all are left out."""
+    several = len({image.features for image in found.images}) > 1
+    splits = len({image.split for image in found.images}) > 1
+    return [
+        {
+            "group": str(number),
+            "score": f"{image.score:.4f}",
+            "id": printable(image.id),
+            **({"features": printable(str(image.features))} if several else {}),
+            **({"split": image.split} if splits else {}),
+            "nearest": printable(image.nearest),
+        }
+        for number, group in enumerate(found, 1)
+        for image in group.images
+    ]
