@@ -28,7 +28,6 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 )
 @click.option(
     "--dataset",
-    "datasets",
     type=click.Path(path_type=Path),
     multiple=True,
     help="Prepared dataset of FEATURES, or its folder of images, for splits and pictures; a second "
@@ -36,6 +35,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 )
 @click.option(
     "--split",
+    "splits",
     metavar="NAMES",
     help="Compare these splits alone, with commas between.  [default: all rows]",
 )
@@ -54,8 +54,8 @@ def duplicates(
     features: Path,
     others: Path | None,
     threshold: float | None,
-    datasets: tuple[Path, ...],
-    split: str | None,
+    dataset: tuple[Path, ...],
+    splits: str | None,
     between: bool,
     approximate: bool,
     page: Path | None,
@@ -78,17 +78,17 @@ def duplicates(
     from pipeline.datasets.plain_images import images_of
     from pipeline.near_duplicates.find import duplicates as find
 
-    if len(datasets) > (1 if others is None else 2):
+    if len(dataset) > (1 if others is None else 2):
         raise WrongUsage("--dataset is given once for each feature set")
-    if page is not None and not datasets:
+    if page is not None and not dataset:
         raise WrongUsage("--page needs --dataset, which has the pictures")
     folders = [features] if others is None else [features, others]
-    manifests = [images_of(path, CONSOLE.log) for path in datasets]
+    manifests = [images_of(path, CONSOLE.log) for path in dataset]
     found = find(
         features,
         others,
         dataset=manifests[0] if manifests and others is None else None,
-        splits=[name for name in (split or "").split(",") if name],
+        splits=[name for name in (splits or "").split(",") if name],
         between=between,
         threshold=threshold,
         approximate=approximate,

@@ -99,6 +99,8 @@ def vectors(
           --out data/vectors/flickr8k/word2vec-500d.safetensors
     """
     _refuse_training_options(ctx, source, train)
+    if (source is None) == (train is None):
+        raise click.UsageError("give either --source or --train")
     training = Training(trainer=train, **numbers) if train else None  # type: ignore[arg-type]
     # Here, since `--help` needs none of it.
     from pipeline.text.vectors.store import store_vectors

@@ -37,7 +37,10 @@ WITHOUT_EFFECT = {
 }
 
 # Imported for options that no stage gives: `--images`, `--leaks`.
-NOT_REACHED = {"pipeline/datasets/plain_images.py", "pipeline/near_duplicates/leaks.py"}
+NOT_REACHED = {
+    PROJECT / "pipeline/datasets/plain_images.py",
+    PROJECT / "pipeline/near_duplicates/leaks.py",
+}
 
 # Encoders, which no module imports by name.
 IMPORTED_BY_KIND = {"text": sorted((PROJECT / "pipeline/text/encoders").glob("*.py"))}
@@ -66,10 +69,8 @@ def closure(path: Path) -> set[str]:
     waiting = {path}
     while waiting:
         module = waiting.pop()
-        if str(module.relative_to(PROJECT)) in NOT_REACHED:
-            continue
         seen.add(module)
-        waiting |= imported(module) - seen
+        waiting |= imported(module) - seen - NOT_REACHED
     return {str(p.relative_to(PROJECT)) for p in seen} - WITHOUT_EFFECT
 
 

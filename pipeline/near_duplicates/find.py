@@ -163,7 +163,7 @@ def duplicates(
     elif names or between:
         if manifest is None:
             raise WrongUsage(
-                "`split=...` and `between=True` need `dataset=...`, which has the splits"
+                "`splits=...` and `between=True` need `dataset=...`, which has the splits"
             )
         parts = parts_of_splits(first, manifest, names or [*manifest.counts])
         if between and len(parts) < 2:

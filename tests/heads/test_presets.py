@@ -146,7 +146,7 @@ def test_presets_are_what_their_papers_say() -> None:
         (branches, *pair)
         for branches in ("linear", "nonlinear")
         for pair in ((0.0, 0.0), (2.0, 0.0), (2.0, 0.2))
-    }
+    } | {("nonlinear", 1.0, 0.0)}
     mean = PRESETS["wang2016-nonlinear-bidirectional-structure-mean"]
     assert mean.settings == TwoBranchSettings(hidden=1024, dim=256)
     qian = {name: preset for name, preset in PRESETS.items() if name.startswith("qian2018-gru")}

@@ -89,7 +89,7 @@ def test_results_as_json() -> None:
 @pytest.mark.usefixtures("made")
 def test_wrong_usage_has_a_message() -> None:
     for arguments, text in (
-        (("--between", "--threshold", "0.9"), "need `datasets=...`"),
+        (("--between", "--threshold", "0.9"), "need --dataset"),
         ((), "no threshold was calibrated"),
         (("--dataset", "data", "--dataset", "data"), "once for each feature set"),
         (("--page", "a.html", "--threshold", "0.9"), "--page needs --dataset"),

@@ -317,7 +317,13 @@ def test_the_command_adds_nothing_unless_a_protocol_is_named(tmp_path: Path) -> 
     status, table, how = run()
     assert (status, {*table}) == (0, {*METRICS, *COUNTS, *SMALL_COLUMNS})
     assert table | recall_table(made([5] * 6)) == table
-    assert list(how) == ["captions_per_image", "embeddings_sha256", "intervals", "provenance", "similarity"]
+    assert list(how) == [
+        "captions_per_image",
+        "embeddings_sha256",
+        "intervals",
+        "provenance",
+        "similarity",
+    ]
     status, table, how = run("--protocol", "first-4", "--captions-per-image", "3")
     assert (status, table["num_images"], table["num_captions"]) == (0, 4, 12)
     assert how["protocol"] == {
