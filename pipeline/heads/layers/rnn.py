@@ -94,8 +94,7 @@ class PeepholeLSTM(nn.Module):
     afterwards. Weights and biases start uniform in plus or minus 0.08.
 
     The paper prints whole matrices from the cell to the gates (`whole`). Without them a gate sees
-    its own number of the cell, as in Graves 2013, whose equations they are. With matrices an early
-    trial at the paper's learning rate of 1, without clipping, did not train.
+    its own number of the cell, as in Graves 2013, whose equations they are.
     """
 
     bidirectional = False
