@@ -38,6 +38,8 @@ def warm_guard() -> Iterator[None]:
         patch.setattr("pipeline.guard._try", warm.attempt)
         yield
     warm.stop()
+    # Libraries that count at the exit what is left would count it all.
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
