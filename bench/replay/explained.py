@@ -95,6 +95,11 @@ EXPLAINED: tuple[Explained, ...] = (
         )
     ),
     Explained(
+        "*/provenance.json",
+        "key captions_per_image",
+        "an evaluation records how many captions of an image count, without a protocol too",
+    ),
+    Explained(
         "stdout/language/00.txt",
         "line *",
         "perplexities are printed in the order in which the experiments were asked for",
