@@ -7,6 +7,7 @@ is first asked for a tag.
 import gzip
 import hashlib
 import importlib.metadata
+import math
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
@@ -140,13 +141,22 @@ def _perceptron(path: Path) -> Tagger:
         classes = set(values["classes"])
         numbers = [number for tags in weights.values() for number in tags.values()]
         tags = [*known.values(), *classes, *(tag for tags in weights.values() for tag in tags)]
-        if not all(isinstance(number, int | float) for number in numbers):
-            raise TypeError("a weight is no number")
+        # OverflowError: an integer of JSON may be beyond every float.
+        if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
+            raise TypeError("a weight is no finite number")
         if not classes or not all(isinstance(tag, str) for tag in tags):
             raise TypeError("a tag is no text")
     except OSError as error:
         raise TaggerError(f"{path} cannot be read ({error}); give the tagger's file") from error
-    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zlib.error) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        EOFError,
+        zlib.error,
+    ) as error:
         raise TaggerError(
             f"{path} holds no averaged perceptron ({error!r}); it should be JSON with `weights`, "
             "`tagdict` and `classes`"
