@@ -31,6 +31,11 @@ class _Learnt(msgspec.Struct):
     tensors_sha256: str
     history: _StoredHistory
 
+    def __post_init__(self) -> None:
+        for at, entry in enumerate(self.history):
+            if "loss" in entry and "epoch" not in entry:
+                raise ValueError(f"history[{at}] has a loss, but no epoch")
+
 
 @dataclass(frozen=True)
 class TrainedHead:

@@ -314,9 +314,22 @@ class EncoderPlan:
 
     @classmethod
     def from_json(cls, value: Any) -> "EncoderPlan":
-        """Return the plan of which `value` is the `to_json`; see `EncoderSpec.from_json`."""
+        """Return the plan of which `value` is the `to_json`.
+
+        Raises
+        ------
+        SchemaError, EncoderError
+            See `EncoderSpec.from_json`; or an encoder lacks the word vectors or the codebooks that
+            it is made from.
+        """
         values = convert_fields(value, cls, ("specs",), parts=list[dict[str, Any]])
-        return cls(tuple(map(EncoderSpec.from_json, values.pop("parts"))), **values)
+        plan = cls(tuple(map(EncoderSpec.from_json, values.pop("parts"))), **values)
+        for spec in plan.specs:
+            if spec.takes_vectors and plan.vectors is None:
+                raise EncoderError(f"the encoder {spec.name!r} needs `vectors`, which are null")
+            if spec.mixtures and plan.codebooks is None:
+                raise EncoderError(f"the encoder {spec.name!r} needs `codebooks`, which are null")
+        return plan
 
 
 _SPEC_OPTIONS = ("tokenizer", "vocabulary", "layout", "max_length", "weights", "tagger")

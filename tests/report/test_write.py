@@ -463,6 +463,7 @@ def test_damaged_files_are_refused(folders: Folders, file: str, text: str, messa
     [
         ({"tensors_sha256": "2" * 64}, "describes another head than the one that made"),
         ({"history": [3]}, "is damaged"),
+        ({"history": [{"loss": 1.0, "rsum": 9.0}]}, "has a loss, but no epoch"),
         ({"history": None}, "is damaged"),
     ],
 )

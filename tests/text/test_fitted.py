@@ -210,6 +210,12 @@ def test_a_plan_that_no_encoder_could_have_is_refused(
         load_encoder(tmp_path)
 
 
+@pytest.mark.parametrize("field", ["vectors", "codebooks"])
+def test_a_plan_without_what_its_encoder_is_made_from_is_refused(field: str) -> None:
+    with pytest.raises(EncoderError, match=f"'fv-hglmm' needs `{field}`"):
+        EncoderPlan.from_json({**plan_of("fv-hglmm").to_json(), field: None})
+
+
 @pytest.mark.parametrize("captions", [2, 5, 20])
 @pytest.mark.parametrize(
     ("name", "options"),
