@@ -21,7 +21,7 @@ esac
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A folder with what the rule of the environment depends on."""
-    for name in ("Makefile", "setup.cfg", "pyproject.toml", "constraints.txt"):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(PROJECT / name, tmp_path)
     (tmp_path / "programs").mkdir()
     for name in ("cp", "mkdir", "touch"):

@@ -139,10 +139,10 @@ class SearchService:
         models = searcher.models
         self.experiment, self.similarity = models.head.experiment, searcher.similarity
         self.manifest, self.image_ids = searcher.embedded.manifest, searcher.ids("images")
-        self.split = searcher.embedded.of_splits
+        self.split: str = searcher.embedded.of_splits
         sentences = len(searcher.ids("sentences"))
         self.searched = f"{len(self.image_ids)} {self.manifest.media} and {sentences} sentences"
-        self.composable = is_composable(self.similarity)
+        self.composable: bool = is_composable(self.similarity)
         self.sides = tuple(SIDES)[0 if self.similarity in SYMMETRIC else 1 :]
         if not sentences:
             self.sides = ("images",)
@@ -151,7 +151,7 @@ class SearchService:
         try:
             _ = models.network
         except PipelineError as error:
-            self.no_uploads = str(error)
+            self.no_uploads: str = str(error)
             monitor.log(f"no uploads: {error}")
 
     def answer(self, query: Query) -> Answer:
