@@ -131,7 +131,7 @@ SERVER = (
     (
         "wapiti",
         "--from wapiti3 wapiti -u {url} --scope folder --max-scan-time 150 --flush-session "
-        "-f txt -o {work}/wapiti.txt --no-bugreport",
+        "-m csp,cookieflags,http_headers,crlf,exec,file,redirect,sql,xss -f txt -o {work}/wapiti.txt --no-bugreport",
         r"\d+ .*vulnerab.*|.*: +\d+ vuln.*|Report.*",
     ),
 )
