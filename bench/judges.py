@@ -3,7 +3,7 @@
 Without options: on the package and on a shard; with them, on the HTML pages in folders and on a
 running `pipeline serve` too. uvx installs the Python tools, each in an environment of its own, and
 `make judges` those of Node.js in `.judges/`; programs that are not installed are skipped.
-docs/judges.md has the results, and what is left as it is. Ends with status 1 if a judge fails.
+docs/judges.md has the results, and what is left as it is and why.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -69,10 +70,9 @@ READERS = (
     (
         "octave",
         (
-            "octave",
-            "--quiet",
-            "--eval",
-            'x = load("-hdf5", argv(){end}, "features").features; printf("%.6g ", x(1:3, 1))',
+            *("sh", "-c"),
+            "octave --quiet --eval \"x = load('-hdf5', '$0', 'features').features;"
+            " printf('%.6g ', x(1:3, 1))\"",
         ),
     ),
     (
@@ -131,7 +131,8 @@ SERVER = (
     (
         "wapiti",
         "--from wapiti3 wapiti -u {url} --scope folder --max-scan-time 150 --flush-session "
-        "-m csp,cookieflags,http_headers,crlf,exec,file,redirect,sql,xss -f txt -o {work}/wapiti.txt --no-bugreport",
+        "-m csp,cookieflags,http_headers,crlf,exec,file,redirect,sql,xss "
+        "-f txt -o {work}/wapiti.txt --no-bugreport",
         r"\d+ .*vulnerab.*|.*: +\d+ vuln.*|Report.*",
     ),
 )
@@ -144,57 +145,56 @@ def main() -> None:
     parser.add_argument("--url", help="of a running `pipeline serve`, on 127.0.0.1")
     given = parser.parse_args()
     os.environ["PATH"] += os.pathsep + str(Path(sys.executable).parent)
-    passed = []
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         subprocess.run(["uv", "build", "--quiet", "--out-dir", work, "."], cwd=PROJECT, check=True)
         (wheel,) = work.glob("*.whl")
         for name, command, score in PACKAGE:
-            filled = _uvx_of(command, dist=str(wheel), python=sys.executable)
-            passed.append(_judge(name, filled, score))
-        passed += _read_a_shard(work)
+            _judge(name, _uvx_of(command, dist=str(wheel), python=sys.executable), score)
+        _read_a_shard(work)
         for pages in given.pages:
-            vnu = NODE / "vnu-jar/build/dist/vnu.jar"
-            command = ("java", "-jar", vnu, "--skip-non-html", "--errors-only", pages.absolute())
-            passed.append(_judge(f"vnu {pages}", command, "error: .*"))
+            vnu = ("java", "-jar", NODE / "vnu-jar/build/dist/vnu.jar", "--skip-non-html")
+            _judge(f"vnu {pages}", (*vnu, "--errors-only", pages.absolute()), "error: .*")
             with _served(pages) as url:
-                passed += _judge_page(f"{url}index.html")
+                _judge_page(f"{url}index.html")
         if given.url:
-            passed += _judge_page(given.url)
+            _judge_page(given.url)
             for name, command, score in SERVER:
-                passed.append(_judge(name, _uvx_of(command, url=given.url, work=folder), score))
-    sys.exit(not all(passed))
+                _judge(name, _uvx_of(command, url=given.url, work=folder), score)
 
 
 def _uvx_of(command: str, **values: str) -> list[str]:
-    """Return a command of uvx, with values for the names in braces."""
-    return ["uvx", "--quiet", *command.format(**values).split()]
+    """Return a command of uvx, with values for the names in braces.
+
+    deptry reads which modules a package has where the package is installed.
+    """
+    path = [f"PYTHONPATH={sysconfig.get_path('purelib')}"] if command.startswith("deptry") else []
+    return ["env", *path, "uvx", "--quiet", *command.format(**values).split()]
 
 
-def _judge(name: str, command: Sequence[str | Path], score: str) -> bool:
-    """Run a judge in the project; print whether it passed and its score, and return whether."""
-    if not (shutil.which(command[0]) or Path(command[0]).exists()):
+def _judge(name: str, command: Sequence[str | Path], score: str) -> None:
+    """Run a judge in the project; print its status and the first 12 lines of its score."""
+    if not shutil.which(command[0]):
         print(f"{name}: skipped, {command[0]} is not installed", flush=True)
-        return True
+        return
     ended = subprocess.run(
         [str(part) for part in command], cwd=PROJECT, capture_output=True, text=True, timeout=1800
     )
-    found = re.findall(score, ended.stdout + ended.stderr, re.MULTILINE)
-    verdict = "passed" if ended.returncode == 0 else f"status {ended.returncode}"
-    print(f"{name}: {verdict}; {'; '.join(line.strip() for line in found[:12])}", flush=True)
-    return ended.returncode == 0
+    found = [line.strip() for line in re.findall(score, ended.stdout + ended.stderr, re.MULTILINE)]
+    print(
+        f"{name}: status {ended.returncode}, {len(found)} lines; {'; '.join(found[:12])}",
+        flush=True,
+    )
 
 
-def _judge_page(url: str) -> list[bool]:
+def _judge_page(url: str) -> None:
     """Run the judges of a page that chromium opens."""
-    return [
+    for name, command, score in PAGES:
         _judge(f"{name} {url}", (NODE / ".bin" / command[0], *command[1:], url), score)
-        for name, command, score in PAGES
-    ]
 
 
-def _read_a_shard(work: Path) -> list[bool]:
-    """Have other programs print the first row of a shard, and compare it with h5py's."""
+def _read_a_shard(work: Path) -> None:
+    """Have other programs print the first row of a shard, next to what this package reads."""
     images = work / "images"
     images.mkdir()
     for number in range(3):
@@ -202,25 +202,14 @@ def _read_a_shard(work: Path) -> list[bool]:
         Image.fromarray(pixels).save(images / f"{number}.png")
     pipeline.extract(images, work / "features", recipe="dct-thumbnail")
     features = pipeline.read_features(work / "features")
+    print("the first row is", features.ids[0], *features.read([features.ids[0]])[0, :3])
     (shard,) = (work / "features").glob("*.h5")
-    row = features.read([features.ids[0]])[0, :3]
-    passed = []
     for name, command in READERS:
-        if not shutil.which(command[0]) or (command[0] == "node" and not (NODE / name).exists()):
-            print(f"{name}: skipped, {command[0]} or its package is not installed")
-            continue
         ended = subprocess.run(
             [*command, str(shard)], cwd=NODE.parent, capture_output=True, text=True, timeout=300
         )
-        numbers = [float(text) for text in re.findall(r"-?\d+\.\d{3,}", ended.stdout)]
-        passed.append(len(numbers) >= 3 and np.allclose(numbers[:3], row, rtol=1e-5))
-        named = features.ids[0] in ended.stdout
-        print(
-            f"{name}: {'passed' if passed[-1] else ended.stderr.strip()[-200:]}; "
-            f"{features.ids[0] if named else 'without ids'} {numbers[:3]}",
-            flush=True,
-        )
-    return passed
+        found = re.findall(r"0\.png|-?\d+\.\d{3,}", ended.stdout)
+        print(f"{name}: {' '.join(found[:4]) or ended.stderr.strip()[-300:]}", flush=True)
 
 
 @contextmanager
