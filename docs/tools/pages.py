@@ -39,11 +39,6 @@ def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
     return markdown.replace(f"]({NOTEBOOK})", "](quickstart.md)")
 
 
-def on_page_content(html: str, **kwargs: Any) -> str:
-    """Return the page with code blocks that the keyboard scrolls too."""
-    return html.replace("<pre><span></span><code>", '<pre><span></span><code tabindex="0">')
-
-
 def notebook_page(notebook: dict[str, Any]) -> str:
     """Return the notebook's cells as Markdown, with their texts and images."""
     parts = []

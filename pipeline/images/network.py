@@ -175,7 +175,7 @@ class RecipeNetwork:
                 self.window = Crop("none", resize.size)
         tracing = self._backbone.tracing.with_leaf(SharedTenCrops)
         if not self._backbone.tested and (remark := self._difference(tapped, tracing)):
-            self.remark: str = (
+            self.remark = (
                 f"{self.recipe.backbone} is computed as it was written, without the fast engine's "
                 f"fused layers: {remark}"
             )

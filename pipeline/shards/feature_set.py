@@ -125,9 +125,10 @@ class FeatureSet:
         if is_view(folder):
             view = read_view(folder)
             parts = [FeatureSet(part) for part in view.parts]
-            self.index, self._shards = view.index, [SideBySideRows(parts, view.scaling)]
+            self.index: FeatureIndex = view.index
+            self._shards = [SideBySideRows(parts, view.scaling)]
         else:
-            self.index: FeatureIndex = read_index(folder)
+            self.index = read_index(folder)
             paths = [self.folder / entry.file for entry in self.index.shards]
             untrusted = changed_since(self.folder / INDEX_FILE, paths)
             require_unbroken(untrusted, features=False)

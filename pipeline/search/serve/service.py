@@ -151,7 +151,7 @@ class SearchService:
         try:
             _ = models.network
         except PipelineError as error:
-            self.no_uploads: str = str(error)
+            self.no_uploads = str(error)
             monitor.log(f"no uploads: {error}")
 
     def answer(self, query: Query) -> Answer:

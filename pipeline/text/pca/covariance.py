@@ -126,7 +126,7 @@ class Covariance:
         try:
             with path.open("rb") as stream:
                 head = stream.readline(4096)
-                self.rows: int = int(parse_json(head)["rows"])
+                self.rows = int(parse_json(head)["rows"])
                 if head != self._head(fingerprint, self.rows) or not self._read(stream):
                     raise ValueError("its contents do not agree with its checksum or its head")
         except (ValueError, KeyError, TypeError) as error:
