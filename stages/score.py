@@ -64,7 +64,8 @@ def score(
     params = load_params()
     layout = layout_of(dataset, params.dataset)
     if judgments is not None:
-        from pipeline.language.judgments import correlate, markdown as correlations_table
+        from pipeline.language.judgments import correlate
+        from pipeline.language.judgments import markdown as correlations_table
 
         if files or ranked_by is not None:
             raise WrongUsage(

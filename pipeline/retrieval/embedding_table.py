@@ -34,9 +34,9 @@ def export_embeddings(
     Columns: `id`, `side` ("image" or "caption"), `image_id`, with a dataset `split` and `captions`
     (all of an image, or the one of a caption), and `vector`, a list of fixed size of float32. Sets
     of vectors are flattened; the side with fewer parts has zeros at the end, which are absent parts
-    of such similarities. The similarity, the row shape and the provenance are in the metadata of the
-    schema. About 16 MiB are in memory at a time. Equal files give equal bytes with one version of
-    pyarrow.
+    of such similarities. The similarity, the row shape and the provenance are in the metadata of
+    the schema. About 16 MiB are in memory at a time. Equal files give equal bytes with the same
+    version of pyarrow.
 
     Parameters
     ----------

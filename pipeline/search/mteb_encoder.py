@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from pipeline.finetuning import WEIGHTS_FILE
+from pipeline.hashing import sha256_of_json
 from pipeline.heads.inputs.feature_rows import ArrayRows
 from pipeline.heads.trained_head import load_head
-from pipeline.hashing import sha256_of_json
 from pipeline.retrieval.search import SYMMETRIC, SearchError, Vectors
 from pipeline.retrieval.torch_scores import SCORES
 from pipeline.search.query_embedding import embed_pictures
@@ -119,4 +119,4 @@ class MtebEncoder:
 
 
 def _tensor(rows: Any) -> torch.Tensor:
-    return torch.as_tensor(np.asarray(rows)).double()
+    return torch.as_tensor(np.ascontiguousarray(rows)).double()

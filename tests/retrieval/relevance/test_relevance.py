@@ -1,4 +1,4 @@
-"""Figures of judged rankings against definitions written out, and against the programs of others."""
+"""Figures of judged rankings against their definitions, and against the programs of others."""
 
 import json
 from collections import defaultdict
