@@ -104,7 +104,8 @@ class MtebEncoder:
         )
 
     def _of_batch(self, batch: Mapping[str, Any]) -> Vectors:
-        images, texts = batch.get("image"), batch.get("text")
+        images: Any = batch.get("image")
+        texts: Any = batch.get("text")
         if (images is None) == (texts is None):
             raise SearchError(
                 f"a batch has the columns {', '.join(batch)}; a head embeds images or texts, so "

@@ -104,7 +104,7 @@ def test_what_cannot_be_exported_is_named(space: Embeddings, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_duckdb_pandas_and_datasets_read_feature_sets(tmp_path: Path, dtype: str) -> None:
-    """Two of the rows failed: their vectors are null, their status says why."""
+    """Two of the rows failed: their vectors are null, their status states why."""
     duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
     import datasets
 

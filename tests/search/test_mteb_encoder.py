@@ -35,7 +35,8 @@ def test_embeddings_are_those_of_the_embedding_file(made: Path) -> None:
     pairwise = model.similarity_pairwise(found, found[::-1])
     np.testing.assert_allclose(pairwise, scores.numpy()[:, ::-1].diagonal())
     assert model.encode([{"text": ["qzzyx"]}]).shape == found[:1].shape
-    for batch in ({"text": ["a"], "image": []}, {"audio": []}):
+    unusable: list[dict[str, Any]] = [{"text": ["a"], "image": []}, {"audio": []}]
+    for batch in unusable:
         with pytest.raises(SearchError, match="tasks of the categories i2t and t2i"):
             model.encode([batch])
 

@@ -42,7 +42,7 @@ def scores_of(e: Embeddings, direction: str) -> dict[str, dict[str, float]]:
 def ranked(e: Embeddings, direction: str) -> dict[str, list[str]]:
     """Return the items of every query, best first, ties by id."""
     return {
-        query: sorted(items, key=lambda item, of=items: (-of[item], item))
+        query: [item for _, item in sorted((-score, item) for item, score in items.items())]
         for query, items in scores_of(e, direction).items()
     }
 
