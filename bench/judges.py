@@ -48,7 +48,7 @@ PACKAGE = (
     ("interrogate", "interrogate --fail-under 75 pipeline stages", "actual: [0-9.%]+"),
     (
         "pyright",
-        "pyright --pythonpath {python} --verifytypes pipeline --ignoreexternal",
+        "pyright --verifytypes pipeline --ignoreexternal",
         "Type completeness score: .*",
     ),
 )
@@ -130,7 +130,7 @@ SERVER = (
     ),
     (
         "wapiti",
-        "--from wapiti3 wapiti -u {url} --scope folder --max-scan-time 150 --flush-session "
+        "--from wapiti3 wapiti -u {url} --scope folder --max-scan-time 20 --max-attack-time 12 --flush-session "
         "-m csp,cookieflags,http_headers,crlf,exec,file,redirect,sql,xss "
         "-f txt -o {work}/wapiti.txt --no-bugreport",
         r"\d+ .*vulnerab.*|.*: +\d+ vuln.*|Report.*",
@@ -150,7 +150,7 @@ def main() -> None:
         subprocess.run(["uv", "build", "--quiet", "--out-dir", work, "."], cwd=PROJECT, check=True)
         (wheel,) = work.glob("*.whl")
         for name, command, score in PACKAGE:
-            _judge(name, _uvx_of(command, dist=str(wheel), python=sys.executable), score)
+            _judge(name, _uvx_of(command, dist=str(wheel)), score)
         _read_a_shard(work)
         for pages in given.pages:
             vnu = ("java", "-jar", NODE / "vnu-jar/build/dist/vnu.jar", "--skip-non-html")
@@ -166,10 +166,11 @@ def main() -> None:
 def _uvx_of(command: str, **values: str) -> list[str]:
     """Return a command of uvx, with values for the names in braces.
 
-    deptry reads which modules a package has where the package is installed.
+    deptry and pyright read installed packages, those of this environment.
     """
-    path = [f"PYTHONPATH={sysconfig.get_path('purelib')}"] if command.startswith("deptry") else []
-    return ["env", *path, "uvx", "--quiet", *command.format(**values).split()]
+    path = [f"PYTHONPATH={PROJECT}{os.pathsep}{sysconfig.get_path('purelib')}"]
+    reads = command.startswith(("deptry", "pyright"))
+    return ["env", *(path if reads else []), "uvx", "--quiet", *command.format(**values).split()]
 
 
 def _judge(name: str, command: Sequence[str | Path], score: str) -> None:
