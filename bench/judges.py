@@ -130,7 +130,8 @@ SERVER = (
     ),
     (
         "wapiti",
-        "--from wapiti3 wapiti -u {url} --scope folder --max-scan-time 20 --max-attack-time 12 --flush-session "
+        "--from wapiti3 wapiti -u {url} --scope folder --max-scan-time 20 --max-attack-time 12 "
+        "--flush-session "
         "-m csp,cookieflags,http_headers,crlf,exec,file,redirect,sql,xss "
         "-f txt -o {work}/wapiti.txt --no-bugreport",
         r"\d+ .*vulnerab.*|.*: +\d+ vuln.*|Report.*",
