@@ -36,6 +36,7 @@ from pipeline.text.tokenizers.stop_words import STOP_WORDS
 from pipeline.wording import counted
 
 _ROWS = 8192  # candidates that are computed together
+_IMAGES = 64  # whose captions are searched together
 _EMBEDDED = 512  # sentences that are embedded together
 
 
@@ -179,9 +180,9 @@ class LanguageCaptioner:
         return found
 
     def conditions(self, images: Features) -> Features:
-        """Return what the model is conditioned on, (images, condition_dim) float32, of features."""
+        """Return what the model is conditioned on; see `SentenceModel.start`."""
         if self.head is None:
-            return np.asarray(images, np.float32).reshape(len(images), -1)
+            return np.asarray(images, np.float32)
         return _unit(self.head.embed_images(images))
 
     def _write(
@@ -228,8 +229,8 @@ class LanguageCaptioner:
     ) -> Sequence[Sequence[Caption]]:
         """Return the captions of a model that is conditioned on features, by their probability."""
         power, captions = self.writing.length_power, []
-        for start in range(0, len(images), _ROWS // 16):
-            rows = np.asarray(images[start : start + _ROWS // 16], np.float32)
+        for start in range(0, len(images), _IMAGES):
+            rows = images[start : start + _IMAGES]
             pairs = torch.arange(len(rows))[:, None].expand(-1, 2)
             found = self._found(torch.from_numpy(self.conditions(rows)), None, pairs, 1, seed)
             width = found.sentences.shape[1] * len(found.sentences) // len(rows)
