@@ -54,9 +54,7 @@ def log_likelihoods(
         for start in range(0, len(order), _CAPTIONS_AT_ONCE):
             some = order[start : start + _CAPTIONS_AT_ONCE]
             ids = torch.from_numpy(sentences[some, : int(lengths[some].max())])
-            pairs = torch.stack(
-                [torch.zeros(len(some), dtype=torch.int64), torch.arange(len(some))], 1
-            )
+            pairs = torch.cartesian_prod(torch.arange(1), torch.arange(len(some)))
             state = model.start(
                 torch.from_numpy(condition[None]),
                 None if tags is None else torch.from_numpy(tags[some]),
