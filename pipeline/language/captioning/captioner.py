@@ -252,20 +252,22 @@ class LanguageCaptioner:
         """
         w, images = self.writing, len(candidates)
         every = candidates.reshape(-1, candidates.shape[2])
+        spoken = np.flatnonzero((every >= FIRST_WORD).any(axis=1))
+        if not spoken.size:
+            return [[]] * images
         # Big-endian bytes compare as the ids do, and far faster than rows.
-        keys = every.astype(">u4").view(f"S{4 * every.shape[1]}")[:, 0]
-        _, first, owner = np.unique(keys, return_index=True, return_inverse=True)
-        distinct = every[first]
-        spoken = (distinct >= FIRST_WORD).any(axis=1)
+        keys = every[spoken].astype(">u4").view(f"S{4 * every.shape[1]}")[:, 0]
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        distinct, place = every[spoken[first]], np.full(len(every), -1)
+        place[spoken] = inverse
         texts = [self.trained.text(ids) for ids in distinct]
         embedded = self._embedded(texts)
         words = (distinct != PADDING).sum(axis=1)
         trigrams = self.trained.ngrams.sentence_log_probabilities(distinct).sum(axis=1) / words
         repeats = self._repeats(distinct)
         found = []
-        for own, point in zip(owner.reshape(images, -1), points, strict=True):
-            rows = np.unique(own)
-            rows = rows[spoken[rows]]
+        for own, point in zip(place.reshape(images, -1), points, strict=True):
+            rows = np.unique(own[own >= 0])
             cosines = embedded[rows] @ point
             penalised = np.where(cosines > 0, cosines * w.repeat_penalty ** repeats[rows], cosines)
             scores = penalised + w.trigram_weight * trigrams[rows]
