@@ -31,7 +31,10 @@ SENTENCE = "sentence"
 
 _BLOCK = 256
 
-_DECODERS = {"lstm-decoder": LstmDecoder, "attention-decoder": AttentionDecoder}
+_DECODERS: dict[str, type[LstmDecoder] | type[AttentionDecoder]] = {
+    "lstm-decoder": LstmDecoder,
+    "attention-decoder": AttentionDecoder,
+}
 
 
 @dataclass(frozen=True)
