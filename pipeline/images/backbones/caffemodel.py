@@ -88,7 +88,7 @@ def _blob(message: memoryview, layer: str) -> Tensor:
             kind = np.dtype("<f4" if number == 5 else "<f8")
             if len(value) % kind.itemsize:
                 raise CaffeModelError(
-                    f"layer {layer!r} has {len(value)} bytes of values of {kind.itemsize} bytes each"
+                    f"layer {layer!r}: {len(value)} bytes hold no whole values of {kind.itemsize}"
                 )
             pieces.append(np.frombuffer(value, kind))
     values = np.concatenate(pieces or [np.zeros(0)]).astype(np.float32)
