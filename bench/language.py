@@ -155,7 +155,8 @@ def captions(name: str, dataset: Path, split: str, limit: int | None) -> None:
     for start in range(0, len(rows), 50):
         describe(rows[start : start + 50])
     each = 1000 / len(rows)
-    print(f"{name}: {each * sum(seconds.values()):.1f} CPU s per 1,000 images ({len(rows)} described)")
+    total = each * sum(seconds.values())
+    print(f"{name}: {total:.1f} CPU s per 1,000 images ({len(rows)} described)")
     for part, spent in sorted(seconds.items(), key=lambda item: -item[1]):
         print(f"  {part:26s} {each * spent:6.2f}")
 
