@@ -1,7 +1,7 @@
 """The job of `pipeline evaluate`: an embedding file becomes a recall table with its provenance."""
 
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.quantised.codes import shortened
 from pipeline.retrieval.ranking.galleries import galleries
 from pipeline.retrieval.ranking.protocols import Protocol, resolve_protocol
 from pipeline.retrieval.ranking.ranks import Ranker, query_rows, rank_both_ways
@@ -73,6 +74,7 @@ def evaluate(
     split: str | None = None,
     protocol: str | None = None,
     captions_per_image: int | None = 5,
+    dim: int | None = None,
     device: str = AUTO,
     max_pairs: int = MAX_PAIRS,
     monitor: Monitor = QUIET,
@@ -91,6 +93,7 @@ def evaluate(
         1,000 images.
     captions_per_image : int or None. Captions of an image that count at most, the first ones; None
         counts all.
+    dim : int or None. Rank the first dimensions of the vectors alone; None: all.
     device : str. A torch device, such as "cuda"; "auto" for the best of this machine. "cpu" needs
         no torch.
     max_pairs : int. Refuse to compare more pairs of an image and a caption than these.
@@ -105,6 +108,8 @@ def evaluate(
         There is no such protocol, or the file cannot meet it.
     TooManyPairs
         More pairs would be compared than `max_pairs`; the message says what it would take.
+    StoreError
+        The file has fewer dimensions than `dim`, or its similarity is not cosine.
     DeviceError
         See `pipeline.retrieval.ranking.on_device.rank_on`.
     OutputError
@@ -116,6 +121,8 @@ def evaluate(
     rank = _ranker(choose_device(device, monitor, float64=True))
     started = time.monotonic()
     space = _rankable(read_embeddings(file), file, split)
+    if dim is not None:
+        space = with_dim(space, dim)
     if silent := len(space.image_ids) - len(space.captioned):
         monitor.log(f"{silent} images without a caption are searched, and are no queries")
     _require_affordable(file, space, asked, max_pairs)
@@ -130,6 +137,7 @@ def evaluate(
         "similarity": space.similarity,
         "provenance": space.provenance,
         **evaluation.method,
+        **({} if dim is None else {"dim": dim}),
     }
     if asked is not None:
         provenance["folds"] = list(evaluation.folds)
@@ -182,6 +190,15 @@ def evaluate_protocol(
         tuple(tables) if len(tables) > 1 else (),
         {"protocol": asdict(protocol), "intervals": INTERVALS},
     )
+
+
+def with_dim(space: Embeddings, dim: int) -> Embeddings:
+    """Return embeddings of fewer dimensions; see `pipeline.retrieval.quantised.codes.shortened`."""
+    images, captions = (
+        shortened(side, dim, space.similarity)
+        for side in (space.image_embeddings, space.caption_embeddings)
+    )
+    return replace(space, image_embeddings=images, caption_embeddings=captions)
 
 
 def _rankable(space: Embeddings, file: Path, split: str | None) -> Embeddings:
