@@ -22,7 +22,7 @@ from pipeline.retrieval.search import (
 )
 from pipeline.retrieval.similarity import unit_rows
 
-RESCORE = {"codes": 4, "bits": 32}
+RESCORE = {"codes": 4, "bits": 64}
 """Candidates of the first stage for each hit, by what it compares."""
 
 _SCANNED = ("cosine", "dot")
