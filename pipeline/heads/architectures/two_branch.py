@@ -25,7 +25,7 @@ from pipeline.heads.inputs.feature_spec import HeadInputs, require_vectors
 from pipeline.heads.inputs.links import LinkedBatch, linked_batches, require_two_phrases
 from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.layers.scaling import Standardised, UnitLength
-from pipeline.heads.losses.matryoshka import over_prefixes, require_prefixes
+from pipeline.heads.losses.ranking import over_prefixes, require_prefixes
 from pipeline.heads.losses.structure import structure_preserving_loss
 from pipeline.heads.training.task import TrainingTask, steps
 from pipeline.heads.training.trainer import network_kind
@@ -45,7 +45,7 @@ class TwoBranchSettings:
     margin, top_k : m, and K, the violations that count for each positive pair.
     text_to_image_weight, structure_weight : lambda_1 (0 ranks in one direction only) and lambda_3.
     image_structure_weight : lambda_2; regions have it, since several may be of one phrase.
-    matryoshka, matryoshka_weights : see `pipeline.heads.losses.matryoshka`.
+    matryoshka, matryoshka_weights : see `pipeline.heads.losses.ranking.over_prefixes`.
     siblings : whether a batch gets a second sentence of each of its images, as structure needs;
         the paper's models without structure do not have them.
     mined_each : mined boxes of each phrase of a batch, drawn anew in every epoch; of regions.

@@ -34,12 +34,13 @@ from pipeline.heads.inputs.feature_spec import (
 from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.layers.rnn import PEEPHOLE_CELLS, SentenceTower, WordSum, word_table
 from pipeline.heads.layers.scaling import Standardised, UnitLength
-from pipeline.heads.losses.matryoshka import over_prefixes, require_prefixes
 from pipeline.heads.losses.ranking import (
     contrast_with_drawn,
     info_nce,
     max_of_hinges,
     mean_of_hinges,
+    over_prefixes,
+    require_prefixes,
     sampled_contrast,
     sum_of_hinges,
 )
@@ -76,7 +77,8 @@ class VseSettings:
         instead of the hardest; 0 as published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
     matryoshka : numbers of first dimensions that are trained to be vectors of their own, such as 32
         and 128, by the same loss; with a cosine. matryoshka_weights : of each of these losses, next
-        to 1 for that of the whole vectors; none: 1. See `pipeline.heads.losses.matryoshka`.
+        to 1 for that of the whole vectors; none: 1. See
+        `pipeline.heads.losses.ranking.over_prefixes`.
     epoch : all "captions" once, or all "images" once, each with a random caption; with
         "training_contrast" captions.
     optimiser : "adam", or "sgd" without momentum.

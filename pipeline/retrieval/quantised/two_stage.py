@@ -6,6 +6,7 @@ scores the candidates' stored vectors as `pipeline.retrieval.search.nearest` doe
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,7 @@ _SCANNED = ("cosine", "dot")
 _ELEMENTS, _BITS_AT_ONCE = 1 << 20, 1 << 14
 _QUERIES_AT_ONCE = 256
 
-Scores = npt.NDArray[np.float32] | npt.NDArray[np.int16]
+Scores = npt.NDArray[Any]  # float32, or int16 of sign bits
 
 
 def nearest_stored(
@@ -73,11 +74,12 @@ def candidates(
 ) -> list[npt.NDArray[np.int64]]:
     """Return the row numbers of the best `number` rows of the first stage, for each query."""
     if rows.bits is None:
-        blocks, dtype = _products(rows, queries), np.dtype(np.float32)
+        blocks, nothing = _products(rows, queries), np.full(number, -np.inf, np.float32)
     else:
-        blocks, dtype = _agreements(rows, queries, asking), np.dtype(np.int16)
-    lowest = -np.inf if dtype.kind == "f" else -np.iinfo(dtype).max
-    best = [(np.full(number, lowest, dtype), np.full(number, -1)) for _ in queries]
+        blocks, nothing = _agreements(rows, queries, asking), np.full(number, -32767, np.int16)
+    best: list[tuple[Scores, npt.NDArray[np.int64]]] = [
+        (nothing, np.full(number, -1)) for _ in queries
+    ]
     for first, block in blocks:
         for query, scores in enumerate(block):
             kept, at = best[query]

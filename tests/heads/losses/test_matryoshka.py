@@ -10,8 +10,7 @@ from pipeline.heads import HeadError
 from pipeline.heads.base import FitOptions
 from pipeline.heads.head_types import make_head
 from pipeline.heads.inputs.feature_spec import FeatureSpec, HeadInputs
-from pipeline.heads.losses.matryoshka import over_prefixes
-from pipeline.heads.losses.ranking import sum_of_hinges
+from pipeline.heads.losses.ranking import over_prefixes, sum_of_hinges
 from tests.heads.factories import pairs
 
 IMAGES = FeatureSpec((12,), {"name": "made"}, "0", "none")
