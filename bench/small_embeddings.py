@@ -16,18 +16,17 @@ queries, by the number of dimensions that are kept.
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import with_dim
-from pipeline.retrieval.quantised.codes import QuantisedRows, Quantiser, quantiser_for
+from pipeline.retrieval.quantised.codes import QuantisedRows, Quantiser, Store, quantiser_for
 from pipeline.retrieval.quantised.two_stage import nearest_stored
 from pipeline.retrieval.search import Gallery, SideName, Vectors, nearest
 from pipeline.retrieval.similarity import unit_rows
@@ -35,22 +34,30 @@ from pipeline.retrieval.small_galleries import table_of_gallery
 
 MOST_ALONE, MOST_QUERIES = 20, 1000
 ALLOWED = {"int8": 0.1, "binary": 1.0}
-Rows = npt.NDArray[np.int64]
+BLOCK = 1 << 16
 
 
-def distractors(rows: Vectors, number: int, rng: np.random.Generator) -> Vectors:
-    """Return made rows of length 1, distributed as `rows` are."""
+def fill(made: Vectors, rows: Vectors, rng: np.random.Generator) -> None:
+    """Write made rows of length 1 into an array, distributed as `rows` are."""
     unit = unit_rows(rows)
     mean = unit.mean(axis=0)
     root = np.linalg.cholesky(np.cov(unit.T) + 1e-9 * np.eye(unit.shape[1])).astype(np.float32)
     centred, mean, share = (unit - mean).astype(np.float32), mean.astype(np.float32), 0.5**0.5
-    made = np.empty((number, unit.shape[1]), np.float32)
-    for start in range(0, number, 1 << 16):
-        block = made[start : start + (1 << 16)]
+    for start in range(0, len(made), BLOCK):
+        block = made[start : start + BLOCK]
         noise = rng.standard_normal(block.shape, np.float32) @ root.T
         drawn = centred[rng.integers(len(centred), size=len(block))]
         block[:] = unit_rows(mean + share * (drawn + noise))
-    return made
+
+
+def encoded(rows: Vectors, side: SideName, quantiser: Quantiser) -> QuantisedRows:
+    """Return quantised rows, made a block at a time, as a file has them."""
+    blocks = [
+        quantiser.encode(rows[start : start + BLOCK], side, "cosine")
+        for start in range(0, len(rows), BLOCK)
+    ]
+    bits = None if blocks[0].bits is None else np.concatenate([b.bits for b in blocks])  # type: ignore[misc]
+    return QuantisedRows(np.concatenate([b.codes for b in blocks]), side, quantiser, bits)
 
 
 def stores(test: Embeddings, train: Embeddings, rows: list[int]) -> list[str]:
@@ -58,59 +65,51 @@ def stores(test: Embeddings, train: Embeddings, rows: list[int]) -> list[str]:
     print("| searched | store | scanned | stored | one by one | in batches | R@1 | R@10 | top 10 |")
     print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
     rng, missed = np.random.default_rng(0), []
-    quantisers = {
-        store: quantiser_for(
-            store,
-            "cosine",
-            train.image_embeddings,
-            train.caption_embeddings,  # type: ignore[arg-type]
-        )
-        for store in ("float16", "int8", "binary")
-    }
+    sides = train.image_embeddings, train.caption_embeddings
+    quantisers = {"float32, two stages": Quantiser("float32")}
+    for store in ("float16", "int8", "binary"):
+        if quantiser := quantiser_for(cast(Store, store), "cosine", *sides):
+            quantisers[store] = quantiser
+    own, captions = (
+        unit_rows(side).astype(np.float32)
+        for side in (test.image_embeddings, test.caption_embeddings)
+    )
+    image = test.image_of_caption
     for number in sorted(rows):
-        own, captions = (
-            unit_rows(side).astype(np.float32)
-            for side in (test.image_embeddings, test.caption_embeddings)
-        )
-        more = max(0, number - len(own))
-        gallery = Gallery(
-            "images",
-            (*test.image_ids, *(f"distractor-{row:07d}" for row in range(more))),
-            np.concatenate((own, distractors(train.image_embeddings, more, rng))),
-            "cosine",
-        )
-        if not more:
-            missed += _one_size(
-                Gallery.of(replace(test, caption_embeddings=captions), "captions"),
-                own, lambda rows: test.image_of_caption[rows] == np.arange(len(rows))[:, None],
-                quantisers,
-            )  # fmt: skip
-        step = 1 if number <= 10_000 else -(-len(test.caption_ids) // MOST_QUERIES)
-        queries, image = test.caption_embeddings[::step], test.image_of_caption[::step]
-        missed += _one_size(
-            gallery, queries, lambda rows, own=image: rows == own[:, None], quantisers
-        )
+        searched = np.empty((max(number, len(own)), own.shape[1]), np.float32)
+        searched[: len(own)] = own
+        fill(searched[len(own) :], train.image_embeddings, rng)
+        made = (f"distractor-{row:07d}" for row in range(len(searched) - len(own)))
+        gallery = Gallery("images", (*test.image_ids, *made), searched, "cosine")
+        step = 1 if number <= len(own) else -(-len(captions) // MOST_QUERIES)
+        missed += _one_size(gallery, captions[::step], [[row] for row in image[::step]], quantisers)
+    of_image = [np.flatnonzero(image == row).tolist() for row in range(len(own))]
+    gallery = Gallery("captions", test.caption_ids, captions, "cosine")
+    missed += _one_size(gallery, own, of_image, quantisers)
     return missed
 
 
 def _one_size(
     gallery: Gallery,
     queries: Vectors,
-    correct: Callable[[Rows], npt.NDArray[np.bool_]],
-    quantisers: dict[str, Quantiser | None],
+    correct: Sequence[Sequence[int]],
+    quantisers: dict[str, Quantiser],
 ) -> list[str]:
-    """Print the rows of one gallery; `correct` says which of the rows found are what was meant."""
+    """Print the rows of one gallery; `correct` has the rows that each query means."""
     missed: list[str] = []
     times = max(3, min(MOST_ALONE, 1_000_000 // len(gallery.ids)))
-    (n, dim), side = gallery.rows.shape, gallery.side
+    n, side = len(gallery.ids), gallery.side
     asking: SideName = "captions" if side == "images" else "images"
-    kept: dict[str, Any] = {
-        "float32, exact": gallery.rows,
-        "float32, two stages": QuantisedRows(gallery.rows, side, Quantiser("float32")),
-    }
-    kept |= {name: q.encode(gallery.rows, side, "cosine") for name, q in quantisers.items() if q}
     exact, wanted = None, 0.0
-    for name, stored in kept.items():
+    for name, quantiser in (("float32, exact", None), *quantisers.items()):
+        stored: Any = gallery.rows
+        if quantiser is not None:
+            plain = quantiser.store == "float32"
+            stored = (
+                QuantisedRows(gallery.rows, side, quantiser)
+                if plain
+                else encoded(gallery.rows, side, quantiser)
+            )
         of = replace(gallery, rows=stored)
         search = nearest if exact is None else nearest_stored
         search(of, queries[:1], asking, 10)
@@ -121,14 +120,13 @@ def _one_size(
         started = time.process_time()
         found = search(of, queries, asking, 10).rows
         together = (time.process_time() - started) / len(queries)
-        right = correct(found)
+        right = np.array([np.isin(f, c) for f, c in zip(found, correct, strict=True)])
         r1, r10 = (100 * right[:, :k].any(axis=1).mean() for k in (1, 10))
         if exact is None:
             exact, wanted = found, r10
         same = np.mean([np.isin(a, b).mean() for a, b in zip(exact, found, strict=True)])
-        codes, bits = (4 * dim, None) if name.startswith("float32") else (
-            stored.codes[0].nbytes, stored.bits
-        )  # fmt: skip
+        bits = getattr(stored, "bits", None)
+        codes = getattr(stored, "codes", stored)[0].nbytes
         scanned, in_file = (
             (codes, codes) if bits is None else (bits.shape[1], codes + bits.shape[1])
         )

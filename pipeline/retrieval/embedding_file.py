@@ -389,7 +389,7 @@ def _both_sides(file: h5py.File, ndim: int) -> tuple[Vectors, Vectors]:
             middles[side], steps[side] = (
                 _calibrated(file, f"{side}/{name}", rows.shape[-1]) for name in ("middle", "step")
             )
-    quantiser = Quantiser(cast(Store, store), middles, steps, _json(file, "calibration"))
+    quantiser = Quantiser(store, middles, steps, _json(file, "calibration"))
     quantised = []
     for side, rows in zip(sides, found, strict=True):
         bits = _stored_rows(file, f"{side}/bits", 2, "|u1") if store == "binary" else None

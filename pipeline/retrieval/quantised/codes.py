@@ -74,7 +74,7 @@ class Quantiser:
         bits = self.signs(rows, side) if self.store == "binary" else None
         return QuantisedRows(codes, side, self, bits)
 
-    def signs(self, rows: Vectors, side: str) -> npt.NDArray[np.uint8]:
+    def signs(self, rows: npt.NDArray[np.floating], side: str) -> npt.NDArray[np.uint8]:
         """Return packed sign bits (n, ceil(dim / 8)): 1 where a value is above the middle."""
         return np.packbits(rows > self.middles[side], axis=1)
 
