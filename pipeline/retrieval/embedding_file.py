@@ -395,7 +395,7 @@ def _both_sides(file: h5py.File, ndim: int) -> tuple[Vectors, Vectors]:
         bits = _stored_rows(file, f"{side}/bits", 2, "|u1") if store == "binary" else None
         if bits is not None and bits.shape != (len(rows), -(-rows.shape[1] // 8)):
             raise EmbeddingsError(f"dataset '{side}/bits' is {bits.shape} for rows {rows.shape}")
-        # Indexed like an array; whoever asked for codes knows.
+        # Indexed like an array, which `read_embeddings` returns unless codes are requested.
         quantised.append(cast(Vectors, QuantisedRows(rows, side, quantiser, bits)))
     return quantised[0], quantised[1]
 
