@@ -105,7 +105,7 @@ def test_candidates_are_those_of_a_naive_loop(number: int) -> None:
 
 
 def test_faiss_ranks_the_same_codes_alike() -> None:
-    faiss = pytest.importorskip("faiss", reason="faiss is not installed: extra search")
+    faiss = pytest.importorskip("faiss", reason="needs the extra search")
     stored, queries, quantiser = quantised("binary")
     assert stored.bits is not None
     flat = faiss.IndexBinaryFlat(8 * stored.bits.shape[1])
