@@ -5,20 +5,26 @@ The templates escape every text that comes from data.
 """
 
 import hashlib
+import io
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from math import ceil
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment
+from markupsafe import Markup
 from PIL import Image, ImageOps
 
 from pipeline import __version__
 from pipeline.clips.contact_sheet import shown_picture
 from pipeline.datasets.checks import check_relative
+from pipeline.embedding_map.map_values import Sheet, map_values
+from pipeline.embedding_map.plane import Projection
 from pipeline.files import appearing_whole, parse_json, write_json, write_text
 from pipeline.hashing import canonical_json
 from pipeline.pages.rendering import environment, jpeg_of
@@ -48,6 +54,7 @@ TINY = 76
 """Twice the pixels that a figure gives them, for dense screens."""
 
 _QUALITY = 80
+_NO_PICTURE = (128, 128, 128)
 _RATE = 8000
 """Samples a second of a sound that is drawn."""
 
@@ -71,6 +78,7 @@ class Thumbnails:
         self._folder = folder
         self._tiny: dict[tuple[str, str], bytes] = {}
         self._made: dict[tuple[str, str], Thumbnail] = {}
+        self._sheets: list[str] = []
 
     def of(self, dataset: Dataset, image_id: str) -> Thumbnail:
         """Return the copy of a picture.
@@ -116,10 +124,31 @@ class Thumbnails:
                 self._tiny[key] = b""
         return self._tiny[key]
 
+    def sheet(self, dataset: Dataset, image_ids: Sequence[str]) -> str:
+        """Return the file of one picture with the squares of `tiny` of some images, row by row.
+
+        Raises
+        ------
+        FileReadError
+        """
+        key = canonical_json((dataset.manifest.name, *image_ids))
+        name = f"{hashlib.sha256(key.encode()).hexdigest()[:20]}.jpg"
+        if name not in self._sheets:
+            columns, rows = _grid(len(image_ids))
+            sheet = Image.new("RGB", (columns * TINY, rows * TINY), _NO_PICTURE)
+            for k, image_id in enumerate(image_ids):
+                if jpeg := self.tiny(dataset, image_id):
+                    place = (k % columns * TINY, k // columns * TINY)
+                    sheet.paste(Image.open(io.BytesIO(jpeg)), place)
+            with appearing_whole(self._folder / name) as part:
+                part.write_bytes(jpeg_of(sheet, _QUALITY))
+            self._sheets.append(name)
+        return name
+
     @property
     def names(self) -> list[str]:
         """The files made, sorted."""
-        return sorted(copy.name for copy in self._made.values() if copy.name)
+        return sorted([*self._sheets, *(made.name for made in self._made.values() if made.name)])
 
     @property
     def faults(self) -> list[str]:
@@ -132,7 +161,11 @@ class Thumbnails:
 
 
 def write_pages(
-    folder: Path, names: Sequence[str], folders: Folders, monitor: Monitor = QUIET
+    folder: Path,
+    names: Sequence[str],
+    folders: Folders,
+    projection: Projection = "pca",
+    monitor: Monitor = QUIET,
 ) -> tuple[str, ...]:
     """Write the pages of some experiments into a folder; `index.html` is the first.
 
@@ -143,6 +176,7 @@ def write_pages(
     ----------
     folder : made if need be.
     names : the experiments in the order of the tables; folders of `folders.evaluations`.
+    projection : of the maps.
 
     Returns
     -------
@@ -154,7 +188,9 @@ def write_pages(
     See `pipeline.report.write.write_report`.
     """
     with monitor.progress("report", "experiment") as on_progress:
-        results = collect_results(names, folders, lambda n: on_progress(n, len(names), 0))
+        results = collect_results(
+            names, folders, lambda n: on_progress(n, len(names), 0), projection
+        )
     breakdowns = {result.name: found for result in results if (found := breakdown_of(result))}
     sections = [section_of(k, of, breakdowns) for k, of in enumerate(comparable(results), 1)]
     thumbnails = Thumbnails(folder / "images")
@@ -186,6 +222,8 @@ def write_pages(
                 metadata=list(flattened(result.metadata)),
             )
             write(f"experiments/{result.name}.html", page)
+            if result.map is not None:
+                write(f"maps/{result.name}.html", _map_page(result, thumbnails, templates))
     gaps = tuple(f"{result.name}: {gap}" for result in results for gap in result.gaps)
     gaps += tuple(thumbnails.faults)
     manifests = {r.dataset.manifest.name: r.dataset.manifest for r in results if r.dataset}
@@ -201,6 +239,29 @@ def write_pages(
     write("index.html", index)
     _remove_others(folder, {*files, *(f"images/{name}" for name in thumbnails.names)})
     return gaps
+
+
+def _map_page(result: Result, thumbnails: Thumbnails, templates: Environment) -> str:
+    """Return the page of an experiment's map."""
+    assert result.map is not None
+    assert result.dataset is not None
+    entries = result.dataset.manifest.by_id
+    name = thumbnails.sheet(result.dataset, result.map.ids)
+    sheet = Sheet(f"../images/{name}", *_grid(len(result.map.ids)))
+    script = templates.get_template("map.js").render()
+    return templates.get_template("map_page.html").render(
+        root="../",
+        result=result,
+        map=map_values(result.map, lambda image: entries[image].first_caption, sheet),
+        script=Markup(script),
+        script_sha256=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def _grid(number: int) -> tuple[int, int]:
+    """Return columns and rows of a sheet of pictures."""
+    columns = ceil(number**0.5)
+    return columns, ceil(number / columns)
 
 
 def examples_of(verdict: Verdict, thumbnails: Thumbnails) -> dict[str, dict[str, Any]]:

@@ -67,6 +67,7 @@ def test_results_as_json() -> None:
     image = {"id": "a.jpg", "features": "features", "split": "", "nearest": "c.jpg"}
     assert found == {
         "threshold": 0.9,
+        "correlation": None,
         "compared": 4,
         "failed": 1,
         "recall": None,
