@@ -61,6 +61,13 @@ OF_CLIPS = ("msvd", "trecvid-vtt")
     "features.",
 )
 @click.option(
+    "--leaks-images",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="DIR",
+    help="Prepared dataset or folder of the images of --leaks, whose pixels decide, which finds "
+    "crops.",
+)
+@click.option(
     "--device",
     default="auto",
     show_default=True,
@@ -76,6 +83,7 @@ def evaluate(
     nms: float | None,
     max_pairs: int | None,
     leaks: Path | None,
+    leaks_images: Path | None,
     device: str,
     as_json: bool,
 ) -> None:
@@ -90,6 +98,8 @@ def evaluate(
       pipeline evaluate coco.h5 --protocol coco-1k --out data/evaluations/coco/coco-1k
       pipeline evaluate data/localizations/entities/NAME.h5 --protocol entities --out data/regions
     """
+    if leaks_images is not None and leaks is None:
+        raise WrongUsage("--leaks-images goes with --leaks, which has the features")
     if protocol == "entities":
         if leaks is not None:
             raise WrongUsage("--leaks goes with embedding files, not with --protocol entities")
@@ -124,7 +134,8 @@ def evaluate(
         from pipeline.near_duplicates.leaks import find_leaks
 
         for file, _ in named.values():
-            find_leaks(_ranked_images(file, split), leaks, monitor=CONSOLE)
+            ranked = _ranked_images(file, split)
+            find_leaks(ranked, leaks, images=leaks_images, monitor=CONSOLE)
     if as_json:
         click.echo(json.dumps({"tables": tables}, indent=2))
         return
