@@ -5,39 +5,32 @@ The templates escape every text that comes from data.
 """
 
 import hashlib
-import io
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from math import ceil
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment
 from markupsafe import Markup
-from PIL import Image, ImageOps
 
 from pipeline import __version__
-from pipeline.clips.contact_sheet import shown_picture
 from pipeline.datasets.checks import check_relative
 from pipeline.embedding_map.map_values import Sheet, map_values
 from pipeline.embedding_map.plane import Projection
-from pipeline.files import appearing_whole, parse_json, write_json, write_text
-from pipeline.hashing import canonical_json
-from pipeline.pages.rendering import environment, jpeg_of
+from pipeline.files import parse_json, write_json, write_text
+from pipeline.pages.rendering import environment
 from pipeline.progress import QUIET, Monitor
 from pipeline.report.figures import Figure
 from pipeline.report.rankings import COLUMNS
 from pipeline.report.results import Dataset, Folders, Result, collect_results, flattened
 from pipeline.report.retrievals import SEED, TOP, QueryResult
 from pipeline.report.sections import breakdown_of, comparable, own_figures, section_of
+from pipeline.report.thumbnails import Thumbnails, grid
 from pipeline.report.verdict import Verdict
-from pipeline.report.waveform import waveform
 from pipeline.retrieval.tables import HEADINGS, SEEN_LEGEND
-from pipeline.sound.read_sound import read_sound
 
 FILES_FILE = "report.json"
 """Lists the report's files, so that a later one into the same folder removes what it replaces."""
@@ -46,118 +39,6 @@ WORDS_SHOWN = 12
 
 FEW = 3
 """Lists of more items than this are folded."""
-
-SIDE = 224
-"""Of the square that a small copy fits into, in pixels."""
-
-TINY = 76
-"""Twice the pixels that a figure gives them, for dense screens."""
-
-_QUALITY = 80
-_NO_PICTURE = (128, 128, 128)
-_RATE = 8000
-"""Samples a second of a sound that is drawn."""
-
-
-@dataclass(frozen=True)
-class Thumbnail:
-    """A small copy by its file's name, or "" and why there is none; and the line of its sound."""
-
-    name: str
-    fault: str = ""
-    sound: str = ""
-
-
-class Thumbnails:
-    """The folder that small copies go to; each picture is copied when it is first asked for.
-
-    Of a clip the copy is a sheet of its frames.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._tiny: dict[tuple[str, str], bytes] = {}
-        self._made: dict[tuple[str, str], Thumbnail] = {}
-        self._sheets: list[str] = []
-
-    def of(self, dataset: Dataset, image_id: str) -> Thumbnail:
-        """Return the copy of a picture.
-
-        Its name says nothing of the id, which may be any text. No metadata of the picture's file
-        goes into it.
-
-        Raises
-        ------
-        FileReadError
-            The system failed; see `pipeline.images.decode`.
-        """
-        key = dataset.manifest.name, image_id
-        if key not in self._made:
-            decoded = shown_picture(dataset.files[image_id], dataset.manifest.media)
-            name = f"{hashlib.sha256(canonical_json(key).encode()).hexdigest()[:20]}.jpg"
-            if decoded.image is not None:
-                decoded.image.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
-                with appearing_whole(self._folder / name) as part:
-                    part.write_bytes(jpeg_of(decoded.image, _QUALITY))
-            sound = ""
-            if dataset.manifest.media == "clips":
-                samples = read_sound(dataset.files[image_id], _RATE).samples
-                sound = "" if samples is None else waveform(samples, _RATE)
-            self._made[key] = Thumbnail(name if decoded.image else "", decoded.reason, sound)
-        return self._made[key]
-
-    def tiny(self, dataset: Dataset, image_id: str) -> bytes:
-        """Return the JPEG of a square of `TINY` pixels from a picture's middle; b"" without one.
-
-        Raises
-        ------
-        FileReadError
-        """
-        key = dataset.manifest.name, image_id
-        if key not in self._tiny:
-            decoded = shown_picture(dataset.files[image_id], dataset.manifest.media, frames=1)
-            if decoded.image is not None:
-                square = ImageOps.fit(decoded.image, (TINY, TINY), Image.Resampling.BICUBIC)
-                self._tiny[key] = jpeg_of(square, _QUALITY)
-            else:
-                self._made.setdefault(key, Thumbnail("", decoded.reason))
-                self._tiny[key] = b""
-        return self._tiny[key]
-
-    def sheet(self, dataset: Dataset, image_ids: Sequence[str]) -> str:
-        """Return the file of one picture with the squares of `tiny` of some images, row by row.
-
-        Raises
-        ------
-        FileReadError
-        """
-        key = canonical_json((dataset.manifest.name, *image_ids))
-        name = f"{hashlib.sha256(key.encode()).hexdigest()[:20]}.jpg"
-        if name not in self._sheets:
-            columns, rows = _grid(len(image_ids))
-            sheet = Image.new("RGB", (columns * TINY, rows * TINY), _NO_PICTURE)
-            for k, image_id in enumerate(image_ids):
-                if jpeg := self.tiny(dataset, image_id):
-                    place = (k % columns * TINY, k // columns * TINY)
-                    sheet.paste(Image.open(io.BytesIO(jpeg)), place)
-            with appearing_whole(self._folder / name) as part:
-                part.write_bytes(jpeg_of(sheet, _QUALITY))
-            self._sheets.append(name)
-        return name
-
-    @property
-    def names(self) -> list[str]:
-        """The files made, sorted."""
-        return sorted([*self._sheets, *(made.name for made in self._made.values() if made.name)])
-
-    @property
-    def faults(self) -> list[str]:
-        """A sentence about each picture that there is no copy of."""
-        return sorted(
-            f"{image_id} of {dataset} has no picture: {copy.fault}."
-            for (dataset, image_id), copy in self._made.items()
-            if copy.fault
-        )
 
 
 def write_pages(
@@ -247,7 +128,7 @@ def _map_page(result: Result, thumbnails: Thumbnails, templates: Environment) ->
     assert result.dataset is not None
     entries = result.dataset.manifest.by_id
     name = thumbnails.sheet(result.dataset, result.map.ids)
-    sheet = Sheet(f"../images/{name}", *_grid(len(result.map.ids)))
+    sheet = Sheet(f"../images/{name}", *grid(len(result.map.ids)))
     script = templates.get_template("map.js").render()
     return templates.get_template("map_page.html").render(
         root="../",
@@ -256,12 +137,6 @@ def _map_page(result: Result, thumbnails: Thumbnails, templates: Environment) ->
         script=Markup(script),
         script_sha256=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
-
-
-def _grid(number: int) -> tuple[int, int]:
-    """Return columns and rows of a sheet of pictures."""
-    columns = ceil(number**0.5)
-    return columns, ceil(number / columns)
 
 
 def examples_of(verdict: Verdict, thumbnails: Thumbnails) -> dict[str, dict[str, Any]]:

@@ -26,9 +26,10 @@ from pipeline.datasets.manifest import Manifest
 from pipeline.files import OutputError, write_json
 from pipeline.hashing import sha256_of_file
 from pipeline.pages.rendering import shown
-from pipeline.report.pages import TINY, write_pages
+from pipeline.report.pages import write_pages
 from pipeline.report.results import Folders, Result, collect_results, columns_of, lineage_of
 from pipeline.report.retrievals import TOP
+from pipeline.report.thumbnails import TINY
 from pipeline.report.verdict import verdict_of
 from pipeline.report.write import write_report
 from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
