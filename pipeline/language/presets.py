@@ -101,6 +101,17 @@ _UNIVERSAL = replace(
         leaves_open="as kiros2014-sc-nlm, but for the 12 universal tags of Petrov et al. 2012",
     ),
 )
+_OF_IMAGES = replace(
+    _SC_NLM,
+    paper=replace(
+        _SC_NLM.paper,
+        name="kiros2014-sc-nlm-images",
+        points="images",
+        source="Kiros, Salakhutdinov & Zemel 2014, section 2.5: conditioned on the image's point "
+        "in training, which they set aside",
+    ),
+    small={**_SC_NLM.small, "content_noise": 0.0},
+)
 _LSTM = LanguagePreset(
     LanguageExperiment(
         "kiros2014-lstm-decoder",
@@ -145,6 +156,7 @@ LANGUAGE_PRESETS: dict[str, LanguagePreset] = {
         _MLBL,
         _SC_NLM,
         _UNIVERSAL,
+        _OF_IMAGES,
         _LSTM,
         _OURS_SC_NLM,
         _OURS_LSTM,
