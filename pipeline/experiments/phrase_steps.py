@@ -64,7 +64,8 @@ def localize_experiments(
                 base = plan.experiment_named(experiment.goes_on_from)
                 start = _add_head(plan, base, sources, validation_images, None, seed)
             head = _add_head(plan, experiment, sources, validation_images, start, seed)
-            _add_localization(plan, seeded(experiment.name, seed, plan.training.seed), sources, head)
+            name = seeded(experiment.name, seed, plan.training.seed)
+            _add_localization(plan, name, sources, head)
     return plan.make(monitor)
 
 

@@ -164,7 +164,6 @@ class OpenLanguageInputs:
         both = ArrayRows(np.concatenate(columns, axis=1))
         return Pairs(image_ids, caption_ids, image_of_caption, conditions, both)
 
-
     def sentence_points(self, entries: PackedEntries) -> Features:
         """Return the embeddings (captions, dim) of the captions of images by the head.
 

@@ -35,7 +35,7 @@ from pipeline.retrieval.evaluate import evaluate_protocol
 from pipeline.retrieval.ranking.protocols import resolve_protocol
 from pipeline.retrieval.ranking.ranks import rank_both_ways
 from pipeline.retrieval.recall import recall_table
-from pipeline.retrieval.tables import TableError, write_recall
+from pipeline.retrieval.tables import SEEN, TableError, write_recall
 from stages.report import report
 from tests.project import PROJECT, Recorder
 
