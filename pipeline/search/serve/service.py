@@ -137,7 +137,8 @@ class SearchService:
         self._searcher, self._top, self._busy = searcher, top, threading.Lock()
         self._describe = describe
         models = searcher.models
-        self.experiment, self.similarity = models.head.experiment, searcher.similarity
+        self.experiment = str(searcher.embedded.space.provenance.get("experiment", ""))
+        self.similarity = searcher.similarity
         self.manifest, self.image_ids = searcher.embedded.manifest, searcher.ids("images")
         self.split = searcher.embedded.of_splits
         sentences = len(searcher.ids("sentences"))
