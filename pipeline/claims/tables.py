@@ -36,7 +36,8 @@ def markdown(judged: Sequence[Judged]) -> str:
     """Return a row for each test that was made, what the columns mean, and what is not judged."""
     made = [of for of in judged if of.comparison]
     outcomes = Counter(of.outcome for of in judged)
-    lines = [", ".join(f"{outcome}: {n}" for outcome, n in outcomes.items()), ""]
+    figures = ", ".join(f"{outcome}: {n}" for outcome, n in outcomes.items())
+    lines = [_summary(judged), "", f"By figure: {figures}.", ""]
     if made:
         lines += [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
         rows = [_row(of, of.comparison) for of in made if of.comparison]
@@ -119,6 +120,26 @@ def side(name: str, values: Sequence[float], measure: str) -> str:
     mean = f"{name}: {_heading(measure)} {sum(values) / len(values):.{digits}f}"
     each = ", ".join(f"{value:.{digits}f}" for value in values)
     return f"{mean} (mean of {each})" if len(values) > 1 else mean
+
+
+def _summary(judged: Sequence[Judged]) -> str:
+    """Return how many claims were tested and how many hold."""
+    of_claim: dict[str, set[str]] = {of.claim.name: set() for of in judged}
+    for of in judged:
+        if of.comparison:
+            of_claim[of.claim.name].add(of.outcome)
+    found = Counter(_together(outcomes) for outcomes in of_claim.values() if outcomes)
+    by_claim = ", ".join(f"{outcome}: {n}" for outcome, n in found.items())
+    return f"{sum(found.values())} of {len(of_claim)} claims tested; {by_claim or 'none'}."
+
+
+def _together(outcomes: set[str]) -> str:
+    """Return the outcome of a claim in a few words, of those of its figures."""
+    if len(outcomes) == 1:
+        return next(iter(outcomes))
+    if outcomes & {"the opposite", "the two differ"}:
+        return "the opposite in some figures"
+    return "holds in some figures" if "holds" in outcomes else "undecided"
 
 
 def _row(of: Judged, found: Comparison) -> list[str]:
