@@ -51,7 +51,7 @@ def markdown(judged: Sequence[Judged]) -> str:
                 missing.setdefault((of.claim.name, of.reason), []).append(of.figure.measure)
         lines += ["Not judged:", ""]
         lines += [
-            f"- {name} ({', '.join(map(_heading, measures))}): {reason}"
+            f"- {name} ({', '.join(map(heading, measures))}): {reason}"
             for (name, reason), measures in missing.items()
         ]
     return "\n".join(lines).rstrip() + "\n"
@@ -106,18 +106,18 @@ def write_claims(folder: str | Path, judged: Sequence[Judged]) -> None:
 
 def line(found: Comparison) -> str:
     """Return the difference of a comparison with its interval, p and verdict, as a line."""
-    digits = _digits(found.measure)
+    digits = digits_of(found.measure)
     p = "p < 0.001" if found.p < 0.001 else f"p {found.p:.3f}"
     return (
-        f"{_heading(found.measure)}: difference {found.margin:+.{digits}f}, {_interval(found)}, "
+        f"{heading(found.measure)}: difference {found.margin:+.{digits}f}, {_interval(found)}, "
         f"{p}, over {found.num_images} images: {found.verdict}"
     )
 
 
 def side(name: str, values: Sequence[float], measure: str) -> str:
     """Return the figure of a system, and of several trainings each one's."""
-    digits = _digits(measure)
-    mean = f"{name}: {_heading(measure)} {sum(values) / len(values):.{digits}f}"
+    digits = digits_of(measure)
+    mean = f"{name}: {heading(measure)} {sum(values) / len(values):.{digits}f}"
     each = ", ".join(f"{value:.{digits}f}" for value in values)
     return f"{mean} (mean of {each})" if len(values) > 1 else mean
 
@@ -143,7 +143,7 @@ def _together(outcomes: set[str]) -> str:
 
 
 def _row(of: Judged, found: Comparison) -> list[str]:
-    digits = _digits(found.measure)
+    digits = digits_of(found.measure)
     source = ", ".join(filter(None, (of.claim.paper, of.claim.section)))
     means = [sum(side) / len(side) for side in (found.first, found.second)]
     return [
@@ -152,7 +152,7 @@ def _row(of: Judged, found: Comparison) -> list[str]:
             _named(s, n)
             for s, n in ((of.claim.first, found.first), (of.claim.second, found.second))
         ),
-        _heading(found.measure),
+        heading(found.measure),
         _printed(of.figure),
         ", ".join(f"{mean:.{digits}f}" for mean in means),
         f"{found.margin:+.{digits}f}",
@@ -197,7 +197,7 @@ def _printed(figure: Figure) -> str:
 def _interval(found: Comparison) -> str:
     if not math.isfinite(found.low):
         return "no 95 % interval of so few images"
-    digits = _digits(found.measure)
+    digits = digits_of(found.measure)
     return f"95 % interval {found.low:+.{digits}f} to {found.high:+.{digits}f}"
 
 
@@ -205,9 +205,11 @@ def _p(p: float | None) -> str:
     return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _heading(measure: str) -> str:
+def heading(measure: str) -> str:
+    """Return what a figure is called where people read it."""
     return _HEADINGS.get(measure, measure)
 
 
-def _digits(measure: str) -> int:
+def digits_of(measure: str) -> int:
+    """Return the digits after the point with which a figure is printed."""
     return 3 if measure.endswith(_FINE) else 1
