@@ -15,10 +15,10 @@ PAGE = Path(__file__).parents[1] / "verdicts.md"
 
 _HEAD = """# Verdicts
 
-The papers' claims on the 1,000 dev images of Flickr8k and, those of phrases, on the same photos with
-the boxes of Flickr30k Entities. The photos are copies squashed to 224 x 224; 5,000 others train the
-systems, 2,000 those of phrases. **Tuned on dev**: the dev images also chose each system's epoch and
-settings. Features of EfficientNet-Lite0, networks of the size `small`, trained on an AMD EPYC
+The papers' claims on the 1,000 dev images of Flickr8k and, those of phrases, on the same photos
+with the boxes of Flickr30k Entities. The photos are copies squashed to 224 x 224; 5,000 others
+train the systems, 2,000 those of phrases. **Tuned on dev**: the dev images also chose each system's
+epoch and settings. Features of EfficientNet-Lite0, networks of the size `small`, on an AMD EPYC
 without AMX. [Claims](claims.md) describes the test; [Results](results.md) has the systems.
 
 ```
@@ -26,8 +26,8 @@ pipeline compare --claims papers --dataset data/flickr8k --out data/claims/flick
 python docs/tools/claims.py data/claims/flickr8k
 ```
 
-Each claim is tested on its paper's own measure and direction. In brackets the number of trainings of
-each side: with one the interval does not hold how far another training would be off, and such a test
+Each claim is tested on its paper's own measure and direction. In brackets the number of trainings
+of each side: with one the interval does not hold how far another training would be off; such a test
 rejects a true null in 13 to 26 of 100 cases before the correction. p is Holm's, over all tests of
 the table. The papers' figures are of other features, larger networks and mostly more images.
 """
