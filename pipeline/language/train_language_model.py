@@ -80,6 +80,11 @@ def fit_language_model(
     with job.fitting(experiment.name) as options:
         net, history = train_network(task, train, validation, options, identity)
         points = _points(opened.head, inputs.captions, vocabulary)
+        of_captions: np.ndarray | None = None
+        if opened.head is not None and experiment.points == "images":
+            of_captions = opened.sentence_points(entries[0])
+        elif opened.head is not None:
+            of_captions = train.images.take(np.arange(len(train.images)))
         return TrainedLanguageModel(
             experiment=experiment.name,
             model=experiment.model,
@@ -97,9 +102,7 @@ def fit_language_model(
             vocabulary=vocabulary,
             module=net[SENTENCE],
             ngrams=fit_ngrams(ids[:, 1:], sizes.vocab_size),
-            concepts=_concepts(
-                train, sizes.length, points, opened.head and opened.sentence_points(entries[0])
-            ),
+            concepts=_concepts(train, sizes.length, points, of_captions),
         ).save(job.out)
 
 
