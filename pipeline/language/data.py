@@ -14,6 +14,7 @@ from pipeline.heads.inputs.feature_spec import (
     CaptionBlock,
     FeatureSpec,
     caption_blocks,
+    require_grid,
     require_sequence,
     require_vectors,
 )
@@ -103,7 +104,10 @@ class OpenLanguageInputs:
                 self.head.inputs.images.require(self.features["images"], "image")
         elif "images" in self.features:
             spec = FeatureSpec.of(self.features["images"])
-            condition_dim = require_vectors(experiment.model, spec)
+            if experiment.attends:
+                _, condition_dim = require_grid(experiment.model, spec)
+            else:
+                condition_dim = require_vectors(experiment.model, spec)
         num_tags = 0 if tags is None else int(tags.index.header.recipe["num_ids"])
         self.sizes = Sizes(sentences.vocab_size, sentences.dim, num_tags, condition_dim)
 
