@@ -12,6 +12,7 @@ from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
 from pipeline.experiments.whole_dataset import searched_embeddings
 from pipeline.heads.head_types import Experiment
 from pipeline.progress import QUIET, Monitor
+from pipeline.retrieval.embedding_file import read_provenance
 from pipeline.retrieval.ensemble import ENSEMBLES
 from pipeline.search.picture_captions import describe_picture
 from pipeline.search.region_searcher import RegionSearcher
@@ -132,8 +133,8 @@ def find_sources(
     Returns
     -------
     dict
-        The arguments of `Searcher`, without `weights` and `monitor`. An ensemble has neither head
-        nor encoder.
+        The arguments of `Searcher`, without `weights` and `monitor`. An ensemble has those of its
+        members in place of head and encoder.
 
     Raises
     ------
@@ -157,7 +158,11 @@ def find_sources(
         embeddings = searched_embeddings(
             experiment, layout, named, remedy=remedy, head=head, split=split, monitor=monitor
         )
-    if not of_ensemble:
+    members: list[tuple[Path, Path]] = []
+    if of_ensemble:
+        names = [str(one.get("experiment")) for one in read_provenance(embeddings)["ensemble"]]
+        members = [_models_of(name, layout, named) for name in names]
+    else:
         captions = experiment_named(unseeded(experiment)).captions.name
         head, encoder = head or layout.head(experiment), encoder or layout.encoder(captions)
     return {
@@ -165,8 +170,17 @@ def find_sources(
         "dataset": layout.dataset,
         "head": head,
         "encoder": encoder,
+        "members": members,
         "split": split,
     }
+
+
+def _models_of(
+    name: str, layout: Layout, experiment_named: Callable[[str], Experiment]
+) -> tuple[Path, Path]:
+    """Return the folders of the head and the encoder of an experiment."""
+    captions = experiment_named(unseeded(name)).captions.name
+    return layout.head(name), layout.encoder(captions)
 
 
 def find_region_sources(

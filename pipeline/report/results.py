@@ -205,7 +205,7 @@ def columns_of(metadata: Metadata) -> dict[str, str]:
         "image weights": _said(members, "inputs", "images", "weights"),
         "caption features": _said(members, "inputs", "captions", "recipe", "name"),
         "caption weights": _said(members, "inputs", "captions", "weights"),
-        SEEN: _sides(members, "has_seen"),
+        SEEN: _joined([_sides(members, "has_seen"), _learnt(members)], "; "),
     }
     return {name: text for name, text in columns.items() if text}
 
@@ -288,6 +288,20 @@ def _sides(members: Iterable[Mapping[str, Any]], key: str) -> str:
         for side, names in found.items() if isinstance(found, Mapping) else ():
             sides.setdefault(str(side), []).extend(map(str, names))
     return "; ".join(f"{side}: {_joined(names, ', ')}" for side, names in sides.items())
+
+
+def _learnt(members: Iterable[Mapping[str, Any]]) -> str:
+    """Return `head: <dataset>/<split>` of heads trained on the images that are ranked, or ""."""
+    found = [_text(member, "trained_on") for member in members if _ranks_its_own(member)]
+    return f"head: {_joined(found, ', ')}" if found else ""
+
+
+def _ranks_its_own(member: Mapping[str, Any]) -> bool:
+    """Return whether a table is of the split that a head was trained on, or has it among others."""
+    stored = member.get("splits")
+    names = [str(part[0]) for part in stored if part] if isinstance(stored, list) else []
+    ranked = [*names, _text(member, "split")]
+    return _text(member, "trained_on") in [f"{_text(member, 'dataset')}/{name}" for name in ranked]
 
 
 def _said(members: Iterable[Mapping[str, Any]], *keys: str) -> str:

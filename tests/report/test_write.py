@@ -38,7 +38,7 @@ from pipeline.retrieval.evaluate import evaluate_protocol
 from pipeline.retrieval.ranking.protocols import resolve_protocol
 from pipeline.retrieval.ranking.ranks import rank_both_ways
 from pipeline.retrieval.recall import recall_table
-from pipeline.retrieval.tables import TableError, write_recall
+from pipeline.retrieval.tables import SEEN, TableError, write_recall
 from stages.report import report
 from tests.project import PROJECT, Recorder
 
@@ -625,4 +625,9 @@ def test_columns_of_an_ensemble_join_its_members() -> None:
     assert columns_of(metadata) == {"split": "d/test", "image weights": "w + v"}
     assert lineage_of(metadata)["seed"] == "0 + 1"
     assert columns_of({"provenance": {}}) == {}
+    own = {"dataset": "d", "split": "train", "trained_on": "d/train"}
+    several = {**own, "split": "all", "splits": [["dev", 2], ["train", 9]]}
+    for member in (own, several, {"ensemble": [own, {**own, "split": "dev"}]}):
+        assert columns_of({"provenance": member})[SEEN] == "head: d/train"
+    assert SEEN not in columns_of({"provenance": {**own, "split": "dev", "splits": "train"}})
     assert columns_of({"provenance": {"dataset": ["x"], "inputs": 3}}) == {}

@@ -143,7 +143,8 @@ class SearchService:
         self._describe, self._projection = describe, projection
         self._mapping = threading.Lock()
         models = searcher.models
-        self.experiment, self.similarity = models.head.experiment, searcher.similarity
+        self.experiment = str(searcher.embedded.space.provenance.get("experiment", ""))
+        self.similarity = searcher.similarity
         self.manifest, self.image_ids = searcher.embedded.manifest, searcher.ids("images")
         self.split = searcher.embedded.of_splits
         sentences = len(searcher.ids("sentences"))
