@@ -43,6 +43,12 @@ OF_CLIPS = ("msvd", "trecvid-vtt")
     "trecvid-vtt one in each of its two sets.",
 )
 @click.option(
+    "--dim",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Rank the first N dimensions of the vectors, scaled to length 1.  [default: all]",
+)
+@click.option(
     "--nms",
     type=click.FloatRange(0, 1),
     help="Protocol entities: overlap above which boxes are dropped before average precision.  "
@@ -59,6 +65,13 @@ OF_CLIPS = ("msvd", "trecvid-vtt")
     metavar="FEATURES",
     help="Log how many of the ranked images have a near-duplicate among all other images of these "
     "features.",
+)
+@click.option(
+    "--leaks-images",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="DIR",
+    help="Prepared dataset or folder of the images of --leaks, whose pixels decide, which finds "
+    "crops.",
 )
 @click.option(
     "--relevance",
@@ -82,9 +95,11 @@ def evaluate(
     split: str | None,
     protocol: str | None,
     captions_per_image: int,
+    dim: int | None,
     nms: float | None,
     max_pairs: int | None,
     leaks: Path | None,
+    leaks_images: Path | None,
     relevance: tuple[Path, ...],
     device: str,
     as_json: bool,
@@ -101,6 +116,8 @@ def evaluate(
       pipeline evaluate coco.h5 --relevance eccv_image_to_caption.json --out data/judged
       pipeline evaluate data/localizations/entities/NAME.h5 --protocol entities --out data/regions
     """
+    if leaks_images is not None and leaks is None:
+        raise WrongUsage("--leaks-images goes with --leaks, which has the features")
     if protocol == "entities":
         for option, given in (("--leaks", leaks), ("--relevance", relevance)):
             if given:
@@ -130,6 +147,7 @@ def evaluate(
             split=split,
             protocol=protocol,
             captions_per_image=captions_per_image or None,
+            dim=dim,
             relevance=relevance,
             device=device,
             max_pairs=max_pairs or MAX_PAIRS,
@@ -140,7 +158,8 @@ def evaluate(
         from pipeline.near_duplicates.leaks import find_leaks
 
         for file, _ in named.values():
-            find_leaks(_ranked_images(file, split), leaks, monitor=CONSOLE)
+            ranked = _ranked_images(file, split)
+            find_leaks(ranked, leaks, images=leaks_images, monitor=CONSOLE)
     if as_json:
         found = {"tables": tables} | ({"relevance": judged} if relevance else {})
         click.echo(json.dumps(found, indent=2))

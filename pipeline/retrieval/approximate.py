@@ -22,9 +22,9 @@ from pipeline.retrieval.search import (
     SearchError,
     SideName,
     Vectors,
+    best_of,
     nearest,
     require_comparable,
-    scores_of,
 )
 from pipeline.retrieval.similarity import SIMILARITIES
 
@@ -60,7 +60,7 @@ class ApproximateIndex:
         SearchError, EmbeddingsError
             As `search.nearest`.
         """
-        gallery, similarity = self.gallery, SIMILARITIES[self.gallery.similarity]
+        gallery = self.gallery
         require_comparable(gallery, queries, asking)
         top = min(top, len(gallery.ids))
         _, candidates = self.candidates(queries, max(WIDTH_OF_SEARCH, 2 * top))
@@ -68,17 +68,12 @@ class ApproximateIndex:
             np.empty((len(queries), top), np.int64), np.empty((len(queries), top), np.float32)
         )
         for query, found in enumerate(candidates):
-            some = found[found >= 0].tolist()
-            rows = np.array(sorted(some, key=gallery.ids.__getitem__), np.int64)
-            asked = queries[query : query + 1]
+            rows, asked = found[found >= 0], queries[query : query + 1]
             if len(rows) < top:
                 exact = nearest(gallery, asked, asking, top)
                 hits.rows[query], hits.scores[query] = exact.rows[0], exact.scores[0]
                 continue
-            prepared = similarity.prepare(gallery.rows[rows]), similarity.prepare(asked)
-            scores = scores_of(similarity, gallery.side, *prepared)[0]
-            best = np.argsort(-scores, kind="stable")[:top]
-            hits.rows[query], hits.scores[query] = rows[best], scores[best]
+            hits.rows[query], hits.scores[query] = best_of(gallery, asked, rows, top)
         return hits
 
     def candidates(

@@ -14,7 +14,9 @@ from pipeline.packed import PackedTexts, TextIndex
 from pipeline.retrieval.approximate import ApproximateIndex, open_index
 from pipeline.retrieval.composition import ids_and_scores, require_composable
 from pipeline.retrieval.embedding_file import read_embeddings
-from pipeline.retrieval.search import Gallery, SearchError, SideName, Vectors, nearest
+from pipeline.retrieval.quantised.codes import QuantisedRows
+from pipeline.retrieval.quantised.two_stage import nearest_stored
+from pipeline.retrieval.search import Gallery, SearchError, SideName, Vectors
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class EmbeddedDataset:
     Attributes
     ----------
     file, folder : the embedding file, and the dataset's folder.
-    space : the embeddings.
+    space : the embeddings; those of a quantised file are searched in two stages, see
+        `pipeline.retrieval.quantised.two_stage`.
     split : the splits that are searched, as text; None: all that are in the file.
     """
 
@@ -69,7 +72,7 @@ class EmbeddedDataset:
         self.folder: Path = folder
         self.split: str | None = split
         self._log = log
-        self.space = read_embeddings(file)
+        self.space = read_embeddings(file, codes=True)
         self._galleries: dict[SideName, Gallery] = {}
         self._of_dataset: dict[SideName, _Known] = {}
         self._indexes: dict[SideName, ApproximateIndex] = {}
@@ -181,7 +184,7 @@ class EmbeddedDataset:
         if approximate:
             hits = self._index(of).nearest(queries, asking, number)
         else:
-            hits = nearest(gallery, queries, asking, number)
+            hits = nearest_stored(gallery, queries, asking, number)
         known = self._known(of)
         return [
             [
@@ -236,7 +239,10 @@ class _Known:
         if len(rows) == len(gallery.ids):
             return gallery
         ids = PackedTexts(gallery.ids[row] for row in rows.tolist())
-        return replace(gallery, ids=ids, rows=gallery.rows[rows])
+        kept = gallery.rows
+        # Quantised rows stay so.
+        some = kept.take(rows) if isinstance(kept, QuantisedRows) else kept[rows]
+        return replace(gallery, ids=ids, rows=some)
 
     def about(self, row_id: str) -> tuple[str, Path, str, str]:
         """Return image id, file, text and split of an id that the dataset has."""
