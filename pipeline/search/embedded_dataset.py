@@ -68,7 +68,10 @@ class EmbeddedDataset:
         ------
         EmbeddingsError
         """
-        self.file, self.folder, self._log, self.split = file, folder, log, split
+        self.file: Path = file
+        self.folder: Path = folder
+        self.split: str | None = split
+        self._log = log
         self.space = read_embeddings(file, codes=True)
         self._galleries: dict[SideName, Gallery] = {}
         self._of_dataset: dict[SideName, _Known] = {}

@@ -91,7 +91,7 @@ class FeatureRows:
         """
         self._features = features
         self._rows = features.rows_to_read(ids)
-        self.row_shape = features.row_shape
+        self.row_shape: tuple[int, ...] = features.row_shape
         # A row is looked through once in a process, like its CRC-32.
         self._known_finite = np.zeros(len(ids), bool)
 

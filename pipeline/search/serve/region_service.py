@@ -40,10 +40,10 @@ class RegionService:
         models, found = searcher.models, searcher.found
         self.experiment, self.similarity = models.head.experiment, found.similarity
         self.manifest, self.image_ids = searcher.manifest, found.image_ids
-        self.searched = f"{len(found.image_ids)} images and {len(found.boxes)} boxes in them"
+        self.searched: str = f"{len(found.image_ids)} images and {len(found.boxes)} boxes in them"
         split = found.provenance.get("split")
-        self.split = f" of split {split}" if split else ""
-        self.phrases = found.phrase_texts
+        self.split: str = f" of split {split}" if split else ""
+        self.phrases: tuple[str, ...] = found.phrase_texts
         models.keep_encoder(found.phrase_texts)
 
     def answer(self, query: Query) -> Answer:

@@ -30,7 +30,7 @@ class Pages:
     def __init__(self, service: SearchService | RegionService) -> None:
         """Load the templates."""
         self._service = service
-        self.clips = Clips(service.manifest, service.image_ids)
+        self.clips: Clips = Clips(service.manifest, service.image_ids)
         self._templates = environment("pipeline.search.serve")
         self._templates.filters["query"] = lambda fields: urlencode(fields)
         entries = service.manifest.by_id
@@ -50,9 +50,9 @@ class Pages:
             "max_characters": MAX_CHARACTERS,
             "made_by": f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}",
         }
-        self.style = self._render("serve.css")
-        self.script = self._render("serve.js")
-        self.map_script = self._render("map.js")
+        self.style: str = self._render("serve.css")
+        self.script: str = self._render("serve.js")
+        self.map_script: str = self._render("map.js")
 
     def page(
         self, query: Query | None = None, answer: Answer | None = None, fault: str = ""

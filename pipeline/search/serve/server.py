@@ -79,7 +79,7 @@ class Server:
             self._socket.close()
             raise
         port = self._socket.getsockname()[1]
-        self.url = f"http://{ADDRESS}:{port}/"
+        self.url: str = f"http://{ADDRESS}:{port}/"
         app = make_app(self.service, hosts=_hosts(port), log=monitor.log)
         self._server = uvicorn.Server(
             uvicorn.Config(

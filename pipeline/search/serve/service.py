@@ -146,10 +146,10 @@ class SearchService:
         self.experiment = str(searcher.embedded.space.provenance.get("experiment", ""))
         self.similarity = searcher.similarity
         self.manifest, self.image_ids = searcher.embedded.manifest, searcher.ids("images")
-        self.split = searcher.embedded.of_splits
+        self.split: str = searcher.embedded.of_splits
         sentences = len(searcher.ids("sentences"))
         self.searched = f"{len(self.image_ids)} {self.manifest.media} and {sentences} sentences"
-        self.composable = is_composable(self.similarity)
+        self.composable: bool = is_composable(self.similarity)
         self.sides = tuple(SIDES)[0 if self.similarity in SYMMETRIC else 1 :]
         if not sentences:
             self.sides = ("images",)

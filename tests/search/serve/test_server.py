@@ -208,7 +208,7 @@ def test_only_pictures_of_the_dataset_are_shown(site: Site) -> None:
         assert site.ask("GET", f"/image?id={escaped}").status == 404
         for path in (f"/image/{quote(name)}", f"/image/{quote(name, safe='')}", f"/{quote(name)}x"):
             assert site.ask("GET", path).status == 404, path
-    for path in ("//[", "/../setup.cfg", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd"):
+    for path in ("//[", "/../pyproject.toml", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd"):
         got = site.ask("GET", path)
         assert (got.status, got.body) == (404, b"There is nothing here.\n"), path
 
