@@ -28,6 +28,7 @@ from pipeline.heads.inputs.pairs import (
     made_from,
     with_features,
 )
+from pipeline.heads.kept_rows import earlier_embeddings, kept_rows
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.jobs.make_features import make_features
 from pipeline.jobs.options import Selection, Storage
@@ -58,8 +59,9 @@ def embed(
     """Embed images and their captions with a trained head, and write them as one file.
 
     The embeddings of each side are first made as a feature set in a work folder next to `out`,
-    whose recipe is the head; an interrupted call resumes from there. The bytes of the file do not
-    depend on where the work is done.
+    whose recipe is the head; an interrupted call resumes from there. Where `out` is a file of the
+    same head, rows of the same id and features are kept, and only the others computed. The bytes of
+    the file depend neither on that nor on where the work is done.
 
     Parameters
     ----------
@@ -254,21 +256,32 @@ def embed_split(
         caption_ids, caption_image_ids = pairs.caption_ids, pairs.caption_image_ids
         read = _read(joined, trained)
         sides.append(source("captions", caption_ids, pairs.captions, read, captions))
+    crc32 = {"captions": np.zeros(0, np.uint32), **{side.side: side.crc32() for side in sides}}
     header = EmbeddingsHeader(
         ids,
         caption_ids,
         caption_image_ids,
         trained.head.similarity,
         {**trained.provenance, **provenance},
+        crc32,
     )
     digest = sha256(repr([side.origin.digest() for side in sides]).encode())
     digest.update(sides[0].tensors_sha256.encode())
+    earlier = earlier_embeddings(out, trained.provenance)
     with _work_folder(out.absolute(), digest.hexdigest()[:16]) as work:
-        for side in sides:
-            make_features(
-                side, work / side.side, storage=_STORAGE, place=place, monitor=monitor, watch=watch
-            )
-        blocks = [_blocks(FeatureSet(work / side.side)) for side in sides]
+
+        def made(source: EmbeddingSource) -> Blocks:
+            kept = kept_rows(source, earlier, monitor.log)
+            pending, computed = (kept.others if kept else source), None
+            if pending is not None:
+                folder = work / source.side
+                make_features(
+                    pending, folder, storage=_STORAGE, place=place, monitor=monitor, watch=watch
+                )
+                computed = FeatureSet(folder)
+            return kept.blocks(computed) if kept else _blocks(computed)
+
+        blocks = [made(side) for side in sides]
         blocks[-1] = _removing(work, blocks[-1])
         return write_in_blocks(out, header, blocks[0], chain.from_iterable(blocks[1:]))
 

@@ -5,6 +5,7 @@ order of the exact search; the graph may miss a nearer row, which recall@10 meas
 """
 
 import importlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.search import (
     Gallery,
     Hits,
+    RowNumbers,
     SearchError,
     SideName,
     Vectors,
@@ -33,6 +35,10 @@ SIMILARITIES_INDEXED = ("cosine", "euclidean")
 
 # Neighbours of a row in the graph, and the rows kept in view while neighbours or hits are sought.
 LINKS, WIDTH_OF_BUILDING, WIDTH_OF_SEARCH = 32, 40, 128
+
+EXACT_SHARE = 0.1
+"""Below this share of a gallery, an exact search of the subset is the faster one."""
+
 _SAMPLE = 100  # queries that recall is measured with
 _ROWS_AT_ONCE = 1 << 14
 
@@ -50,10 +56,14 @@ class ApproximateIndex:
     gallery: Gallery
     graph: Any
 
-    def nearest(self, queries: Vectors, asking: SideName, top: int) -> Hits:
+    def nearest(
+        self, queries: Vectors, asking: SideName, top: int, among: RowNumbers | None = None
+    ) -> Hits:
         """Return the rows that the graph leads to, scored and ordered as `search.nearest` does.
 
-        A query for which it leads to fewer than `top` rows is searched exactly.
+        Of a subset, `among`, as many more candidates are taken as it is smaller than the gallery.
+        One below `EXACT_SHARE`, and a query for which the graph leads to fewer than `top` rows, are
+        searched exactly: so there are always `top` hits, or all rows of a smaller subset.
 
         Raises
         ------
@@ -62,17 +72,26 @@ class ApproximateIndex:
         """
         gallery, similarity = self.gallery, SIMILARITIES[self.gallery.similarity]
         require_comparable(gallery, queries, asking)
-        top = min(top, len(gallery.ids))
-        _, candidates = self.candidates(queries, max(WIDTH_OF_SEARCH, 2 * top))
+        rows, share = len(gallery.ids), 1.0
+        allowed = np.ones(rows, bool)
+        if among is not None:
+            allowed[:] = False
+            allowed[among] = True
+            share = max(len(among), 1) / rows
+        top, width = min(top, round(share * rows)), max(WIDTH_OF_SEARCH, 2 * top)
+        if share < EXACT_SHARE:
+            return nearest(gallery, queries, asking, top, among)
+        _, candidates = self.candidates(queries, math.ceil(width / share))
         hits = Hits(
             np.empty((len(queries), top), np.int64), np.empty((len(queries), top), np.float32)
         )
         for query, found in enumerate(candidates):
-            some = found[found >= 0].tolist()
+            found = found[found >= 0]
+            some = found[allowed[found]][:width].tolist()
             rows = np.array(sorted(some, key=gallery.ids.__getitem__), np.int64)
             asked = queries[query : query + 1]
             if len(rows) < top:
-                exact = nearest(gallery, asked, asking, top)
+                exact = nearest(gallery, asked, asking, top, among)
                 hits.rows[query], hits.scores[query] = exact.rows[0], exact.scores[0]
                 continue
             prepared = similarity.prepare(gallery.rows[rows]), similarity.prepare(asked)

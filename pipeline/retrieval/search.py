@@ -15,6 +15,7 @@ from pipeline.retrieval.similarity import SIMILARITIES, Rows, Similarity
 
 SideName = Literal["images", "captions"]
 Vectors = npt.NDArray[np.float32]
+RowNumbers = npt.NDArray[np.int64]
 
 BLOCK_ELEMENTS = 1 << 22
 """Numbers of the gallery, and similarities, held in float64 at once: 32 MiB each."""
@@ -82,9 +83,10 @@ def nearest(
     queries: Vectors,
     asking: SideName,
     top: int,
+    among: RowNumbers | None = None,
     block_elements: int = BLOCK_ELEMENTS,
 ) -> Hits:
-    """Compare every query with the whole gallery and keep the best.
+    """Compare every query with the whole gallery, or some rows of it, and keep the best.
 
     Ties stand in the sorted order of the ids, and similarities are compared as in
     `pipeline.retrieval.ranking.ranks`: the hit that stands at k (from 0) is the item of rank k.
@@ -95,6 +97,7 @@ def nearest(
     queries : (queries, dim) or (queries, parts, dim) float32, as the gallery's rows.
     asking : the side that the queries are on.
     top : how many are wanted, at least 1; a smaller gallery gives all that it has.
+    among : (n,) int64, the rows that may be found; None: all.
     block_elements : bounds the memory; does not change the result.
 
     Raises
@@ -107,8 +110,12 @@ def nearest(
     """
     similarity = SIMILARITIES[gallery.similarity]
     require_comparable(gallery, queries, asking)
-    order, top = gallery.in_order, min(top, len(gallery.ids))
-    row_numbers = gallery.rows[0].size
+    order = gallery.in_order
+    if among is not None:
+        allowed = np.zeros(len(order), bool)
+        allowed[among] = True
+        order = order[allowed[order]]
+    top, row_numbers = min(top, len(order)), gallery.rows[0].size
     found: list[Hits] = []
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
         asked = similarity.prepare(queries[start : start + _QUERIES_AT_ONCE])
