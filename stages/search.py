@@ -50,8 +50,9 @@ if TYPE_CHECKING:
     "--where",
     multiple=True,
     metavar="CONDITION",
-    help="Find only images that fulfil it, such as split=test, 'id~^vacation/' or year>2019: id, file, "
-    "split or a column of metadata, and =, !=, ~ (a regular expression), <, <=, > or >=; repeatable.",
+    help="Find only images that fulfil it, such as split=test, 'id~^vacation/' or year>2019: of "
+    "id, file, split or a column of metadata, by =, !=, ~ (regular expression), <, <=, > or >=.  "
+    "Repeatable.",
 )
 @click.option(
     "--approximate",

@@ -215,7 +215,7 @@ class EmbeddingSource:
 
     def _lengths(self, rows: RowNumbers) -> RowNumbers | None:
         """Return the lengths of the sequences in each row, (n, sequences); None without any."""
-        if self.side == "images":
+        if self.side == "images" or len(self.rows.row_shape) > 1:
             return None
         sequences = [
             block.columns

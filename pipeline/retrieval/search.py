@@ -83,8 +83,8 @@ def nearest(
     queries: Vectors,
     asking: SideName,
     top: int,
-    among: RowNumbers | None = None,
     block_elements: int = BLOCK_ELEMENTS,
+    among: RowNumbers | None = None,
 ) -> Hits:
     """Compare every query with the whole gallery, or some rows of it, and keep the best.
 
@@ -97,8 +97,8 @@ def nearest(
     queries : (queries, dim) or (queries, parts, dim) float32, as the gallery's rows.
     asking : the side that the queries are on.
     top : how many are wanted, at least 1; a smaller gallery gives all that it has.
-    among : (n,) int64, the rows that may be found; None: all.
     block_elements : bounds the memory; does not change the result.
+    among : (n,) int64, the rows that may be found; None: all.
 
     Raises
     ------

@@ -31,6 +31,7 @@ SECONDS = 5.0
 MAX_CHOICES = 20
 """Distinct values of a column that are offered for choice."""
 
+_OPERATORS = {*"!<>=~"}
 _OWN = ("id", "file", "split")
 _FORM = re.compile(r"\s*(.*?)\s*(!=|<=|>=|=|~|<|>)(.*)", re.DOTALL)
 _COMPARE: dict[str, Callable[..., Any]] = {
@@ -136,6 +137,8 @@ class Fields:
         """
         found = {}
         for name in self.names[2:]:
+            if _OPERATORS & {*name}:
+                continue
             column = self._column(name)
             own = column.texts.filter(pa.array(np.isin(column.entry, entries)))
             values = own.unique().to_pylist()

@@ -171,6 +171,10 @@ class EmbeddedDataset:
             return gallery.ids
         return PackedTexts(gallery.ids[row] for row in rows.tolist())
 
+    def choices(self) -> dict[str, tuple[str, ...]]:
+        """Return the fields with few values, and these, of the images that are searched."""
+        return self.fields.choices(self._known("images").images_of(self.ids("images")))
+
     def stored(self, image_id: str) -> Vectors:
         """Return the embedding of an image of the file, as one query.
 
@@ -235,7 +239,7 @@ class EmbeddedDataset:
         if approximate:
             hits = self._index(of).nearest(queries, asking, number, among)
         else:
-            hits = nearest(gallery, queries, asking, number, among)
+            hits = nearest(gallery, queries, asking, number, among=among)
         known = self._known(of)
         return [
             [
