@@ -39,6 +39,7 @@ _LONGEST_ERROR = 4000
 # Python drops an exception that is raised while it runs a destructor or a weak reference's
 # callback, so the signals that asked to stop are kept here too.
 _INTERRUPTED: list[int] = []
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class OutputPath(click.Path):
@@ -171,9 +172,18 @@ def run(command: click.Command) -> None:
     """Run a command line to its exit status, with no traceback for a mistake of the user's."""
     _INTERRUPTED.clear()
     _open_closed_streams()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
-    sys.unraisablehook = _without_interrupts(sys.unraisablehook)
+    try:
+        # Inside: a signal may arrive as soon as it has a handler, and while an error is printed.
+        for number in _SIGNALS:
+            signal.signal(number, _interrupt)
+        sys.unraisablehook = _without_interrupts(sys.unraisablehook)
+        _run(command)
+    except (KeyboardInterrupt, click.Abort):
+        _end_interrupted()
+
+
+def _run(command: click.Command) -> None:
+    """Run a command line; errors that users meet end it with a paragraph and a status."""
     try:
         status = command.main(standalone_mode=False)
     except click.ClickException as error:
@@ -191,8 +201,6 @@ def run(command: click.Command) -> None:
             f"{'make room on the disk' if full else 'check the path and its permissions'}, "
             "then run the same command again"
         )
-    except (KeyboardInterrupt, click.Abort):
-        _end_interrupted()
     except (MemoryError, RuntimeError, ImportError) as error:
         if not is_out_of_memory(error):
             raise
@@ -211,6 +219,8 @@ def run(command: click.Command) -> None:
 
 def _end_interrupted() -> None:
     """End with 130 after Ctrl-C and 143 after SIGTERM, which no failure has."""
+    for number in _SIGNALS:  # the end has begun: a second signal must not interrupt it
+        signal.signal(number, lambda number, frame: None)
     number = _INTERRUPTED[0] if _INTERRUPTED else signal.SIGINT
     _end_with(
         "interrupted; finished rows are kept, no file is half-written, and the same command "

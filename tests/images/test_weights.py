@@ -198,13 +198,18 @@ def test_damaged_caffemodels_are_refused(state: dict[str, Tensor], tmp_path: Pat
     whole = caffemodel(as_caffe(state), old=False)
     two = block(1, b"a") + block(7, blob(torch.zeros(2, 3), old=False)) * 3
     short = block(7, block(1, varint(2) + varint(3))) + block(5, bytes(20))
+    huge = block(7, block(1, varint(0) + varint(2**63)))
     for data, message in (
         (whole[:-5], "beyond the end"),
         (b"", "no layer with parameters"),
         (b"<html>not here</html>", "caffemodel"),
         (block(100, two), "'a' has 3 blobs"),
         (block(100, block(1, b"a") + block(7, short)), r"5 values for a shape of \[2, 3\]"),
-        (block(100, block(1, b"a") + block(7, block(5, bytes(21)))), "caffemodel"),
+        (
+            block(100, block(1, b"a") + block(7, block(5, bytes(21)))),
+            "21 bytes hold no whole values of 4",
+        ),
+        (block(100, block(1, b"a") + block(7, huge)), "0 values for a shape of"),
         (b"\xff" * 12, "cut off or too long"),
     ):
         path.write_bytes(data)

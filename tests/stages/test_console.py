@@ -4,11 +4,13 @@ import errno
 import io
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import FrameType
 
 import click
 import pytest
 
+import stages.console
 from pipeline.errors import PipelineError
 from stages.console import DONE, log_done, progress_of, run
 
@@ -111,6 +113,41 @@ def test_an_interrupt_during_a_destructor_is_not_lost(
     said = capsys.readouterr().err
     assert "interrupted" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("moment", ["handlers are installed", "an error is printed", "the end"])
+def test_an_interrupt_at_any_moment_ends_with_a_line(
+    moment: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("stages.console._INTERRUPTED", [])
+    install, write = signal.signal, stages.console.write_line
+
+    def install_and_interrupt(
+        number: signal.Signals, handler: Callable[[int, FrameType | None], None]
+    ) -> object:
+        before = install(number, handler)
+        if moment == "handlers are installed" and number == signal.SIGINT:
+            signal.raise_signal(number)
+        return before
+
+    def write_and_interrupt(line: str) -> None:
+        if moment == "an error is printed" or "interrupted" in line:
+            signal.raise_signal(signal.SIGINT)
+        write(line)
+
+    @click.command()
+    def work() -> None:
+        if moment == "the end":
+            raise KeyboardInterrupt
+        raise PipelineError("the folder does not exist")
+
+    monkeypatch.setattr("stages.console.signal.signal", install_and_interrupt)
+    monkeypatch.setattr("stages.console.write_line", write_and_interrupt)
+    monkeypatch.setattr("sys.argv", ["work"])
+    with pytest.raises(SystemExit) as ended:
+        run(work)
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.strip().startswith("pipeline: error: interrupted;")
 
 
 @pytest.mark.parametrize(

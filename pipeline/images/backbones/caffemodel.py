@@ -6,6 +6,7 @@ its name at 1 (before: 4) and its blobs at 7 (before: 6); a blob its values at 5
 """
 
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -84,13 +85,18 @@ def _blob(message: memoryview, layer: str) -> Tensor:
             for _, dims in _fields(value):
                 shape += [dims] if isinstance(dims, int) else _varints(dims)
         elif number in (5, 8) and not isinstance(value, int):
-            pieces.append(np.frombuffer(value, "<f4" if number == 5 else "<f8"))
+            kind = np.dtype("<f4" if number == 5 else "<f8")
+            if len(value) % kind.itemsize:
+                raise CaffeModelError(
+                    f"layer {layer!r}: {len(value)} bytes hold no whole values of {kind.itemsize}"
+                )
+            pieces.append(np.frombuffer(value, kind))
     values = np.concatenate(pieces or [np.zeros(0)]).astype(np.float32)
     if not shape:
         # Fully connected layers were stored as (1, 1, outputs, inputs).
         sides = list(old_shape.values())
         shape = sides[2:] if sides[:2] == [1, 1] else sides
-    if values.size != np.prod(shape, dtype=np.int64):
+    if values.size != prod(shape) or max(shape, default=0) > values.size:
         raise CaffeModelError(f"layer {layer!r} has {values.size} values for a shape of {shape}")
     return torch.from_numpy(values.reshape(shape))
 
