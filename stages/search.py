@@ -122,14 +122,16 @@ def search(
     if experiment is None:
         raise click.UsageError("give --experiment NAME, or --image with --features DIR")
     if regularities:
-        others = (sentence, queries, image, minus, plus, of, around_mean, approximate, regions)
-        if any((*others, where)):
+        if any(
+            (sentence, queries, image, minus, plus, of, around_mean, approximate, regions, where)
+        ):
             raise click.UsageError("--regularities takes --json alone")
         _ask_analogies(as_json, experiment, files)
         return
     if regions:
-        others = (queries, image, minus, plus, of, around_mean, approximate, where)
-        if sentence is None or any(others):
+        if sentence is None or any(
+            (queries, image, minus, plus, of, around_mean, approximate, where)
+        ):
             raise click.UsageError("--regions takes a SENTENCE, --top, --marked and --json alone")
         _search_regions(sentence, top, marked, as_json, experiment, files)
         return

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry, PackedEntries
@@ -256,7 +257,8 @@ def embed_split(
         caption_ids, caption_image_ids = pairs.caption_ids, pairs.caption_image_ids
         read = _read(joined, trained)
         sides.append(source("captions", caption_ids, pairs.captions, read, captions))
-    crc32 = {"captions": np.zeros(0, np.uint32), **{side.side: side.crc32() for side in sides}}
+    crc32: dict[str, npt.NDArray[np.uint32]] = {"captions": np.zeros(0, np.uint32)}
+    crc32 |= {side.side: side.crc32() for side in sides}
     header = EmbeddingsHeader(
         ids,
         caption_ids,
@@ -265,23 +267,22 @@ def embed_split(
         {**trained.provenance, **provenance},
         crc32,
     )
-    digest = sha256(repr([side.origin.digest() for side in sides]).encode())
-    digest.update(sides[0].tensors_sha256.encode())
     earlier = earlier_embeddings(out, trained.provenance)
+    kept = [kept_rows(side, earlier, monitor.log) for side in sides]
+    pending = [found.others if found else side for found, side in zip(kept, sides, strict=True)]
+    digest = sha256(repr([side and side.origin.digest() for side in pending]).encode())
+    digest.update(sides[0].tensors_sha256.encode())
     with _work_folder(out.absolute(), digest.hexdigest()[:16]) as work:
-
-        def made(source: EmbeddingSource) -> Blocks:
-            kept = kept_rows(source, earlier, monitor.log)
-            pending, computed = (kept.others if kept else source), None
-            if pending is not None:
-                folder = work / source.side
+        blocks = []
+        for found, side in zip(kept, pending, strict=True):
+            computed = None
+            if side is not None:
+                folder = work / side.side
                 make_features(
-                    pending, folder, storage=_STORAGE, place=place, monitor=monitor, watch=watch
+                    side, folder, storage=_STORAGE, place=place, monitor=monitor, watch=watch
                 )
                 computed = FeatureSet(folder)
-            return kept.blocks(computed) if kept else _blocks(computed)
-
-        blocks = [made(side) for side in sides]
+            blocks.append(found.blocks(computed) if found else _blocks(computed))
         blocks[-1] = _removing(work, blocks[-1])
         return write_in_blocks(out, header, blocks[0], chain.from_iterable(blocks[1:]))
 
@@ -298,8 +299,9 @@ def _itself(ids: Sequence[str]) -> Callable[[int], Sequence[str]]:
     return lambda row: [ids[row]]
 
 
-def _blocks(embedded: FeatureSet) -> Blocks:
+def _blocks(embedded: FeatureSet | None) -> Blocks:
     """Yield the rows of a feature set, some MiB at a time."""
+    assert embedded is not None, "no row is kept, so all are computed"
     rows = len(embedded.ids)
     for start in range(0, rows, CHUNK_ROWS):
         yield embedded.read_rows(np.arange(start, min(start + CHUNK_ROWS, rows)))

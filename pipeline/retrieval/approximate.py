@@ -80,13 +80,12 @@ class ApproximateIndex:
         """
         gallery, similarity = self.gallery, SIMILARITIES[self.gallery.similarity]
         require_comparable(gallery, queries, asking)
-        rows, share = len(gallery.ids), 1.0
-        allowed = np.ones(rows, bool)
+        share, allowed = 1.0, np.ones(len(gallery.ids), bool)
         if among is not None:
             allowed[:] = False
             allowed[among] = True
-            share = max(len(among), 1) / rows
-        top, width = min(top, round(share * rows)), max(WIDTH_OF_SEARCH, 2 * top)
+            share = max(len(among), 1) / len(allowed)
+        top, width = min(top, round(share * len(allowed))), max(WIDTH_OF_SEARCH, 2 * top)
         if share < EXACT_SHARE:
             return nearest(gallery, queries, asking, top, among=among)
         _, candidates = self.candidates(queries, math.ceil(width / share))

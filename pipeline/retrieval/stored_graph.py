@@ -54,7 +54,7 @@ class StoredGraph:
     def write(self, path: Path) -> None:
         """Write the file atomically."""
         texts = [text.encode() for text in self.ids]
-        arrays = {
+        arrays: dict[str, npt.NDArray[Any]] = {
             "ids": np.frombuffer(b"".join(texts), np.uint8),
             "id_lengths": np.array([len(text) for text in texts], np.int64),
             "rows": self.rows,
