@@ -338,6 +338,11 @@ def test_the_index_gives_what_the_exact_search_gives(
     for split in ("test", "train"):
         ended = pipeline(*command, "--approximate", "--split", split)
         assert found(ended) == found(pipeline(*command, "--split", split))
+        where = pipeline(*command, "--where", f"split={split}", "--where", "id~[02468]$")
+        assert {row[-1] for row in found(where)} == {split}
+        assert f"of all splits where split={split} and id~[02468]$ by" in where.stderr
+    refused = pipeline(*command, "--where", "splitt=test")
+    assert (refused.status, "did you mean split?" in refused.stderr) == (1, True)
 
 
 def test_an_experiment_describes_pictures_and_a_split(
