@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
 BIRDNET_READY := $(VENV)/.birdnet-ready
+TESTS :=  # more arguments of pytest, as in make test TESTS=tests/shards
 EXTRAS := .[clips,dev,dvc,language,lite,open-clip,regions,search,sentences,timm]
 
 # Installed packages come without bytecode: the first import writes it, for all that follow.
@@ -24,7 +25,7 @@ test: $(READY) $(DOCS_READY) $(BIRDNET_READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal $(TESTS)
 
 # The wheel, in an empty environment: a second one of 6 GB while it runs, hard links where uv installs.
 slow: $(READY)

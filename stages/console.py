@@ -219,8 +219,8 @@ def _run(command: click.Command) -> None:
 
 def _end_interrupted() -> None:
     """End with 130 after Ctrl-C and 143 after SIGTERM, which no failure has."""
-    for number in _SIGNALS:  # the end has begun: a second signal must not interrupt it
-        signal.signal(number, lambda number, frame: None)
+    for ended in _SIGNALS:  # the end has begun: a second signal must not interrupt it
+        signal.signal(ended, lambda number, frame: None)
     number = _INTERRUPTED[0] if _INTERRUPTED else signal.SIGINT
     _end_with(
         "interrupted; finished rows are kept, no file is half-written, and the same command "

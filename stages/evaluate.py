@@ -61,6 +61,15 @@ OF_CLIPS = ("msvd", "trecvid-vtt")
     "features.",
 )
 @click.option(
+    "--relevance",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Relevance judgments, such as eccv_image_to_caption.json or JSONL with query, item and "
+    "grade: adds mAP@R, R-Precision and nDCG@K, and writes relevance.json.  Several times: several "
+    "files.",
+)
+@click.option(
     "--device",
     default="auto",
     show_default=True,
@@ -76,6 +85,7 @@ def evaluate(
     nms: float | None,
     max_pairs: int | None,
     leaks: Path | None,
+    relevance: tuple[Path, ...],
     device: str,
     as_json: bool,
 ) -> None:
@@ -88,11 +98,15 @@ def evaluate(
     Examples:
       pipeline evaluate
       pipeline evaluate coco.h5 --protocol coco-1k --out data/evaluations/coco/coco-1k
+      pipeline evaluate coco.h5 --relevance eccv_image_to_caption.json --out data/judged
       pipeline evaluate data/localizations/entities/NAME.h5 --protocol entities --out data/regions
     """
     if protocol == "entities":
-        if leaks is not None:
-            raise WrongUsage("--leaks goes with embedding files, not with --protocol entities")
+        for option, given in (("--leaks", leaks), ("--relevance", relevance)):
+            if given:
+                raise WrongUsage(
+                    f"{option} goes with embedding files, not with --protocol entities"
+                )
         _evaluate_localized(embeddings, out, nms, as_json)
         return
     if nms is not None:
@@ -108,27 +122,34 @@ def evaluate(
             "without both, all of params.yaml are evaluated"
         )
     named = {embeddings.stem: (embeddings, out)} if embeddings and out else _all_of_params()
-    tables = {}
+    tables, judged = {}, {}
     for name, (file, folder) in named.items():
-        tables[name] = evaluate_file(
+        evaluation = evaluate_file(
             file,
             folder,
             split=split,
             protocol=protocol,
             captions_per_image=captions_per_image or None,
+            relevance=relevance,
             device=device,
             max_pairs=max_pairs or MAX_PAIRS,
             monitor=CONSOLE,
-        ).table
+        )
+        tables[name], judged[name] = evaluation.table, evaluation.relevance
     if leaks is not None:
         from pipeline.near_duplicates.leaks import find_leaks
 
         for file, _ in named.values():
             find_leaks(_ranked_images(file, split), leaks, monitor=CONSOLE)
     if as_json:
-        click.echo(json.dumps({"tables": tables}, indent=2))
+        found = {"tables": tables} | ({"relevance": judged} if relevance else {})
+        click.echo(json.dumps(found, indent=2))
         return
     click.echo(markdown_table(tables), nl=False)
+    if relevance:
+        from pipeline.retrieval.relevance.evaluate_relevance import relevance_markdown
+
+        click.echo("\n" + relevance_markdown(judged), nl=False)
     if protocol in OF_CLIPS:
         from pipeline.report.published import beside_published
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from pipeline.errors import WrongUsage
 from stages.command import Answer
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import layout_of
@@ -27,8 +28,19 @@ from stages.experiment import layout_of
     metavar="EXPERIMENT",
     help="A retrieval experiment whose head ranks the images by each caption.",
 )
+@click.option(
+    "--judgments",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="RATED.jsonl",
+    help="Captions that people rated, as lines with image_id, caption and rating: prints the rank "
+    "correlation of each score with the ratings instead.",
+)
 def score(
-    files: tuple[Path, ...], dataset: Path | None, out: Path | None, ranked_by: str | None
+    files: tuple[Path, ...],
+    dataset: Path | None,
+    out: Path | None,
+    ranked_by: str | None,
+    judgments: Path | None,
 ) -> None:
     """Score files of captions: BLEU, ROUGE-L, CIDEr, words, copies, and on drawn scenes truth.
 
@@ -39,6 +51,7 @@ def score(
     Examples:
       pipeline score --dataset data/flickr8k
       pipeline score results.json --dataset data/coco --ranked-by kiros2014-linear
+      pipeline score --judgments rated.jsonl --dataset data/flickr8k
     """
     # Here: these take longer to import than --help should.
     from pipeline.datasets.manifest import read_manifest
@@ -50,6 +63,18 @@ def score(
 
     params = load_params()
     layout = layout_of(dataset, params.dataset)
+    if judgments is not None:
+        from pipeline.language.judgments import correlate
+        from pipeline.language.judgments import markdown as correlations_table
+
+        if files or ranked_by is not None:
+            raise WrongUsage(
+                "--judgments FILE holds its own captions; leave out FILE and --ranked-by"
+            )
+        folder = layout.caption_scores(judgments.stem) if out is None else out / judgments.stem
+        found = correlate(judgments, layout.dataset, folder, monitor=CONSOLE)
+        click.echo(correlations_table(found), nl=False)
+        return
     own = {ranked_by: experiment_of(params, ranked_by)} if ranked_by is not None else {}
     rows = score_files(
         files or None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeline.errors import WrongUsage
 from pipeline.shards.convert.layouts import DEFAULT_ARRAYS, EXPORTS, IMPORTS
 from stages.command import Answer, Group
 from stages.console import CONSOLE, FAILED, OUTPUT, log_done, printable
@@ -144,11 +145,14 @@ def index_command(path: Path, rows_per_shard: int | None) -> None:
 @click.option("--compress", is_flag=True, help="h5 with --copy or --ids: gzip in small chunks.")
 @click.option("--allow-failed", is_flag=True, help="Write failed rows as NaN, or null in tables.")
 @_path("--dataset", "parquet, arrow: prepared dataset, for columns with splits and captions.")
-def export_command(path: Path, out: Path, **options: Any) -> None:
-    """Write a feature folder in a layout that other programs read.
+def export_command(
+    path: Path, out: Path, to: str | None, dataset: Path | None, **options: Any
+) -> None:
+    """Write a feature folder, or an embedding file, in a layout that other programs read.
 
     npy: an array and its ids as text; NAME_ims.npy as VSE++ and SCAN read it. parquet, arrow: a
-    table with id, split, captions, status, reason and vector. h5: one HDF5 file, which points to
+    table with id, split, captions, status, reason and vector, of an embedding file with id, side,
+    image_id, split, captions and vector. h5: one HDF5 file, which points to
     the shards or is a copy. safetensors: features, and ids in the metadata. vqa: what pytorch-vqa
     reads.
 
@@ -158,11 +162,19 @@ def export_command(path: Path, out: Path, **options: Any) -> None:
           --dataset data/scenes --out exports/scenes.parquet
       pipeline shards export data/features/scenes/efficientnet-lite0-pool \\
           --to npy --repeat 5 --out exports/scenes_ims.npy
+      pipeline shards export data/embeddings/scenes/vsepp.h5 --out exports/vsepp.parquet
     """
-    from pipeline.shards.convert.export import export
-
     started = time.monotonic()
-    rows = export(path, out, **options, monitor=CONSOLE)
+    if path.is_file():
+        from pipeline.retrieval.embedding_table import export_embeddings
+
+        if any(options[name] for name in options if name != "repeat") or options["repeat"] > 1:
+            raise WrongUsage("an embedding file is exported with --to, --dataset and --out alone")
+        rows = export_embeddings(path, out, to=to, dataset=dataset, monitor=CONSOLE)
+    else:
+        from pipeline.shards.convert.export import export
+
+        rows = export(path, out, to=to, dataset=dataset, **options, monitor=CONSOLE)
     log_done(f"{out}: {rows} rows, {time.monotonic() - started:.1f} s")
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.allocator import keep_pages, return_memory
 from tests.project import SHARED
@@ -14,9 +13,10 @@ from tests.warm_guard import WarmGuard
 
 _DATA = SHARED / "data"
 
-# Two test processes on two cores would otherwise fight over threads.
-torch.set_num_threads(1)
+# Without torch: the main process of pytest-xdist loads this file before it starts any worker.
 keep_pages()
+# Collections while the tests are imported find nothing to free.
+gc.disable()
 
 
 @pytest.fixture(scope="session")
@@ -31,9 +31,14 @@ def coco_images() -> list[Path]:
 @pytest.fixture(scope="session", autouse=True)
 def warm_guard() -> Iterator[None]:
     """Have untrusted files tried by forks of one process, not by fresh interpreters."""
+    import torch
+
+    # Two test processes on two cores would otherwise fight over threads.
+    torch.set_num_threads(1)
     warm = WarmGuard()
     # What the imports have left is not looked through again at each collection.
     gc.freeze()
+    gc.enable()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipeline.guard._try", warm.attempt)
         yield

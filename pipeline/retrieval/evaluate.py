@@ -1,7 +1,8 @@
 """The job of `pipeline evaluate`: an embedding file becomes a recall table with its provenance."""
 
 import time
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
-from pipeline.retrieval.ranking.galleries import galleries
-from pipeline.retrieval.ranking.protocols import Protocol, resolve_protocol
+from pipeline.retrieval.ranking.galleries import first_captions, galleries
+from pipeline.retrieval.ranking.protocols import Protocol, ProtocolError, resolve_protocol
 from pipeline.retrieval.ranking.ranks import Ranker, query_rows, rank_both_ways
 from pipeline.retrieval.ranking.splits import of_split
 from pipeline.retrieval.recall import (
@@ -25,6 +26,12 @@ from pipeline.retrieval.recall import (
     chance,
     mean_inverted_rank,
     table_of_ranks,
+)
+from pipeline.retrieval.relevance.evaluate_relevance import (
+    RELEVANCE_FILE,
+    Tables,
+    evaluate_relevance,
+    read_all,
 )
 from pipeline.retrieval.small_galleries import (
     INTERVALS,
@@ -59,11 +66,14 @@ class Evaluation:
     folds : the same columns up to the chance levels, of each fold; () with one gallery.
     method : the protocol, or without one `captions_per_image`, and the intervals' parameters, as
         JSON values.
+    relevance : figures of each file of judgments; see
+        `pipeline.retrieval.relevance.evaluate_relevance`.
     """
 
     table: Table
     folds: tuple[Table, ...] = ()
     method: dict[str, Any] = field(default_factory=dict)
+    relevance: Tables = field(default_factory=dict)
 
 
 def evaluate(
@@ -73,6 +83,7 @@ def evaluate(
     split: str | None = None,
     protocol: str | None = None,
     captions_per_image: int | None = 5,
+    relevance: Sequence[str | Path] = (),
     device: str = AUTO,
     max_pairs: int = MAX_PAIRS,
     monitor: Monitor = QUIET,
@@ -91,6 +102,8 @@ def evaluate(
         1,000 images.
     captions_per_image : int or None. Captions of an image that count at most, the first ones; None
         counts all.
+    relevance : sequence of str or Path. Files of relevance judgments; their figures are also
+        written to `relevance.json`.
     device : str. A torch device, such as "cuda"; "auto" for the best of this machine. "cpu" needs
         no torch.
     max_pairs : int. Refuse to compare more pairs of an image and a caption than these.
@@ -105,6 +118,8 @@ def evaluate(
         There is no such protocol, or the file cannot meet it.
     TooManyPairs
         More pairs would be compared than `max_pairs`; the message says what it would take.
+    RelevanceError
+        A file of judgments is damaged or of other images and captions.
     DeviceError
         See `pipeline.retrieval.ranking.on_device.rank_on`.
     OutputError
@@ -112,6 +127,12 @@ def evaluate(
     """
     file, folder = Path(embeddings), Path(out)
     asked = None if protocol is None else resolve_protocol(protocol, captions_per_image)
+    if relevance and asked is not None and (asked.folds > 1 or asked.sets):
+        raise ProtocolError(
+            f"the protocol {asked.name} has several galleries, and judgments are of one; leave out "
+            "the protocol, or take one of a single gallery, such as coco-5k"
+        )
+    judgments = read_all(relevance)
     require_folder(folder)
     rank = _ranker(choose_device(device, monitor, float64=True))
     started = time.monotonic()
@@ -123,10 +144,16 @@ def evaluate(
         evaluation = _evaluate_whole(space, captions_per_image, rank)
     else:
         evaluation = evaluate_protocol(space, asked, rank)
+    digest = sha256_of_file(file)
+    if judgments:
+        gallery = _gallery(space, asked, captions_per_image)
+        judged = evaluate_relevance(gallery, judgments, monitor)
+        write_json(folder / RELEVANCE_FILE, {"embeddings_sha256": digest, "judgments": judged})
+        evaluation = replace(evaluation, relevance=judged)
     table = evaluation.table
     write_recall(folder, table)
     provenance = {
-        "embeddings_sha256": sha256_of_file(file),
+        "embeddings_sha256": digest,
         "similarity": space.similarity,
         "provenance": space.provenance,
         **evaluation.method,
@@ -207,6 +234,15 @@ def _evaluate_whole(
     if "rsum_low" in table:
         method["intervals"] = INTERVALS
     return Evaluation(table, method=method)
+
+
+def _gallery(
+    space: Embeddings, protocol: Protocol | None, captions_per_image: int | None
+) -> Embeddings:
+    """Return the one gallery whose items are judged."""
+    if protocol is not None:
+        return galleries(space, protocol)[0]
+    return space if captions_per_image is None else first_captions(space, captions_per_image)
 
 
 def _require_affordable(

@@ -178,9 +178,13 @@ def scores_of(
 
 def _improve(best: Hits, rows: npt.NDArray[np.int64], scores: npt.NDArray[np.float32]) -> None:
     """Merge scores (queries, n) of rows (n,), which stand behind all earlier ones in a tie."""
+    top = best.rows.shape[1]
     for query, row in enumerate(scores):
         better = np.flatnonzero(row > best.scores[query, -1])
+        if len(better) > 4 * top:  # only then does a partition cost less than it saves
+            found = row[better]
+            better = better[found >= np.partition(found, -top)[-top]]
         all_scores = np.concatenate((best.scores[query], row[better]))
         all_rows = np.concatenate((best.rows[query], rows[better]))
-        kept = np.argsort(-all_scores, kind="stable")[: best.rows.shape[1]]
+        kept = np.argsort(-all_scores, kind="stable")[:top]
         best.scores[query], best.rows[query] = all_scores[kept], all_rows[kept]

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from pipeline.images.backbones.backbone import Backbone
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.progress import QUIET, Monitor, Progress
 from pipeline.recipes import RECIPES, Crop, Normalise, Recipe, Resize
+from tests.forks import exit_of
 
 RECIPE, FIRST_LAYER = "tiny", "late"
 EPOCHS = 2
@@ -101,13 +101,4 @@ class _Killer:
 
 def killed(folder: Path, out: str) -> int:
     """Return the signal that ended a process of its own that fine-tuned as `tuned` does."""
-    with warnings.catch_warnings():
-        # A process with threads is forked; the child makes its own.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        try:
-            tuned(folder, out, _Killer())
-        finally:
-            os._exit(0)
-    return os.WTERMSIG(os.waitpid(child, 0)[1])
+    return -exit_of(tuned, folder, out, _Killer())

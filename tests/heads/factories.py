@@ -1,13 +1,7 @@
-"""Made pairs whose captions describe their images through a fixed random map, with noise.
-
-As a program: made.py FOLDER EPOCHS. For each of `MOMENTS` a process trains `small_task` with
-checkpoints in FOLDER/MOMENT and sends itself SIGKILL: `between` after the second epoch, `within`
-the third one, or `saving` just before its checkpoint appears.
-"""
+"""Made pairs whose captions describe their images through a fixed random map, with noise."""
 
 import os
 import signal
-import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -165,7 +159,12 @@ def small_task(epochs: int, batch_size: int = 20, patience: int | None = None) -
     )
 
 
-def _train_until(moment: str, work: Path, epochs: int) -> None:
+def train_until(moment: str, work: Path, epochs: int) -> None:
+    """Train `small_task` with checkpoints in a folder, and send SIGKILL to this process.
+
+    `between` is after the second epoch, `within` in the third one, and `saving` just before the
+    checkpoint appears.
+    """
     task = small_task(epochs)
 
     def kill() -> None:
@@ -195,23 +194,6 @@ def _train_until(moment: str, work: Path, epochs: int) -> None:
         Path.replace = replaced  # type: ignore[method-assign, assignment]
     head = NetworkHead(TrainingTask(**{**vars(task), "loss": loss}), "small")
     head.fit(pairs(40), pairs(15, seed=1), FitOptions(0, progress, work))
-
-
-def _main() -> None:
-    folder, epochs = Path(sys.argv[1]), int(sys.argv[2])
-    torch.set_num_threads(1)
-    # What torch imports late is imported once; starting it takes longer than all else.
-    task = small_task(epochs)
-    task.optimiser(task.build(None))
-    for moment in MOMENTS:
-        work = folder / moment
-        work.mkdir()
-        if (child := os.fork()) == 0:
-            _train_until(moment, work, epochs)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
-            sys.exit(f"{moment}: not killed")
 
 
 THINGS, FILLERS, LENGTH, CHANNELS = 12, 5, 10, 8
@@ -280,7 +262,3 @@ def vector_pairs(images: int, *parts: dict[str, Any], seed: int = 0) -> Pairs:
         ArrayRows(np.maximum(grids, 0).mean(axis=(1, 2))),
         ArrayRows(captions),
     )
-
-
-if __name__ == "__main__":
-    _main()

@@ -337,7 +337,8 @@ def seeded_free_vgg() -> nn.Module:
 @pytest.mark.parametrize(
     "name",
     [
-        "resnet152-grid",
+        # Seconds, and 1.7 GB.
+        pytest.param("resnet152-grid", marks=pytest.mark.slow),
         pytest.param("vgg19-fc7-10crop", marks=pytest.mark.slow),
         "efficientnet-lite0-pool",
     ],

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.errors import WrongUsage
+from pipeline.executor import serial
 from pipeline.images import network
 from pipeline.images.decode import source_crc32
 from pipeline.images.extract import extract
@@ -177,7 +179,9 @@ def test_a_network_that_runs_as_it_was_written_is_logged(
     assert line.endswith("it cannot be traced")
 
 
-def test_a_plain_folder_gives_the_rows_of_a_dataset(dataset: Path, tmp_path: Path) -> None:
+def test_a_plain_folder_gives_the_rows_of_a_dataset(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing is prepared; rows and ids are those of a prepared dataset, and no path is stored."""
     pictures, out = tmp_path / "pictures", tmp_path / "plain"
     (pictures / "readme.md").write_text("no image")
@@ -195,8 +199,9 @@ def test_a_plain_folder_gives_the_rows_of_a_dataset(dataset: Path, tmp_path: Pat
     np.testing.assert_array_equal(plain.crc32, known.crc32)
     np.testing.assert_array_equal(plain.source_crc32, known.source_crc32)
     assert not any(str(tmp_path).encode() in data for data in content(out).values())
-    # The same from Python, from a list of files, and on two workers.
+    # The same from Python, from a list of files, and as tasks of workers.
     extract([pictures / f"{k}.png" for k in range(9)], tmp_path / "listed", recipe=LITE)
+    monkeypatch.setattr(Place, "executor", lambda *_: nullcontext(serial))
     extract(str(pictures), tmp_path / "spread", recipe=LITE, place=Place(workers=2))
     assert content(out) == content(tmp_path / "listed") == content(tmp_path / "spread")
 

@@ -231,8 +231,9 @@ def test_every_meaning_of_the_last_map(name: str, photos: list[Image.Image]) -> 
     state = load_weights(recipe, "random:0").state
     net = filled(narrow_resnet, state)
     body = nn.Sequential(*list(net.children())[:-2])
-    found = both(recipe, state, photos[1:4])
-    for image, features in zip(photos[1:4], found, strict=True):
+    photos = photos[1:3] if "10crop" in name else photos[1:4]
+    found = both(recipe, state, photos)
+    for image, features in zip(photos, found, strict=True):
         crops = [c if isinstance(c, Tensor) else IMAGENET(c) for c in crop(resize(image))]
         cells = body(torch.stack(crops)).mean(0)
         expected = cells.permute(1, 2, 0) if "grid" in name else cells.mean(dim=(1, 2))

@@ -1,9 +1,7 @@
 """`pipeline train` and `pipeline embed`: what they announce, and how a training goes on."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 import zlib
 from pathlib import Path
@@ -20,8 +18,10 @@ from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.shards.feature_set import FeatureSet
+from stages.cli import main
+from tests.forks import exit_of
 from tests.heads.factories import write_features
-from tests.project import PROJECT, Call
+from tests.project import Call
 
 NAME = "made"
 SETTINGS = {"hidden": 16, "dim": 8, "epochs": 4, "batch_size": 50}
@@ -201,12 +201,8 @@ def test_another_process_embeds_as_the_one_that_trained(
 
     monkeypatch.setattr(TrainedHead, "save", saved)
     assert pipeline("train", "--experiment", NAME).status == 0
-    command = [sys.executable, "-c", "from stages.cli import main; main()"]
-    subprocess.run(
-        [*command, "embed", "--experiment", NAME],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)},
-        check=True,
-    )
+    monkeypatch.setattr(sys, "argv", ["pipeline", "embed", "--experiment", NAME])
+    assert exit_of(main) == 0
     found = read_embeddings(Path(f"data/embeddings/scenes/{NAME}.h5"))
     entries = read_manifest(Path("data/scenes")).select("test")
     images, captions = (FeatureSet(Path("data", s, "scenes", NAME)) for s in ("features", "text"))

@@ -82,7 +82,7 @@ def export(
     MissingRows, FailedRows, DamagedShard
     """
     out = Path(out)
-    to = to or _layout_of(out)
+    to = to or layout_of(out)
     view = to == "h5" and not copy and ids is None
     if to not in EXPORTS:
         raise WrongUsage(f"layout {to!r} is none of {', '.join(EXPORTS)}")
@@ -120,7 +120,13 @@ def export(
     return len(asked)
 
 
-def _layout_of(out: Path) -> str:
+def layout_of(out: Path) -> str:
+    """Return the layout that the suffix of a file names.
+
+    Raises
+    ------
+    WrongUsage
+    """
     if (to := SUFFIXES.get(out.suffix.lower())) is None:
         raise WrongUsage(
             f"{out} has none of the suffixes {', '.join(SUFFIXES)}, so its layout is not known; "

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import ipc, parquet
 
@@ -14,12 +15,12 @@ from pipeline.files import appearing_whole
 from pipeline.hashing import canonical_json
 from pipeline.progress import Progress, no_progress
 from pipeline.shards.feature_set import FeatureSet, MissingRows
-from pipeline.shards.format import OK, STATUS_NAMES, RowBlock
+from pipeline.shards.format import OK, STATUS_NAMES
 from pipeline.shards.row_images import images_of_rows
 from pipeline.shards.writer import explained
 
-_VECTOR = "vector"
-_CAPTIONS = pa.list_(pa.string())
+VECTOR = "vector"
+CAPTIONS = pa.list_(pa.string())
 
 
 def export_table(
@@ -59,26 +60,26 @@ def export_table(
     FailedRows, DamagedShard
     """
     blocks = features.blocks(ids, allow_failed)
-    described = None if dataset is None else _described(ids, dataset)
+    described = None if dataset is None else described_rows(ids, dataset)
     schema = _schema(features, described is not None)
     size = len(ids) * features.index.header.row_bytes
     row = 0
     with (
         explained(out, size),
         appearing_whole(out) as part,
-        _writer(part, schema, to) as writer,
+        table_writer(part, schema, to) as writer,
     ):
         for block in blocks:
             here = slice(row, row + len(block))
             columns = [pa.array(ids[here], pa.string())]
             if described is not None:
                 splits, captions = zip(*(next(described) for _ in ids[here]), strict=True)
-                columns += [pa.array(splits, pa.string()), pa.array(captions, _CAPTIONS)]
+                columns += [pa.array(splits, pa.string()), pa.array(captions, CAPTIONS)]
             statuses = [STATUS_NAMES[int(status)] for status in block.status]
             columns += [
                 pa.array(statuses, pa.string()),
                 pa.array(block.errors, pa.string()),
-                _vectors(block, schema.field(_VECTOR).type),
+                vectors(block.features, schema.field(VECTOR).type, block.status != OK),
             ]
             writer.write_batch(pa.record_batch(columns, schema))
             row += len(block)
@@ -93,40 +94,44 @@ def _schema(features: FeatureSet, described: bool) -> pa.Schema:
         "content_sha256": features.index.content_sha256,
     }
     value = {"float32": pa.float32(), "float16": pa.float16()}[header.dtype]
-    joined = [("split", pa.string()), ("captions", _CAPTIONS)] if described else []
+    joined = [("split", pa.string()), ("captions", CAPTIONS)] if described else []
     fields = [
         ("id", pa.string()),
         *joined,
         ("status", pa.string()),
         ("reason", pa.string()),
-        (_VECTOR, pa.list_(value, int(np.prod(header.row_shape)))),
+        (VECTOR, pa.list_(value, int(np.prod(header.row_shape)))),
     ]
     return pa.schema(fields, metadata=about)
 
 
-def _writer(part: Path, schema: pa.Schema, to: str) -> AbstractContextManager[Any]:
+def table_writer(part: Path, schema: pa.Schema, to: str) -> AbstractContextManager[Any]:
+    """Return a writer of record batches to a Parquet or Arrow file; equal batches, equal bytes."""
     if to == "arrow":
         writer: AbstractContextManager[Any] = ipc.new_file(str(part), schema)
         return writer
-    texts = [field.name for field in schema if field.name != _VECTOR]
+    texts = [field.name for field in schema if field.name != VECTOR]
+    short = {"split", "side", "status", "reason"}
     # Floats of features neither repeat nor compress.
     return parquet.ParquetWriter(
         part,
         schema,
-        compression={**dict.fromkeys(texts, "zstd"), _VECTOR: "none"},
-        use_dictionary=["split", "status", "reason"],
-        write_statistics=["id", "split", "status"],
+        compression={**dict.fromkeys(texts, "zstd"), VECTOR: "none"},
+        use_dictionary=[name for name in texts if name in short],
+        write_statistics=[name for name in texts if name not in ("captions", "reason")],
     )
 
 
-def _vectors(block: RowBlock, kind: pa.FixedSizeListType) -> pa.Array:
-    failed = block.status != OK
-    values = pa.array(np.ascontiguousarray(block.features).reshape(-1), kind.value_type)
-    mask = pa.array(failed) if failed.any() else None
+def vectors(
+    rows: npt.NDArray[Any], kind: pa.FixedSizeListType, failed: npt.NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """Return rows (n, ...) as lists of fixed size; those of failed rows are null."""
+    values = pa.array(np.ascontiguousarray(rows).reshape(-1), kind.value_type)
+    mask = pa.array(failed) if failed is not None and failed.any() else None
     return pa.FixedSizeListArray.from_arrays(values, type=kind, mask=mask)
 
 
-def _described(ids: Sequence[str], dataset: Manifest) -> Iterator[tuple[str, list[str]]]:
+def described_rows(ids: Sequence[str], dataset: Manifest) -> Iterator[tuple[str, list[str]]]:
     """Return an iterator over split and captions of each row; all rows are checked first.
 
     Raises

@@ -1,9 +1,7 @@
 """Training: the same weights however it is interrupted, whoever reads the batches."""
 
 import multiprocessing
-import os
-import subprocess
-import sys
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,9 +26,9 @@ from pipeline.heads.training.task import (
 )
 from pipeline.heads.training.trainer import NetworkHead
 from pipeline.shards.feature_set import FeatureSet
+from tests.forks import exit_of
 from tests.heads import factories as made
 from tests.heads.factories import entries_of, pairs, small_task, write_features
-from tests.project import PROJECT
 
 State = dict[str, torch.Tensor]
 
@@ -58,12 +56,9 @@ def require_same(found: tuple[State, History], wanted: tuple[State, History]) ->
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for each of `made.MOMENTS` with what a training left that was killed there."""
     folder = tmp_path_factory.mktemp("killed")
-    subprocess.run(
-        [sys.executable, "-m", "tests.heads.factories", str(folder), "4"],
-        cwd=PROJECT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=True,
-    )
+    for moment in made.MOMENTS:
+        (folder / moment).mkdir()
+        assert exit_of(made.train_until, moment, folder / moment, 4) == -signal.SIGKILL, moment
     return folder
 
 

@@ -49,7 +49,6 @@ def test_textblob_tags_a_caption() -> None:
     assert found == ["CD", "JJ", "NNS", "VB", "IN", "DT", "''", "JJ", "''", "NN", "."]
 
 
-@pytest.mark.slow
 def test_a_perceptron_is_read_from_json(tmp_path: Path) -> None:
     file = tmp_path / "tagger.json"
     weights = {"bias": {"NN": 1.0, "DT": 0.0}, "i suffix ats": {"NNS": 5.0}}

@@ -1,0 +1,36 @@
+"""Functions called in a fork of this process, which has imported torch already.
+
+A fresh interpreter takes seconds to import it. Tests of what is imported, of hash seeds and of
+command lines start one all the same.
+"""
+
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+
+
+def exit_of(function: Callable[..., object], *arguments: object) -> int:
+    """Return the exit status of a fork that calls a function, or minus the signal that ended it.
+
+    Status 1 is an exception, whose traceback is on stderr.
+    """
+    with warnings.catch_warnings():
+        # A process with threads is forked; the child starts its own.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    status = 1
+    try:
+        function(*arguments)
+        status = 0
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
