@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from pipeline.experiments.searchers import open_searcher as open_searcher
     from pipeline.experiments.searchers import serve as serve
     from pipeline.finetuning.finetune import finetune as finetune
+    from pipeline.heads.embed import Stored as Stored
     from pipeline.heads.embed import embed as embed
     from pipeline.heads.experiments import resolve_experiment as resolve_experiment
     from pipeline.heads.fit import fit as fit
@@ -118,6 +119,7 @@ _HOMES = {
     "Searcher": "pipeline.search.searcher",
     "Selection": "pipeline.jobs.options",
     "Storage": "pipeline.jobs.options",
+    "Stored": "pipeline.heads.embed",
     "TrainingOptions": "pipeline.heads.training.training_options",
     "Writing": "pipeline.language.captioning.captioner",
     "caption": "pipeline.experiments.captions",

@@ -1,6 +1,7 @@
 """`pipeline embed`: trained heads turn the features of a split into embedding files."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,9 @@ from stages.command import Command
 from stages.console import CONSOLE, OUTPUT, log_done
 from stages.experiment import experiment_options, layout_of, require_made
 from stages.options import place_options
+
+if TYPE_CHECKING:
+    from pipeline.retrieval.quantised.codes import Store
 
 
 @click.command(cls=Command)
@@ -34,6 +38,20 @@ from stages.options import place_options
     help="Embedding file.  [default: data/embeddings/DATASET/EXPERIMENT.h5; of several splits "
     "EXPERIMENT.all.h5, EXPERIMENT.train+val.h5 and so on]",
 )
+@click.option(
+    "--store",
+    type=click.Choice(("float32", "float16", "int8", "binary")),
+    default="float32",
+    show_default=True,
+    help="Type of the stored vectors; binary keeps sign bits next to int8. Ranges are measured on "
+    "the training split.",
+)
+@click.option(
+    "--dim",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Keep the first N dimensions, scaled to length 1.  [default: all]",
+)
 @place_options
 def embed(
     experiment: str | None,
@@ -44,6 +62,8 @@ def embed(
     captions: Path | None,
     out: Path | None,
     leave_out_failed: bool,
+    store: "Store",
+    dim: int | None,
     place: Place,
 ) -> None:
     """Embed the images and captions of a split with the head of an experiment, or of each.
@@ -54,6 +74,7 @@ def embed(
     \b
     Examples:
       pipeline embed --experiment kiros2014-linear --split all
+      pipeline embed --experiment kiros2014-linear --store int8 --dim 128 --out small.h5
       pipeline embed --experiment wang2016-nonlinear-bidirectional-structure
       pipeline embed
     """
@@ -79,8 +100,8 @@ def embed(
     ]
     split = split or params.splits.test
     from pipeline.datasets.splits import ALL
+    from pipeline.heads.embed import Stored, require_head_of
     from pipeline.heads.embed import embed as run
-    from pipeline.heads.embed import require_head_of
 
     for plan in plans:
         from_head = head or layout.head(plan.name)
@@ -98,6 +119,7 @@ def embed(
             images=images or layout.features(plan.embedded_images),
             captions=captions or layout.text(plan.captions.name),
             select=Selection(split, leave_out_failed=leave_out_failed),
+            stored=Stored(store, dim),
             place=place,
             monitor=CONSOLE,
         )

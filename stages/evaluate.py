@@ -43,6 +43,12 @@ OF_CLIPS = ("msvd", "trecvid-vtt")
     "trecvid-vtt one in each of its two sets.",
 )
 @click.option(
+    "--dim",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Rank the first N dimensions of the vectors, scaled to length 1.  [default: all]",
+)
+@click.option(
     "--nms",
     type=click.FloatRange(0, 1),
     help="Protocol entities: overlap above which boxes are dropped before average precision.  "
@@ -82,6 +88,7 @@ def evaluate(
     split: str | None,
     protocol: str | None,
     captions_per_image: int,
+    dim: int | None,
     nms: float | None,
     max_pairs: int | None,
     leaks: Path | None,
@@ -130,6 +137,7 @@ def evaluate(
             split=split,
             protocol=protocol,
             captions_per_image=captions_per_image or None,
+            dim=dim,
             relevance=relevance,
             device=device,
             max_pairs=max_pairs or MAX_PAIRS,

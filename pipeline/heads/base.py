@@ -189,6 +189,12 @@ def setting(default: Value, at_least: float = 0, below: float | None = None) -> 
     return value
 
 
+def numbers(kind: type[int] | type[float], at_least: float = 0) -> Any:
+    """Declare some numbers of a settings dataclass, none by default; whole ones ascend."""
+    one: Any = Annotated[kind, Meta(ge=kind(at_least))]
+    return field(default=(), metadata={"type": tuple.__class_getitem__((one, ...))})
+
+
 def choice(default: str, *others: str) -> str:
     """Declare a field of a settings dataclass that is one of some texts."""
     one_of: Any = Literal
@@ -207,7 +213,7 @@ def settings_from(kind: type[Settings], values: Mapping[str, Any], head: str) ->
 
     Parameters
     ----------
-    kind : a dataclass whose fields are declared with `setting`, `choice` and `text`.
+    kind : a dataclass whose fields are declared with `setting`, `numbers`, `choice` and `text`.
     values : what differs from the defaults, as JSON or YAML has it: a list for a tuple.
     head : the head's name, for the message.
 
@@ -232,9 +238,10 @@ def _checked(declared: Field[Any], value: Any, head: str) -> Any:
     default, kind = declared.default, declared.metadata["type"]
     try:
         made = convert([*value] if isinstance(value, tuple) else value, kind)
-        if isinstance(made, float) and not math.isfinite(made):
-            raise SchemaError(f"Expected a finite number, found {made}")
-        if isinstance(made, tuple) and [*made] != sorted(made):
+        found = made if isinstance(made, tuple) else (made,)
+        if any(isinstance(one, float) and not math.isfinite(one) for one in found):
+            raise SchemaError(f"Expected a finite number, found {value}")
+        if all(isinstance(one, int) for one in found) and [*found] != sorted(found):
             raise SchemaError(f"Expected ascending numbers, found {value}")
     except SchemaError as error:
         yaml = isinstance(value, str) and isinstance(default, float)

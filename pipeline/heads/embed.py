@@ -4,7 +4,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.cluster.place import Place
+from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.entries import ImageEntry, PackedEntries
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.datasets.splits import ALL, split_for, splits_of
@@ -21,7 +22,7 @@ from pipeline.files import OutputError
 from pipeline.heads import HeadError
 from pipeline.heads.embedding_source import CHUNK_ROWS, EmbeddingSource, Side
 from pipeline.heads.inputs.averaged import averaged
-from pipeline.heads.inputs.feature_rows import FeatureRows, Rows
+from pipeline.heads.inputs.feature_rows import FeatureRows, Features, Rows
 from pipeline.heads.inputs.pairs import (
     Pairs,
     first_captions_of,
@@ -36,7 +37,14 @@ from pipeline.jobs.options import Selection, Storage
 from pipeline.progress import QUIET, Monitor, Stopwatch
 from pipeline.retrieval.embedding_file import Blocks, EmbeddingsHeader, write_in_blocks
 from pipeline.retrieval.embeddings import Embeddings
-from pipeline.shards.feature_set import FeatureSet
+from pipeline.retrieval.quantised.codes import (
+    Quantiser,
+    Store,
+    quantiser_for,
+    require_store,
+    shortened,
+)
+from pipeline.shards.feature_set import FeatureSet, MissingRows
 from pipeline.shards.resume.locking import WORK_FOLDER, only_writer, work_folders
 from pipeline.summary import write_summary
 from pipeline.text.families import seen_of
@@ -44,6 +52,28 @@ from pipeline.wording import counted
 
 # A worker embeds a shard at a time; the bytes of the file do not depend on it.
 _STORAGE = Storage(rows_per_shard=8 * CHUNK_ROWS)
+
+_CALIBRATION_IMAGES = 2_000
+"""Images of the training split, at equal distances, that ranges are measured on."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """How an embedding file stores its vectors.
+
+    Attributes
+    ----------
+    store : str. "float32", "float16", "int8", or "binary": sign bits next to int8. The ranges of
+        int8 are measured on images and captions of the training split.
+    dim : int or None. Dimensions that are kept, the first ones; the vectors are then scaled to
+        length 1. None: all.
+    """
+
+    store: Store = "float32"
+    dim: int | None = None
+
+
+_AS_EMBEDDED = Stored()
 
 
 def embed(
@@ -54,6 +84,7 @@ def embed(
     images: str | Path,
     captions: str | Path | None,
     select: Selection | None = None,
+    stored: Stored = _AS_EMBEDDED,
     place: Place | None = None,
     monitor: Monitor = QUIET,
 ) -> Embeddings:
@@ -75,20 +106,24 @@ def embed(
         names of `pipeline.datasets.splits.USUAL_NAMES`. It may be "all", or several names with
         commas between: the rows are then those of one split after the other, and the provenance has
         their numbers of images as `splits`.
+    stored : Stored. Number of dimensions and their type in the file.
     place : Place or None. Where rows are computed; None: in this process.
     monitor : Monitor. Receives log lines, and progress in rows.
 
     Returns
     -------
     Embeddings
-        The contents of the file, with its rows mapped. Images without a caption are among them. A
-        head that was fitted on averaged captions has one caption an image; see
+        The contents of the file, with its rows mapped; quantised ones are
+        `pipeline.retrieval.quantised.codes.QuantisedRows`. Images without a caption are among them.
+        A head that was fitted on averaged captions has one caption an image; see
         `pipeline.heads.inputs.averaged.averaged`.
 
     Raises
     ------
     HeadError
         The head is missing or damaged, or was fitted on other features.
+    StoreError
+        The head's similarity does not allow `stored`.
     MissingRows, FailedRows
         An image or caption has no features.
     ShardError
@@ -101,6 +136,7 @@ def embed(
     splits = _splits(manifest, select.split)
     entries = manifest.packed.of_splits(splits)[: select.limit]
     trained = load_head(head_folder)
+    require_store(stored.store, trained.head.similarity)
     image_set, caption_set = FeatureSet(Path(images)), None
     if captions is not None and entries.num_captions.any():
         caption_set = FeatureSet(Path(captions))
@@ -110,11 +146,14 @@ def embed(
         **_stated(splits, select.split, kept),
         **made_from(dataset, image_set.index, caption_set.index if caption_set else None),
         **pretraining_of(trained, image_set, caption_set, manifest.name),
+        **({} if stored.dim is None else {"dim": stored.dim}),
     }
     watch = Stopwatch()
+    quantiser = _calibrated(trained, manifest, kept, (image_set, caption_set), stored, monitor.log)
     embeddings = embed_split(
         trained, kept, image_set, caption_set, out, provenance, head=head_folder,
-        place=replace(place, summary=None), monitor=monitor, watch=watch,
+        stored=stored, quantiser=quantiser, place=replace(place, summary=None), monitor=monitor,
+        watch=watch,
     )  # fmt: skip
     if failed := len(entries) - len(kept):
         images = counted(failed, "image without features is", "images without features are")
@@ -127,6 +166,44 @@ def embed(
         seconds = time.monotonic() - started
         write_summary(place.summary, out, metadata, rows, seconds, watch, place.name())
     return embeddings
+
+
+def _calibrated(
+    trained: TrainedHead,
+    manifest: Manifest,
+    embedded: PackedEntries,
+    sets: tuple[FeatureSet, FeatureSet | None],
+    stored: Stored,
+    log: Callable[[str], None],
+) -> Quantiser | None:
+    """Measure the ranges of the training split; without features of it, of the embedded rows."""
+    if stored.store in ("float32", "float16"):
+        return quantiser_for(stored.store)
+    split, similarity = trained.train_split, trained.head.similarity
+    try:
+        rows = _calibration_rows(trained, with_features(manifest.select(split), sets[0]), sets)
+    except (DatasetError, HeadError, MissingRows) as error:
+        log(f"ranges are measured on the embedded rows, not on split {split}: {error}")
+        split, rows = "embedded", _calibration_rows(trained, embedded, sets)
+    if stored.dim is not None:
+        rows = [shortened(side, stored.dim, similarity) for side in rows]
+    counts = {"split": split, "images": len(rows[0]), "captions": len(rows[1])}
+    return quantiser_for(stored.store, similarity, rows[0], rows[1], counts)
+
+
+def _calibration_rows(
+    trained: TrainedHead, entries: PackedEntries, sets: tuple[FeatureSet, FeatureSet | None]
+) -> list[Features]:
+    """Return the embeddings of some images, at equal distances, and of their captions."""
+    images, captions = sets
+    step = -(-len(entries) // _CALIBRATION_IMAGES)
+    some = entries.take(np.arange(0, len(entries), step))
+    rows = trained.head.embed_images(FeatureRows(images, some.ids))
+    if captions is None or not some.num_captions.any():
+        return [rows, rows[:0]]
+    joined = join_pairs(some, images, captions, in_memory=0)
+    pairs = averaged(joined) if trained.average_captions else joined
+    return [rows, trained.head.embed_captions(pairs.captions)]
 
 
 def _splits(manifest: Manifest, named: str | None) -> tuple[str, ...]:
@@ -198,6 +275,8 @@ def embed_split(
     provenance: Mapping[str, Any],
     *,
     head: Path | None = None,
+    stored: Stored = _AS_EMBEDDED,
+    quantiser: Quantiser | None = None,
     place: Place | None = None,
     monitor: Monitor = QUIET,
     watch: Stopwatch | None = None,
@@ -213,6 +292,7 @@ def embed_split(
     out : the embedding file.
     provenance : more to record with the embeddings, such as dataset and split.
     head : folder of the head, which workers need.
+    stored, quantiser : dimensions and type of the stored vectors; see `embed`.
     place, monitor : see `embed`.
     watch : the seconds by stage are added to it.
 
@@ -265,15 +345,18 @@ def embed_split(
         caption_image_ids,
         trained.head.similarity,
         {**trained.provenance, **provenance},
+        quantiser,
         crc32,
     )
-    earlier = earlier_embeddings(out, trained.provenance)
+    earlier = None  # rows are kept as they were embedded, whole and in float32
+    if quantiser is None and stored.dim is None:
+        earlier = earlier_embeddings(out, trained.provenance)
     kept = [kept_rows(side, earlier, monitor.log) for side in sides]
     pending = [found.others if found else side for found, side in zip(kept, sides, strict=True)]
     digest = sha256(repr([side and side.origin.digest() for side in pending]).encode())
     digest.update(sides[0].tensors_sha256.encode())
     with _work_folder(out.absolute(), digest.hexdigest()[:16]) as work:
-        blocks = []
+        blocks: list[Blocks] = []
         for found, side in zip(kept, pending, strict=True):
             computed = None
             if side is not None:
@@ -283,6 +366,10 @@ def embed_split(
                 )
                 computed = FeatureSet(folder)
             blocks.append(found.blocks(computed) if found else _blocks(computed))
+        if (dim := stored.dim) is not None:
+            blocks = [
+                (shortened(block, dim, header.similarity) for block in rows) for rows in blocks
+            ]
         blocks[-1] = _removing(work, blocks[-1])
         return write_in_blocks(out, header, blocks[0], chain.from_iterable(blocks[1:]))
 

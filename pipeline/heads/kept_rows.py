@@ -14,6 +14,7 @@ from pipeline.packed import PackedTexts, TextIndex
 from pipeline.progress import Stopwatch
 from pipeline.retrieval.embedding_file import read_embeddings, read_features_crc32
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.quantised.codes import QuantisedRows
 from pipeline.shards.feature_set import FeatureSet
 
 
@@ -73,10 +74,12 @@ def earlier_embeddings(
     if not out.is_file() or provenance.get("tensors_sha256") is None:
         return None
     try:
-        earlier, crc32 = read_embeddings(out), read_features_crc32(out)
+        earlier, crc32 = read_embeddings(out, codes=True), read_features_crc32(out)
     except EmbeddingsError:
         return None
     stated = {name: earlier.provenance.get(name) for name in provenance}
+    if isinstance(earlier.image_embeddings, QuantisedRows) or "dim" in earlier.provenance:
+        return None
     if not crc32 or canonical_json(stated) != canonical_json(provenance):
         return None
     return earlier, crc32

@@ -14,6 +14,7 @@ from pipeline.heads.inputs.feature_spec import (
     CaptionBlock,
     FeatureSpec,
     caption_blocks,
+    require_grid,
     require_sequence,
     require_vectors,
 )
@@ -98,7 +99,10 @@ class OpenLanguageInputs:
             condition_dim = _require_cosine(self.head, head)
         elif "images" in self.features:
             spec = FeatureSpec.of(self.features["images"])
-            condition_dim = require_vectors(experiment.model, spec)
+            if experiment.attends:
+                _, condition_dim = require_grid(experiment.model, spec)
+            else:
+                condition_dim = require_vectors(experiment.model, spec)
         num_tags = 0 if tags is None else int(tags.index.header.recipe["num_ids"])
         self.sizes = Sizes(sentences.vocab_size, sentences.dim, num_tags, condition_dim)
 

@@ -18,6 +18,7 @@ from pipeline.heads.inputs.feature_rows import Features
 from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.layers.scaling import Standardised
 from pipeline.heads.training.task import TrainingTask, overall, plateau
+from pipeline.language.architectures.attention_decoder import AttentionDecoder
 from pipeline.language.architectures.context_model import ContextModel
 from pipeline.language.architectures.lstm_decoder import LstmDecoder
 from pipeline.language.layers.contexts import Factored, LogBilinear
@@ -30,6 +31,11 @@ SENTENCE = "sentence"
 
 _BLOCK = 256
 
+_DECODERS: dict[str, type[LstmDecoder] | type[AttentionDecoder]] = {
+    "lstm-decoder": LstmDecoder,
+    "attention-decoder": AttentionDecoder,
+}
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -40,7 +46,7 @@ class Sizes:
     vocab_size : number of token ids.
     length : of a row of token ids; tags follow behind it.
     num_tags : number of tag ids; 0: no tags.
-    condition_dim : length of a condition.
+    condition_dim : length of a condition, or of each of its cells.
     """
 
     vocab_size: int
@@ -49,7 +55,9 @@ class Sizes:
     condition_dim: int
 
 
-def build_model(model: str, s: LanguageSettings, sizes: Sizes) -> ContextModel | LstmDecoder:
+def build_model(
+    model: str, s: LanguageSettings, sizes: Sizes
+) -> ContextModel | LstmDecoder | AttentionDecoder:
     """Return an untrained model; its weights are drawn from torch's global generator.
 
     Parameters
@@ -59,9 +67,9 @@ def build_model(model: str, s: LanguageSettings, sizes: Sizes) -> ContextModel |
     sizes : of what it reads.
     """
     condition = sizes.condition_dim
-    if model == "lstm-decoder":
+    if model in _DECODERS:
         scaled = Standardised(condition)
-        return LstmDecoder(sizes.vocab_size, scaled, condition, s.word_dim, s.dim, s.dropout)
+        return _DECODERS[model](sizes.vocab_size, scaled, condition, s.word_dim, s.dim, s.dropout)
     if model == "lbl":
         return ContextModel(LogBilinear(sizes.vocab_size, s.dim, s.context), dropout=s.dropout)
     if model == "additive-lbl":
@@ -93,14 +101,21 @@ def language_task(model: str, s: LanguageSettings, sizes: Sizes) -> TrainingTask
         if s.content_noise:
             noise = torch.randn_like(conditions) * (s.content_noise / sizes.condition_dim**0.5)
             conditions = normalize(conditions + noise)
-        vectors, targets = module.vectors(*_sentences(batch.captions, sizes, conditions))
+        sentences, conditions, tags = _sentences(batch.captions, sizes, conditions)
+        penalty: Tensor | float = 0.0
+        if model == "attention-decoder":
+            vectors, targets, attention = module.attended(sentences, conditions)
+            # Over the number of words, as the loss is; Xu et al. 2015, eq. (14), is a sum of both.
+            penalty = s.attention_penalty * (1 - attention).square().sum() / len(targets)
+        else:
+            vectors, targets = module.vectors(sentences, conditions, tags)
         if s.sampled_words:
             output: Tensor = module.output.sampled_loss(
                 vectors, module.words, targets, s.sampled_words, generator
             )
         else:
             output = module.output.loss(vectors, module.words, targets)
-        return output
+        return output + penalty
 
     def optimiser(net: nn.ModuleDict) -> torch.optim.Optimizer:
         if s.optimiser == "adam":
@@ -127,7 +142,7 @@ def language_task(model: str, s: LanguageSettings, sizes: Sizes) -> TrainingTask
         epochs=s.epochs,
         clip=overall(s.clip) if s.clip else None,
         patience=s.patience,
-        prepare=prepare if model == "lstm-decoder" else None,
+        prepare=prepare if model in _DECODERS else None,
         figures=lambda net, pairs, device: perplexity(net[SENTENCE], pairs, sizes, device),
         score="log_likelihood",
     )

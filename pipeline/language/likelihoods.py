@@ -54,11 +54,16 @@ def log_likelihoods(
         for start in range(0, len(order), _CAPTIONS_AT_ONCE):
             some = order[start : start + _CAPTIONS_AT_ONCE]
             ids = torch.from_numpy(sentences[some, : int(lengths[some].max())])
-            given = torch.from_numpy(np.repeat(condition[None], len(some), axis=0))
-            state = model.start(given, None if tags is None else torch.from_numpy(tags[some]))
+            pairs = torch.cartesian_prod(torch.arange(1), torch.arange(len(some)))
+            state = model.start(
+                torch.from_numpy(condition[None]),
+                None if tags is None else torch.from_numpy(tags[some]),
+                pairs,
+            )
             total = torch.zeros(len(some), dtype=torch.float64)
             for words, targets in zip(ids.unbind(dim=1), ids[:, 1:].unbind(dim=1), strict=False):
-                log_p, state = model.step(state, words)
+                scores, state = model.step(state, words)
+                log_p = scores.log_softmax(dim=1)
                 own = log_p.gather(1, targets[:, None])[:, 0].double()
                 total += own.masked_fill(targets == PADDING, 0.0)
             found[number, some] = total.numpy()

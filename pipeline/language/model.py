@@ -4,14 +4,29 @@ Sentences are token ids (`pipeline.text.encoders.token_ids`): a sentence begins 
 `START` and is over at `END`. `PADDING` and `START` have no probability.
 """
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-State = dict[str, Tensor]
-"""What a model knows of some sentences that have begun: each tensor has a row a sentence, so that
-rows can be chosen, repeated and reordered."""
+
+@dataclass(frozen=True)
+class State:
+    """What a model knows of some sentences that have begun.
+
+    Attributes
+    ----------
+    shared : tensors by name with one row per condition or tag sequence, for all their sentences.
+    own : tensors by name with one row per sentence, among them the row numbers in `shared`.
+    """
+
+    shared: dict[str, Tensor]
+    own: dict[str, Tensor]
+
+    def of(self, rows: Tensor | slice) -> "State":
+        """Return the state of some of the sentences, in that order, with repeats."""
+        return State(self.shared, {name: values[rows] for name, values in self.own.items()})
 
 
 class SentenceModel(Protocol):
@@ -28,18 +43,23 @@ class SentenceModel(Protocol):
     condition_dim: int
     takes_tags: bool
 
-    def start(self, conditions: Tensor, tags: Tensor | None = None) -> State:
+    def start(
+        self, conditions: Tensor, tags: Tensor | None = None, pairs: Tensor | None = None
+    ) -> State:
         """Return the state of sentences that have no word yet.
 
         Parameters
         ----------
-        conditions : (sentences, condition_dim) float32.
-        tags : (sentences, length) int64, a tag for each word and for the end, `PADDING` behind;
+        conditions : (conditions, condition_dim) float32; (conditions, cells, condition_dim) of
+            models that attend to cells.
+        tags : (sequences, length) int64, a tag for each word and for the end, `PADDING` behind;
             of models that take tags, and only of them.
+        pairs : (sentences, 2) int64, the rows of `conditions` and of `tags` of each sentence;
+            None: the sentence at k has the rows at k.
         """
 
     def step(self, state: State, words: Tensor) -> tuple[Tensor, State]:
-        """Read a word of each sentence and return the next word's probabilities.
+        """Read a word of each sentence and return the scores of the next word.
 
         Parameters
         ----------
@@ -48,15 +68,17 @@ class SentenceModel(Protocol):
 
         Returns
         -------
-        log_probabilities : (sentences, vocab_size) float32, natural logarithms; their exponentials
-            sum to 1, and are 0 of `PADDING` and `START`.
+        scores : (sentences, vocab_size) float32, whose `log_softmax` is the logarithm of the
+            probabilities; -inf of `PADDING` and `START`.
         state : after these words.
         """
 
 
-def rows_of(state: State, rows: Tensor) -> State:
-    """Return the state of some of its sentences, (n,) int64 with repeats, in that order."""
-    return {name: values[rows] for name, values in state.items()}
+def rows_of_pairs(conditions: Tensor, pairs: Tensor | None) -> dict[str, Tensor]:
+    """Return the rows "condition" and "tags" of each sentence; see `SentenceModel.start`."""
+    if pairs is None:
+        pairs = torch.arange(len(conditions), device=conditions.device)[:, None].expand(-1, 2)
+    return {"condition": pairs[:, 0], "tags": pairs[:, 1]}
 
 
 @torch.inference_mode()
@@ -77,5 +99,5 @@ def log_probabilities(
     """
     state = model.start(conditions, tags)
     for words in prefixes.unbind(dim=1):
-        found, state = model.step(state, words)
-    return found
+        scores, state = model.step(state, words)
+    return scores.log_softmax(dim=1)

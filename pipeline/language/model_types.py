@@ -21,6 +21,7 @@ MODELS: dict[str, Condition] = {
     "multiplicative-lbl": "sentence",
     "sc-nlm": "sentence",
     "lstm-decoder": "image",
+    "attention-decoder": "image",
 }
 """Every trained model by name, with what it is conditioned on while it is trained: "nothing", the
 "sentence" itself as a point of a retrieval head's space, or the features of its "image"."""
@@ -32,7 +33,7 @@ class LanguageSettings:
 
     context : words before a position that are seen.
     forward : tags behind a word's own that are seen; of sc-nlm.
-    dim : of words (K) and of attributes (G); of an LSTM its state.
+    dim : of words (K) and of attributes (G); of an LSTM its state, and the keys of its attention.
     factors : of the tensor (F); of lbl, additive-lbl and an LSTM none.
     word_dim : of the words that an LSTM reads.
     dropout : share of each position's vector that is left out while training.
@@ -42,6 +43,8 @@ class LanguageSettings:
     batch_size : sentences of a step.
     weight_decay : of the optimiser.
     lr_decay : the learning rate is multiplied by it after an epoch that is not the best so far.
+    attention_penalty : weight of the squared difference between 1 and the attention that a cell
+        gets from all words, summed over cells; of attention-decoder.
     clip : norm of all gradients together at most; 0 clips nothing.
     patience : training stops after more epochs than this without a better one.
     """
@@ -60,6 +63,7 @@ class LanguageSettings:
     momentum: float = setting(0.0, below=1)
     weight_decay: float = setting(0.0)
     lr_decay: float = setting(0.5)
+    attention_penalty: float = setting(0.0)
     clip: float = setting(0.0)
     epochs: int = setting(30, at_least=1)
     patience: int = setting(3)
@@ -78,7 +82,7 @@ class LanguageExperiment:
         what is written; "" of a model that takes no condition.
     sentences : token ids of the captions.
     tags : their tags, of a model that takes any.
-    images : recipe of the image features that a model is conditioned on.
+    images : recipe of the image features that a model is conditioned on; grids, if it attends.
     source : where the values stand.
     leaves_open : what the source does not say, and what stands here.
     """
@@ -108,6 +112,11 @@ class LanguageExperiment:
     def takes_tags(self) -> bool:
         """Whether the model reads tags."""
         return self.model == "sc-nlm"
+
+    @property
+    def attends(self) -> bool:
+        """Whether the model reads the cells of a grid, and not one vector of an image."""
+        return self.model == "attention-decoder"
 
 
 def condition_of(model: str) -> Condition:

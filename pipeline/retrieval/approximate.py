@@ -25,9 +25,9 @@ from pipeline.retrieval.search import (
     SearchError,
     SideName,
     Vectors,
+    best_of,
     nearest,
     require_comparable,
-    scores_of,
 )
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.retrieval.stored_graph import DamagedGraph, StoredGraph, read_graph
@@ -78,7 +78,7 @@ class ApproximateIndex:
         SearchError, EmbeddingsError
             As `search.nearest`.
         """
-        gallery, similarity = self.gallery, SIMILARITIES[self.gallery.similarity]
+        gallery = self.gallery
         require_comparable(gallery, queries, asking)
         share, allowed = 1.0, np.ones(len(gallery.ids), bool)
         if among is not None:
@@ -94,17 +94,12 @@ class ApproximateIndex:
         )
         for query, found in enumerate(candidates):
             found = found[found >= 0]
-            some = found[allowed[found]][:width].tolist()
-            rows = np.array(sorted(some, key=gallery.ids.__getitem__), np.int64)
-            asked = queries[query : query + 1]
+            rows, asked = found[allowed[found]][:width], queries[query : query + 1]
             if len(rows) < top:
                 exact = nearest(gallery, asked, asking, top, among=among)
                 hits.rows[query], hits.scores[query] = exact.rows[0], exact.scores[0]
                 continue
-            prepared = similarity.prepare(gallery.rows[rows]), similarity.prepare(asked)
-            scores = scores_of(similarity, gallery.side, *prepared)[0]
-            best = np.argsort(-scores, kind="stable")[:top]
-            hits.rows[query], hits.scores[query] = rows[best], scores[best]
+            hits.rows[query], hits.scores[query] = best_of(gallery, asked, rows, top)
         return hits
 
     def candidates(

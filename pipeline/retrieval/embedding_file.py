@@ -4,10 +4,10 @@ docs/evaluation.md has the layout.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import h5py
 import numpy as np
@@ -19,6 +19,14 @@ from pipeline.guard import crash_of, trust
 from pipeline.hashing import canonical_json
 from pipeline.packed import PackedTexts
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError, num_axes
+from pipeline.retrieval.quantised.codes import (
+    STORES,
+    QuantisedRows,
+    Quantiser,
+    Store,
+    Vectors,
+    quantiser_for,
+)
 from pipeline.retrieval.similarity import SIMILARITIES
 from pipeline.schema import decode
 from pipeline.shards.writer import PatientFile, with_room
@@ -37,7 +45,8 @@ _ID_BYTES = 64
 class EmbeddingsHeader:
     """Everything of an embedding file but the rows; see `Embeddings`.
 
-    `features_crc32` has by side, if it is known, the CRC-32 of the features of each row, uint32.
+    `quantiser` has how the rows are stored; None: as float32. `features_crc32` has by side, if
+    known, the CRC-32 of the features of each row, uint32.
     """
 
     image_ids: Sequence[str]
@@ -45,25 +54,48 @@ class EmbeddingsHeader:
     caption_image_ids: Sequence[str]
     similarity: str
     provenance: dict[str, Any]
+    quantiser: Quantiser | None = None
     features_crc32: Mapping[str, npt.NDArray[np.uint32]] = field(default_factory=dict)
 
 
-def write_embeddings(path: str | Path, embeddings: Embeddings) -> None:
+def write_embeddings(
+    path: str | Path,
+    embeddings: Embeddings,
+    *,
+    store: Store = "float32",
+    calibrate_on: Embeddings | None = None,
+) -> None:
     """Write an embedding file atomically; equal embeddings give equal bytes.
 
     Parameters
     ----------
     path : str or Path. The new file.
     embeddings : Embeddings. What it holds.
+    store : str. How rows are stored: "float32", "float16", "int8" or "binary".
+    calibrate_on : Embeddings or None. Those of the training split, from which "int8" and "binary"
+        take the range of each dimension; None: `embeddings`.
 
     Raises
     ------
+    StoreError
+        The similarity does not allow the store.
     ShardError
         The system refuses to write it, as on a full disk.
     """
-    e = embeddings
+    e, trained = embeddings, calibrate_on or embeddings
+    quantiser = quantiser_for(
+        store,
+        e.similarity,
+        trained.image_embeddings,
+        trained.caption_embeddings,
+        {
+            "split": trained.provenance.get("split"),
+            "images": len(trained.image_ids),
+            "captions": len(trained.caption_ids),
+        },
+    )
     header = EmbeddingsHeader(
-        e.image_ids, e.caption_ids, e.caption_image_ids, e.similarity, e.provenance
+        e.image_ids, e.caption_ids, e.caption_image_ids, e.similarity, e.provenance, quantiser
     )
     write_in_blocks(Path(path), header, [e.image_embeddings], [e.caption_embeddings])
 
@@ -82,7 +114,7 @@ def write_in_blocks(
     Returns
     -------
     Embeddings
-        What the file holds, with its rows mapped.
+        What the file holds, with its rows mapped; quantised ones are `QuantisedRows`.
 
     Raises
     ------
@@ -134,13 +166,16 @@ def _write(path: Path, header: EmbeddingsHeader, images: Blocks, captions: Block
                 f"caption-feature-pipeline {__version__}, h5py {h5py.__version__}, "
                 f"HDF5 {h5py.version.hdf5_version}, numpy {np.__version__}"
             )
+            if header.quantiser is not None:
+                file.attrs["store"] = header.quantiser.store
+                file.attrs["calibration"] = canonical_json(header.quantiser.calibrated_on)
             group = file.create_group("images")
-            _write_rows(group, len(header.image_ids), chain([first], blocks), stream)
+            _write_rows(group, header, len(header.image_ids), chain([first], blocks), stream)
             no_caption = np.empty((0, *first.shape[1:]), np.float32)
             _write_ids(group, "id", header.image_ids)
             group = file.create_group("captions")
             others = captions if header.caption_ids else chain([no_caption], captions)
-            _write_rows(group, len(header.caption_ids), others, stream)
+            _write_rows(group, header, len(header.caption_ids), others, stream)
             _write_ids(group, "id", header.caption_ids)
             _write_ids(group, "image_id", header.caption_image_ids)
             for side, crc32 in header.features_crc32.items():
@@ -148,10 +183,7 @@ def _write(path: Path, header: EmbeddingsHeader, images: Blocks, captions: Block
             file.close()
             stream.require_written()
         with h5py.File(part, "r") as file:
-            ndim = num_axes(header.similarity)
-            image_rows, caption_rows = (
-                _embedding(file, f"{side}/embedding", ndim) for side in ("images", "captions")
-            )
+            image_rows, caption_rows = _both_sides(file, num_axes(header.similarity))
         return Embeddings(
             header.image_ids,
             image_rows,
@@ -163,22 +195,37 @@ def _write(path: Path, header: EmbeddingsHeader, images: Blocks, captions: Block
         )
 
 
-def _write_rows(group: h5py.Group, rows: int, blocks: Blocks, stream: PatientFile) -> None:
-    dataset, row = None, 0
+def _write_rows(
+    group: h5py.Group, header: EmbeddingsHeader, rows: int, blocks: Blocks, stream: PatientFile
+) -> None:
+    side, quantiser = group.name[1:], header.quantiser
+    shape: tuple[int, ...] | None = None
+    row = 0
     for block in blocks:
-        if dataset is None:
+        if shape is None:
             shape = (rows, *block.shape[1:])
-            dataset = group.create_dataset("embedding", shape, "<f4", track_times=False)
-        if block.shape[1:] != dataset.shape[1:] or row + len(block) > rows:
+        if block.shape[1:] != shape[1:] or row + len(block) > rows:
             raise EmbeddingsError(
-                f"{group.name[1:]}: rows of shape {block.shape} follow {row} rows of "
-                f"{dataset.shape}"
+                f"{side}: rows of shape {block.shape} follow {row} rows of {shape}"
             )
-        dataset[row : row + len(block)] = block
+        stored: dict[str, npt.NDArray[Any]] = {"embedding": np.asarray(block, "<f4")}
+        if quantiser is not None:
+            quantised = quantiser.encode(block, side, header.similarity)
+            stored["embedding"] = quantised.codes
+            if quantised.bits is not None:
+                stored["bits"] = quantised.bits
+        for name, values in stored.items():
+            if name not in group:
+                kind = values.dtype.newbyteorder("<")
+                group.create_dataset(name, (rows, *values.shape[1:]), kind, track_times=False)
+            group[name][row : row + len(block)] = values
         stream.require_written()
         row += len(block)
     if row != rows:
-        raise EmbeddingsError(f"{group.name[1:]}: {rows} ids for {row} rows; expected one a row")
+        raise EmbeddingsError(f"{side}: {rows} ids for {row} rows; expected one a row")
+    if quantiser is not None and quantiser.steps:
+        for name, of_sides in (("middle", quantiser.middles), ("step", quantiser.steps)):
+            group.create_dataset(name, data=of_sides[side], dtype="<f4", track_times=False)
 
 
 def _write_ids(group: h5py.Group, name: str, ids: Sequence[str]) -> None:
@@ -187,7 +234,7 @@ def _write_ids(group: h5py.Group, name: str, ids: Sequence[str]) -> None:
         column[start : start + _IDS_AT_ONCE] = list(ids[start : start + _IDS_AT_ONCE])
 
 
-def read_embeddings(path: str | Path) -> Embeddings:
+def read_embeddings(path: str | Path, *, codes: bool = False) -> Embeddings:
     """Read and check an embedding file, ours or anybody's (docs/evaluation.md has the layout).
 
     float16 and float64 embeddings become float32; ids may be strings of fixed or variable length
@@ -196,6 +243,9 @@ def read_embeddings(path: str | Path) -> Embeddings:
     Parameters
     ----------
     path : str or Path. The file.
+    codes : bool. Keep the rows of a quantised file (`pipeline embed --store`) quantised, as
+        `pipeline.retrieval.quantised.codes.QuantisedRows`, which are indexed like arrays;
+        otherwise they become float32.
 
     Raises
     ------
@@ -208,7 +258,12 @@ def read_embeddings(path: str | Path) -> Embeddings:
         raise EmbeddingsError(f"{path}: no such embedding file; `pipeline embed` writes one")
     _require_unbroken(path, _stored)
     try:
-        return Embeddings(**_stored(path))
+        found = Embeddings(**_stored(path))
+        if codes:
+            return found
+        sides = found.image_embeddings, found.caption_embeddings
+        images, captions = (s[:] if isinstance(s, QuantisedRows) else s for s in sides)
+        return replace(found, image_embeddings=images, caption_embeddings=captions)
     except EmbeddingsError as error:
         raise EmbeddingsError(f"{path}: {error}") from error
     # h5py and numpy raise these for links that lead nowhere and shapes that no memory holds.
@@ -285,13 +340,13 @@ def _read(file: h5py.File) -> dict[str, Any]:
             f"{FORMAT_VERSION}, or neither attribute"
         )
     similarity = _similarity(file)
-    ndim = num_axes(similarity)
+    images, captions = _both_sides(file, num_axes(similarity))
     return {
         "image_ids": _ids(file, "images/id"),
-        "image_embeddings": _embedding(file, "images/embedding", ndim),
+        "image_embeddings": images,
         "caption_ids": _ids(file, "captions/id"),
         "caption_image_ids": _ids(file, "captions/image_id"),
-        "caption_embeddings": _embedding(file, "captions/embedding", ndim),
+        "caption_embeddings": captions,
         "similarity": similarity,
         "provenance": _provenance(file),
     }
@@ -316,11 +371,15 @@ def _similarity(file: h5py.File) -> str:
 
 
 def _provenance(file: h5py.File) -> dict[str, Any]:
+    return _json(file, "provenance")
+
+
+def _json(file: h5py.File, name: str) -> dict[str, Any]:
     try:
-        return decode(_text(file, "provenance") or "{}", dict[str, Any])
+        return decode(_text(file, name) or "{}", dict[str, Any])
     except ValueError as error:
         raise EmbeddingsError(
-            f"the attribute 'provenance' is no JSON object ({error}); correct or remove it"
+            f"the attribute {name!r} is no JSON object ({error}); correct or remove it"
         ) from error
 
 
@@ -343,16 +402,69 @@ def _dataset(file: h5py.File, name: str, ndim: int) -> h5py.Dataset:
     return require_held(dataset)
 
 
-def _embedding(file: h5py.File, name: str, ndim: int) -> npt.NDArray[np.float32]:
+def _both_sides(file: h5py.File, ndim: int) -> tuple[Vectors, Vectors]:
+    """Return the rows of images and of captions; quantised ones are `QuantisedRows`."""
+    store = _text(file, "store")
+    if store in (None, "float32"):
+        return _embedding(file, "images/embedding", ndim), _embedding(
+            file, "captions/embedding", ndim
+        )
+    if store not in STORES:
+        raise EmbeddingsError(f"the attribute 'store' is {store!r}, expected one of {STORES}")
+    sides, kind = ("images", "captions"), "<f2" if store == "float16" else "|i1"
+    found = [_stored_rows(file, f"{side}/embedding", ndim, kind) for side in sides]
+    middles, steps = {}, {}
+    if store != "float16":
+        for side, rows in zip(sides, found, strict=True):
+            middles[side], steps[side] = (
+                _calibrated(file, f"{side}/{name}", rows.shape[-1]) for name in ("middle", "step")
+            )
+    quantiser = Quantiser(store, middles, steps, _json(file, "calibration"))
+    quantised = []
+    for side, rows in zip(sides, found, strict=True):
+        bits = _stored_rows(file, f"{side}/bits", 2, "|u1") if store == "binary" else None
+        if bits is not None and bits.shape != (len(rows), -(-rows.shape[1] // 8)):
+            raise EmbeddingsError(f"dataset '{side}/bits' is {bits.shape} for rows {rows.shape}")
+        # Indexed like an array, which `read_embeddings` returns unless codes are requested.
+        quantised.append(cast(Vectors, QuantisedRows(rows, side, quantiser, bits)))
+    return quantised[0], quantised[1]
+
+
+def _embedding(file: h5py.File, name: str, ndim: int) -> Vectors:
     dataset = _dataset(file, name, ndim)
     if dataset.dtype.kind != "f":
         raise EmbeddingsError(f"dataset {name!r} is {dataset.dtype}, expected a float type")
-    offset = dataset.id.get_offset()
-    if dataset.dtype == np.dtype("<f4") and offset is not None and dataset.size:
-        mapped = np.memmap(file.filename, "<f4", "r", offset, dataset.shape)
-        return mapped.view(np.ndarray)
+    if (mapped := _mapped(dataset, "<f4")) is not None:
+        return mapped
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes inf, which is refused
         return np.asarray(dataset[...]).astype(np.float32, copy=False)
+
+
+def _stored_rows(file: h5py.File, name: str, ndim: int, kind: str) -> npt.NDArray[Any]:
+    """Return rows in the type that they are stored in, mapped where they are contiguous."""
+    dataset = _dataset(file, name, ndim)
+    if dataset.dtype != np.dtype(kind):
+        raise EmbeddingsError(f"dataset {name!r} is {dataset.dtype}, expected {np.dtype(kind)}")
+    mapped = _mapped(dataset, kind)
+    return np.asarray(dataset[...]) if mapped is None else mapped
+
+
+def _mapped(dataset: h5py.Dataset, kind: str) -> npt.NDArray[Any] | None:
+    offset = dataset.id.get_offset()
+    if dataset.dtype != np.dtype(kind) or offset is None or not dataset.size:
+        return None
+    mapped = np.memmap(dataset.file.filename, kind, "r", offset, dataset.shape)
+    return mapped.view(np.ndarray)
+
+
+def _calibrated(file: h5py.File, name: str, dim: int) -> Vectors:
+    values = np.asarray(_dataset(file, name, 1)[...])
+    if values.dtype.kind != "f" or values.shape != (dim,) or not np.isfinite(values).all():
+        raise EmbeddingsError(
+            f"dataset {name!r} is {values.dtype} of shape {values.shape}, expected {dim} finite "
+            "floats"
+        )
+    return values.astype(np.float32)
 
 
 def _ids(file: h5py.File, name: str) -> PackedTexts:

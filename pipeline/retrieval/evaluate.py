@@ -16,6 +16,7 @@ from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.quantised.codes import shortened
 from pipeline.retrieval.ranking.galleries import first_captions, galleries
 from pipeline.retrieval.ranking.protocols import Protocol, ProtocolError, resolve_protocol
 from pipeline.retrieval.ranking.ranks import Ranker, query_rows, rank_both_ways
@@ -83,6 +84,7 @@ def evaluate(
     split: str | None = None,
     protocol: str | None = None,
     captions_per_image: int | None = 5,
+    dim: int | None = None,
     relevance: Sequence[str | Path] = (),
     device: str = AUTO,
     max_pairs: int = MAX_PAIRS,
@@ -102,6 +104,7 @@ def evaluate(
         1,000 images.
     captions_per_image : int or None. Captions of an image that count at most, the first ones; None
         counts all.
+    dim : int or None. Rank the first dimensions of the vectors alone; None: all.
     relevance : sequence of str or Path. Files of relevance judgments; their figures are also
         written to `relevance.json`.
     device : str. A torch device, such as "cuda"; "auto" for the best of this machine. "cpu" needs
@@ -118,6 +121,8 @@ def evaluate(
         There is no such protocol, or the file cannot meet it.
     TooManyPairs
         More pairs would be compared than `max_pairs`; the message says what it would take.
+    StoreError
+        The file has fewer dimensions than `dim`, or its similarity is not cosine.
     RelevanceError
         A file of judgments is damaged or of other images and captions.
     DeviceError
@@ -137,6 +142,8 @@ def evaluate(
     rank = _ranker(choose_device(device, monitor, float64=True))
     started = time.monotonic()
     space = _rankable(read_embeddings(file), file, split)
+    if dim is not None:
+        space = with_dim(space, dim)
     if silent := len(space.image_ids) - len(space.captioned):
         monitor.log(f"{silent} images without a caption are searched, and are no queries")
     _require_affordable(file, space, asked, max_pairs)
@@ -157,6 +164,7 @@ def evaluate(
         "similarity": space.similarity,
         "provenance": space.provenance,
         **evaluation.method,
+        **({} if dim is None else {"dim": dim}),
     }
     if asked is not None:
         provenance["folds"] = list(evaluation.folds)
@@ -209,6 +217,15 @@ def evaluate_protocol(
         tuple(tables) if len(tables) > 1 else (),
         {"protocol": asdict(protocol), "intervals": INTERVALS},
     )
+
+
+def with_dim(space: Embeddings, dim: int) -> Embeddings:
+    """Return embeddings of fewer dimensions; see `pipeline.retrieval.quantised.codes.shortened`."""
+    images, captions = (
+        shortened(side, dim, space.similarity)
+        for side in (space.image_embeddings, space.caption_embeddings)
+    )
+    return replace(space, image_embeddings=images, caption_embeddings=captions)
 
 
 def _rankable(space: Embeddings, file: Path, split: str | None) -> Embeddings:

@@ -134,6 +134,26 @@ def nearest(
     )
 
 
+def best_of(
+    gallery: Gallery, query: Vectors, rows: npt.NDArray[np.int64], top: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Return the best of some rows for one query and their scores, as `nearest` orders them.
+
+    Parameters
+    ----------
+    gallery : what is searched.
+    query : (1, dim) float32.
+    rows : (n,) row numbers of the candidates, n at least `top`.
+    top : number of hits.
+    """
+    similarity = SIMILARITIES[gallery.similarity]
+    rows = np.array(sorted(rows.tolist(), key=gallery.ids.__getitem__), np.int64)
+    prepared = similarity.prepare(gallery.rows[rows]), similarity.prepare(query)
+    scores = scores_of(similarity, gallery.side, *prepared)[0]
+    best = np.argsort(-scores, kind="stable")[:top]
+    return rows[best], scores[best]
+
+
 def require_comparable(gallery: Gallery, queries: Vectors, asking: SideName) -> None:
     """Check that queries of a side have a similarity to a gallery.
 

@@ -15,6 +15,7 @@ from pipeline.packed import PackedTexts, TextIndex
 from pipeline.retrieval.approximate import ApproximateIndex, open_index
 from pipeline.retrieval.composition import ids_and_scores, require_composable
 from pipeline.retrieval.embedding_file import read_embeddings
+from pipeline.retrieval.quantised.two_stage import nearest_stored
 from pipeline.retrieval.search import (
     Gallery,
     RowNumbers,
@@ -58,7 +59,8 @@ class EmbeddedDataset:
     Attributes
     ----------
     file, folder : the embedding file, and the dataset's folder.
-    space : the embeddings.
+    space : the embeddings; those of a quantised file are searched in two stages, see
+        `pipeline.retrieval.quantised.two_stage`.
     split : the splits that are searched, as text; None: all that are in the file.
     """
 
@@ -77,7 +79,7 @@ class EmbeddedDataset:
         EmbeddingsError
         """
         self.file, self.folder, self._log, self.split = file, folder, log, split
-        self.space = read_embeddings(file)
+        self.space = read_embeddings(file, codes=True)
         self._galleries: dict[SideName, Gallery] = {}
         self._chosen: dict[tuple[SideName, tuple[str, ...]], RowNumbers] = {}
         self._of_dataset: dict[SideName, _Known] = {}
@@ -239,7 +241,11 @@ class EmbeddedDataset:
         if approximate:
             hits = self._index(of).nearest(queries, asking, number, among)
         else:
-            hits = nearest(gallery, queries, asking, number, among=among)
+            hits = (
+                nearest_stored(gallery, queries, asking, number)
+                if among is None
+                else nearest(gallery, queries, asking, number, among=among)
+            )
         known = self._known(of)
         return [
             [

@@ -10,6 +10,7 @@ from PIL import Image
 from pipeline.finetuning import WEIGHTS_FILE
 from pipeline.hashing import canonical_json
 from pipeline.heads.trained_head import HEAD_FILE, TrainedHead, load_head
+from pipeline.retrieval.quantised.codes import shortened
 from pipeline.retrieval.search import SearchError, Vectors
 from pipeline.search.picture_features import PictureFeatures, open_features
 from pipeline.search.query_embedding import embed_pictures, embed_sentences
@@ -102,7 +103,7 @@ class QueryModels:
             `pipeline.search.query_embedding.embed_sentences`.
         """
         require_lines(texts)
-        return embed_sentences(self.head, self._encoder_for(texts), texts, log)
+        return self._shortened(embed_sentences(self.head, self._encoder_for(texts), texts, log))
 
     def without_known_word(self, texts: Sequence[str]) -> set[int]:
         """Return the positions of the texts of which the encoder knows no word.
@@ -126,7 +127,12 @@ class QueryModels:
         SearchError, UnusableImage, PipelineError
             See `open_network` and `pipeline.search.query_embedding.embed_pictures`.
         """
-        return embed_pictures(self.head, self.network, [picture])
+        return self._shortened(embed_pictures(self.head, self.network, [picture]))
+
+    def _shortened(self, rows: Vectors) -> Vectors:
+        """Return queries with as many dimensions as the file has kept of the head's."""
+        dim = self._embeddings.provenance.get("dim")
+        return rows if dim is None else shortened(rows, dim, self.head.head.similarity)
 
     def _open_encoder(self, texts: Sequence[str]) -> CaptionEncoder:
         head = self.head

@@ -118,7 +118,7 @@ def regularities(
     """
     require_composable(searcher.similarity)
     space, manifest = searcher.embedded.space, searcher.embedded.manifest
-    images = unit_rows(space.image_embeddings).astype(np.float32)
+    images = unit_rows(space.image_embeddings[:]).astype(np.float32)
     kinds = PHOTOS if image_words is None else image_words.kinds
     has = words_of_images(manifest, space.image_ids, kinds, image_words)
     vectors = _vectors(searcher, kinds, log)

@@ -12,7 +12,7 @@ from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.errors import WrongUsage
 from pipeline.heads import HeadError
-from pipeline.heads.embed import embed, require_head_of
+from pipeline.heads.embed import Stored, embed, require_head_of
 from pipeline.heads.fit import fit
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.trained_head import TrainedHead, load_head
@@ -20,8 +20,10 @@ from pipeline.heads.training.training_options import TrainingOptions
 from pipeline.jobs.options import Selection
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.quantised.codes import QuantisedRows, StoreError, shortened
 from pipeline.retrieval.ranking.splits import of_split
 from pipeline.retrieval.recall import recall_table
+from pipeline.shards.feature_set import FeatureSet
 from tests.heads.factories import all_of, entries_of, pairs, write_features
 from tests.project import Recorder
 
@@ -104,6 +106,42 @@ def test_a_split_is_embedded_into_a_file(data: None) -> None:
     assert stored.provenance["split"] == "test"
     embedded("again.h5")
     assert Path("again.h5").read_bytes() == Path("one.h5").read_bytes()
+
+
+def test_a_small_file_is_calibrated_on_the_training_split(data: None) -> None:
+    fitted("head")
+    whole = embedded("whole.h5")
+    small = embedded("small.h5", stored=Stored("binary", dim=3))
+    assert isinstance(small.image_embeddings, QuantisedRows)
+    rows = shortened(whole.image_embeddings, 3, "cosine")
+    assert np.abs(small.image_embeddings[:] - rows).max() < 0.05
+    train = embedded("train.h5", select=Selection("train"))
+    calibration = small.image_embeddings.quantiser
+    assert calibration.calibrated_on == {"split": "train", "images": 30, "captions": 90}
+    of_training = shortened(train.caption_embeddings, 3, "cosine")
+    assert np.allclose(calibration.middles["captions"], of_training.mean(axis=0), atol=1e-6)
+    assert read_embeddings("small.h5").provenance["dim"] == 3
+    embedded("again.h5", stored=Stored("binary", dim=3))
+    assert Path("again.h5").read_bytes() == Path("small.h5").read_bytes()
+    with pytest.raises(StoreError, match="the vectors have 4 dimensions"):
+        embedded("small.h5", stored=Stored(dim=5))
+
+
+def test_without_training_features_the_embedded_rows_are_measured(data: None) -> None:
+    fitted("head")
+    test = read_manifest(Path("dataset")).split("test")
+    sides = {
+        "images": [entry.id for entry in test],
+        "captions": [name for entry in test for name in entry.caption_ids],
+    }
+    for side, ids in sides.items():
+        write_features(Path(f"test-{side}"), ids, FeatureSet(Path(side)).read(ids))
+    monitor = Recorder()
+    found = embedded("t.h5", stored=Stored("int8"), monitor=monitor, images="test-images",
+                     captions="test-captions")  # fmt: skip
+    assert isinstance(found.image_embeddings, QuantisedRows)
+    assert found.image_embeddings.quantiser.calibrated_on["split"] == "embedded"
+    assert any("not on split train" in line for line in monitor.lines)
 
 
 def test_several_splits_are_embedded_one_after_the_other(data: None) -> None:

@@ -47,6 +47,13 @@ def captions_of(k: int) -> tuple[str, ...]:
     return (f"a {colour} {thing} .", f"there is a {colour} {thing} .", f"the {thing} is {colour} .")
 
 
+def grid_of(seen: np.ndarray) -> np.ndarray:
+    """Return rows of features as grids of 2 x 2 cells, two of them empty."""
+    grid = np.zeros((len(seen), 2, 2, 7), np.float32)
+    grid[:, 0, 1, :3], grid[:, 1, 0, 3:] = seen[:, :3], seen[:, 3:]
+    return grid
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """24 images whose features say what is on them, their captions as features, and a head."""
@@ -60,6 +67,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for k in range(24):
         seen[k, [k % 3, 3 + k % 4]] = 1
     write_features(root / "images", [f"{k}" for k in range(24)], seen, recipe={"name": "seen"})
+    # The same as a grid: one cell has the colour, another the thing.
+    write_features(
+        root / "grids", [f"{k}" for k in range(24)], grid_of(seen), recipe={"name": "cells"}
+    )
     words: dict[str, Any] = {"vocabulary": "all", "tokenizer": "vsepp"}
     for name, options in (("token-ids", words), ("tags", {}), ("bow", words)):
         encode(root / "data", root / name, encoder=name, **options)
@@ -86,7 +97,7 @@ def train(data: Path, out: Path, model: str, monitor: Monitor = QUIET, **setting
         inputs=LanguageInputs(
             sentences=data / "token-ids",
             tags=data / "tags",
-            images=data / "images",
+            images=data / ("grids" if model == "attention-decoder" else "images"),
             captions=data / "bow",
             head=data / "head",
         ),
@@ -98,7 +109,9 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-@pytest.mark.parametrize("model", ["lbl", "multiplicative-lbl", "sc-nlm", "lstm-decoder"])
+@pytest.mark.parametrize(
+    "model", ["lbl", "multiplicative-lbl", "sc-nlm", "lstm-decoder", "attention-decoder"]
+)
 def test_a_killed_training_goes_on_to_the_same_bytes(
     model: str, data: Path, tmp_path: Path
 ) -> None:
@@ -128,6 +141,7 @@ def test_a_killed_training_goes_on_to_the_same_bytes(
         ("sc-nlm", Writing(sequences=6, shortest=3)),
         ("multiplicative-lbl", Writing(width=0, samples=6)),
         ("lstm-decoder", Writing(width=3)),
+        ("attention-decoder", Writing(width=3)),
     ],
 )
 def test_captions_say_what_is_on_an_image(
@@ -138,6 +152,8 @@ def test_captions_say_what_is_on_an_image(
         tmp_path / "model", data / "head", encoder_folder(data / "bow"), writing
     )
     images = np.eye(7, dtype=np.float32)[[0, 1, 2, 0]] + np.eye(7, dtype=np.float32)[[3, 4, 5, 6]]
+    if model == "attention-decoder":
+        images = grid_of(images)
     found = captioner.describe(images, count=3)
     for k, captions in enumerate(found):
         assert THINGS[k] in captions[0].text.split()

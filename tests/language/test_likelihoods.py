@@ -9,12 +9,14 @@ from pipeline.language.model import log_probabilities
 from pipeline.retrieval.recall import recall_table
 from tests.language.test_models import SENTENCES, TAGGED, conditions, model, tags_for
 
-CONDITIONED = ["additive-lbl", "multiplicative-lbl", "sc-nlm", "lstm-decoder"]
+CONDITIONED = [
+    "additive-lbl", "multiplicative-lbl", "sc-nlm", "lstm-decoder", "attention-decoder",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CONDITIONED)
 def test_every_pair_is_the_sum_of_its_words(name: str) -> None:
-    net, given = model(name), conditions(4)
+    net, given = model(name), conditions(4, name)
     tags = tags_for(name)
     found = log_likelihoods(
         net, given.numpy(), SENTENCES.numpy(), None if tags is None else tags.numpy()

@@ -1,6 +1,7 @@
 """The models against loops over the papers' equations, and their search against all sentences."""
 
 import math
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -9,13 +10,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline.language.captioning.generation import Found, beam_search, sample
-from pipeline.language.language_task import Sizes, build_model
+from pipeline.heads.inputs.batches import Batch
+from pipeline.language.captioning.generation import (
+    Found,
+    beam_search,
+    most_probable_words,
+    sample,
+)
+from pipeline.language.language_task import SENTENCE, Sizes, build_model, language_task
 from pipeline.language.model import log_probabilities
 from pipeline.language.model_types import MODELS, LanguageSettings
 from pipeline.text.encoders.token_ids import END, PADDING, START, UNKNOWN
 
-V, TAGS, DIM, CONTEXT, FORWARD = 9, 8, 6, 3, 2
+V, TAGS, DIM, CONTEXT, FORWARD, CELLS = 9, 8, 6, 3, 2, 4
 SETTINGS = LanguageSettings(context=CONTEXT, forward=FORWARD, dim=5, factors=4, word_dim=5)
 SENTENCES = torch.tensor([[2, 4, 5, 1, 8, 3, 0], [2, 7, 8, 3, 0, 0, 0], [2, 3, 0, 0, 0, 0, 0]])
 TAGGED = torch.tensor([[4, 5, 6, 7, 3, 0], [7, 1, 3, 0, 0, 0], [3, 0, 0, 0, 0, 0]])
@@ -31,7 +38,8 @@ def model(name: str, scale: float = 0.6) -> Any:
 
 
 def conditions(number: int, name: str = "") -> Tensor:
-    drawn = torch.from_numpy(np.random.default_rng(number).standard_normal((number, DIM)))
+    shape = (number, CELLS, DIM) if name == "attention-decoder" else (number, DIM)
+    drawn = torch.from_numpy(np.random.default_rng(number).standard_normal(shape))
     return drawn if name != "lbl" else drawn[:, :1]
 
 
@@ -47,6 +55,8 @@ def by_equations(name: str, net: Any, words: list[int], u: Tensor, tags: list[in
     output, bias = own["words" if "words" in own else "context.words"], own["output.bias"]
     if name == "lstm-decoder":
         vector = lstm_by_equations(own, words, u.tolist())
+    elif name == "attention-decoder":
+        vector = attention_by_equations(own, words, u.tolist())
     else:
         if name in ("lbl", "additive-lbl"):
             table = output
@@ -100,13 +110,45 @@ def by_equations(name: str, net: Any, words: list[int], u: Tensor, tags: list[in
     return [score - total for score in scores]
 
 
+def affine(matrix: list[list[float]], x: list[float]) -> list[float]:
+    return [sum(a * b for a, b in zip(row, x, strict=True)) for row in matrix]
+
+
+def squash(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def added(*parts: list[float]) -> list[float]:
+    return [sum(numbers) for numbers in zip(*parts, strict=True)]
+
+
+def attention_by_equations(
+    own: dict[str, Any], words: list[int], grid: list[list[float]]
+) -> list[float]:
+    def layer(name: str, x: list[float]) -> list[float]:
+        weights = own[f"{name}.weight"]
+        return added(affine(weights, x), own.get(f"{name}.bias", [0.0] * len(weights)))
+
+    mean = [sum(cell[k] for cell in grid) / CELLS for k in range(DIM)]
+    h = [math.tanh(x) for x in layer("first_state", mean)]
+    c = [math.tanh(x) for x in layer("first_cell", mean)]
+    for word in words:
+        keys = [added(layer("cell_keys", cell), layer("state_keys", h)) for cell in grid]
+        fits = affine([[math.tanh(x) for x in key] for key in keys], own["fit"])
+        total = sum(math.exp(fit) for fit in fits)
+        shares = [math.exp(fit) / total for fit in fits]
+        beta = squash(layer("gate", h)[0])
+        context = [beta * x for x in affine([*map(list, zip(*grid, strict=True))], shares)]
+        read = own["inputs"][word]
+        gates = added(layer("of_word", read), layer("of_state", h), layer("of_context", context))
+        for n in range(5):
+            kept = squash(gates[5 + n]) * c[n]
+            c[n] = kept + squash(gates[n]) * math.tanh(gates[10 + n])
+            h[n] = squash(gates[15 + n]) * math.tanh(c[n])
+    return added(read, layer("out_state", h), layer("out_context", context))
+
+
 def lstm_by_equations(own: dict[str, Any], words: list[int], u: list[float]) -> list[float]:
-    def affine(matrix: list[list[float]], x: list[float]) -> list[float]:
-        return [sum(a * b for a, b in zip(row, x, strict=True)) for row in matrix]
-
-    def squash(x: float) -> float:
-        return 1 / (1 + math.exp(-x))
-
     first = [a + b for a, b in zip(affine(own["first.weight"], u), own["first.bias"], strict=True)]
     h, c, peep = [0.0] * 5, [0.0] * 5, own["lstm.peepholes"]
     for x in [first, *(own["inputs"][word] for word in words)]:
@@ -183,9 +225,66 @@ def every_sentence(net: Any, u: Tensor, words: int) -> list[tuple[float, tuple[i
     return sorted(found, reverse=True)
 
 
-@pytest.mark.parametrize("name", ["multiplicative-lbl", "lstm-decoder"])
+def test_attention_of_a_word_sums_to_one_and_the_penalty_is_that_of_the_paper() -> None:
+    name = "attention-decoder"
+    net, u = model(name), conditions(3, name)
+    _, targets, attention = net.attended(SENTENCES, u)
+    words = (SENTENCES[:, 1:] != PADDING).sum(dim=1)
+    assert sorted(attention.sum(dim=1).tolist()) == pytest.approx(sorted(words.tolist()))
+    # The shortest sentence, of which only the end is predicted: the softmax at the start.
+    grids = net._of_grids(u)
+    fits = (grids["keys"][2] + net.state_keys(grids["state"][2])).tanh() @ net.fit
+    assert torch.allclose(attention[2], fits.softmax(dim=0))
+    settings = replace(SETTINGS, attention_penalty=0.7)
+    rows = torch.cat([SENTENCES, torch.zeros(3, 6, dtype=torch.int64)], dim=1)
+    batch, sizes = Batch(u, rows, torch.arange(3)), Sizes(V, 7, 0, DIM)
+    losses = [
+        language_task(name, s, sizes).loss(
+            torch.nn.ModuleDict({SENTENCE: net}), batch, 0, torch.Generator()
+        )
+        for s in (SETTINGS, settings)
+    ]
+    expected = 0.7 * sum((1 - x) ** 2 for row in attention.tolist() for x in row) / len(targets)
+    assert float((losses[1] - losses[0]).detach()) == pytest.approx(expected)
+
+
+def beam_by_loops(net: Any, u: Tensor, width: int, longest: int) -> list[tuple[int, ...]]:
+    """Return the sentences of a beam search that computes each hypothesis by itself."""
+    beam = [(0.0, [START])]
+    for place in range(longest + 1):
+        further = [(total, words) for total, words in beam if words[-1] == END]
+        for total, words in (entry for entry in beam if entry[1][-1] != END):
+            log_p = log_probabilities(net, torch.tensor([words]), u)[0].tolist()
+            allowed = [END] if place == longest else [END, *range(UNKNOWN + 1, V)]
+            further += [(total + log_p[word], [*words, word]) for word in allowed if word != END]
+            further.append((total + log_p[END], [*words, END]))
+        beam = sorted(further, reverse=True)[:width]
+    return [tuple(word for word in words[1:] if word >= 4) for _, words in beam]
+
+
+@pytest.mark.parametrize("name", ["additive-lbl", "lstm-decoder", "attention-decoder"])
+def test_a_beam_keeps_the_hypotheses_that_loops_keep(name: str) -> None:
+    net, u = model(name), conditions(5, name)
+    found = beam_search(net, u, width=3, longest=4)
+    for row in range(5):
+        assert words_of(found, row) == beam_by_loops(net, u[row : row + 1], 3, 4)
+
+
+def test_the_most_probable_words_are_those_of_a_beam_of_one() -> None:
+    net, u = model("sc-nlm"), conditions(4)
+    pairs = torch.cartesian_prod(torch.arange(4), torch.arange(3))
+    found = most_probable_words(net, u, TAGGED, pairs)
+    beam = beam_search(net, u[pairs[:, 0]], TAGGED[pairs[:, 1]], width=1)
+    assert torch.equal(found[:, : beam.sentences.shape[2]], beam.sentences[:, 0])
+    assert (found[:, beam.sentences.shape[2] :] == PADDING).all()
+    shared = beam_search(net, u, TAGGED, pairs, width=2)
+    apart = beam_search(net, u[pairs[:, 0]], TAGGED[pairs[:, 1]], width=2)
+    assert torch.equal(shared.sentences, apart.sentences)
+
+
+@pytest.mark.parametrize("name", ["multiplicative-lbl", "lstm-decoder", "attention-decoder"])
 def test_a_beam_as_wide_as_the_vocabulary_finds_the_best_of_all_sentences(name: str) -> None:
-    net, u = model(name), conditions(1)
+    net, u = model(name), conditions(1, name)
     # Of one word each beginning stays in the beam.
     expected = every_sentence(net, u, 1)
     found = beam_search(net, u, width=V, longest=1)
@@ -199,9 +298,9 @@ def words_of(found: Found, row: int = 0) -> list[tuple[int, ...]]:
     return [tuple(w for w in s if w >= 4) for s in found.sentences[row].tolist()]
 
 
-@pytest.mark.parametrize("name", ["sc-nlm", "lstm-decoder"])
+@pytest.mark.parametrize("name", ["sc-nlm", "lstm-decoder", "attention-decoder"])
 def test_a_batch_writes_what_single_conditions_do(name: str) -> None:
-    net, u = model(name), conditions(3)
+    net, u = model(name), conditions(3, name)
     tags = tags_for(name)
     draws = torch.from_numpy(np.random.default_rng(0).random((3, 7)))
     searched = beam_search(net, u, tags, width=2, longest=6)

@@ -14,6 +14,7 @@ from pipeline.errors import WrongUsage
 from pipeline.heads.embed import embed_split
 from pipeline.heads.trained_head import load_head
 from pipeline.retrieval.embedding_file import write_embeddings
+from pipeline.retrieval.evaluate import with_dim
 from pipeline.retrieval.search import SearchError
 from pipeline.search.embedded_dataset import Hit
 from pipeline.search.searcher import Searcher
@@ -51,6 +52,24 @@ def test_a_sentence_finds_itself_and_images(searcher: Searcher, made: Path) -> N
     (images,) = searcher.by_sentences([CAPTIONS[2]])
     assert [hit.id for hit in images] == ["p1", "p0"]
     assert images[0].caption == CAPTIONS[2]
+
+
+def test_a_small_file_is_searched_and_shortens_its_queries(made: Path, folder: Path) -> None:
+    trained = load_head(made / "head")
+    # The head's own similarity has no prefixes.
+    trained.head.similarity = "cosine"
+    space = embedded(made, trained)
+    short = with_dim(replace(space, provenance={**space.provenance, "dim": 3}), 3)
+    write_embeddings(folder / "small.h5", short, store="binary")
+    searcher = Searcher(
+        folder / "small.h5", dataset=folder, head=made / "head", encoder=made / "encoder",
+        split="train",
+    )  # fmt: skip
+    searcher.models.head.head.similarity = "cosine"
+    (found,) = searcher.by_sentences([CAPTIONS[2]], of="sentences", top=4)
+    assert found[0].id == "p1#0"
+    assert found[0].score == pytest.approx(1, abs=0.01)
+    assert [hit.id for hit in searcher.by_image("p1", of="images")] == ["p0"]
 
 
 def test_a_picture_is_an_id_a_file_or_decoded(searcher: Searcher, made: Path) -> None:

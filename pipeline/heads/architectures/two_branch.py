@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pipeline.heads.base import choice, setting
+from pipeline.heads.base import choice, numbers, setting
 from pipeline.heads.inputs.batches import (
     Batch,
     batches_with_siblings,
@@ -25,6 +25,7 @@ from pipeline.heads.inputs.feature_spec import HeadInputs, require_vectors
 from pipeline.heads.inputs.links import LinkedBatch, linked_batches, require_two_phrases
 from pipeline.heads.inputs.pairs import Pairs
 from pipeline.heads.layers.scaling import Standardised, UnitLength
+from pipeline.heads.losses.ranking import over_prefixes, require_prefixes
 from pipeline.heads.losses.structure import structure_preserving_loss
 from pipeline.heads.training.task import TrainingTask, steps
 from pipeline.heads.training.trainer import network_kind
@@ -44,6 +45,7 @@ class TwoBranchSettings:
     margin, top_k : m, and K, the violations that count for each positive pair.
     text_to_image_weight, structure_weight : lambda_1 (0 ranks in one direction only) and lambda_3.
     image_structure_weight : lambda_2; regions have it, since several may be of one phrase.
+    matryoshka, matryoshka_weights : see `pipeline.heads.losses.ranking.over_prefixes`.
     siblings : whether a batch gets a second sentence of each of its images, as structure needs;
         the paper's models without structure do not have them.
     mined_each : mined boxes of each phrase of a batch, drawn anew in every epoch; of regions.
@@ -65,6 +67,8 @@ class TwoBranchSettings:
     text_to_image_weight: float = setting(2.0)
     structure_weight: float = setting(0.2)
     image_structure_weight: float = setting(0.0)
+    matryoshka: tuple[int, ...] = numbers(int, at_least=1)
+    matryoshka_weights: tuple[float, ...] = numbers(float)
     siblings: bool = setting(True)
     mined_each: int = setting(0)
 
@@ -78,6 +82,7 @@ def task(settings: TwoBranchSettings, inputs: HeadInputs) -> TrainingTask:
         A side has no vectors.
     """
     s = settings
+    require_prefixes("two-branch", s.matryoshka, s.matryoshka_weights, s.dim, "cosine")
     dims = {
         "image": require_vectors("two-branch", inputs.images),
         "caption": require_vectors("two-branch", inputs.captions),
@@ -89,16 +94,25 @@ def task(settings: TwoBranchSettings, inputs: HeadInputs) -> TrainingTask:
     def loss(
         net: nn.ModuleDict, batch: Batch | LinkedBatch, epoch: int, generator: torch.Generator
     ) -> Tensor:
-        return structure_preserving_loss(
+        def of_sides(images: Tensor, captions: Tensor) -> Tensor:
+            return structure_preserving_loss(
+                images,
+                captions,
+                batch.matches,
+                s.margin,
+                s.top_k,
+                text_to_image=s.text_to_image_weight,
+                image_structure=s.image_structure_weight,
+                sentence_structure=s.structure_weight,
+                negatives=batch.negatives if isinstance(batch, LinkedBatch) else None,
+            )
+
+        return over_prefixes(
+            of_sides,
             net["image"](batch.images),
             net["caption"](batch.captions),
-            batch.matches,
-            s.margin,
-            s.top_k,
-            text_to_image=s.text_to_image_weight,
-            image_structure=s.image_structure_weight,
-            sentence_structure=s.structure_weight,
-            negatives=batch.negatives if isinstance(batch, LinkedBatch) else None,
+            s.matryoshka,
+            s.matryoshka_weights,
         )
 
     def prepare(net: nn.ModuleDict, train: Pairs) -> None:

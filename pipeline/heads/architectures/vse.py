@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.heads import HeadError
-from pipeline.heads.base import choice, setting
+from pipeline.heads.base import choice, numbers, setting
 from pipeline.heads.inputs.batches import (
     Batch,
     captions_with_drawn,
@@ -39,6 +39,8 @@ from pipeline.heads.losses.ranking import (
     info_nce,
     max_of_hinges,
     mean_of_hinges,
+    over_prefixes,
+    require_prefixes,
     sampled_contrast,
     sum_of_hinges,
 )
@@ -73,6 +75,10 @@ class VseSettings:
     margin : of the hinges.
     mean_hinge_epochs : number of epochs, the first ones, that take the mean hinge of all negatives
         instead of the hardest; 0 as published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
+    matryoshka : numbers of first dimensions that are trained to be vectors of their own, such as 32
+        and 128, by the same loss; with a cosine. matryoshka_weights : of each of these losses, next
+        to 1 for that of the whole vectors; none: 1. See
+        `pipeline.heads.losses.ranking.over_prefixes`.
     epoch : all "captions" once, or all "images" once, each with a random caption; with
         "training_contrast" captions.
     optimiser : "adam", or "sgd" without momentum.
@@ -101,6 +107,8 @@ class VseSettings:
     margin: float = setting(0.1)
     temperature: float = setting(0.05, at_least=0.001)
     mean_hinge_epochs: int = setting(0)
+    matryoshka: tuple[int, ...] = numbers(int, at_least=1)
+    matryoshka_weights: tuple[float, ...] = numbers(float)
     epoch: str = choice("captions", "images")
     batch_size: int = setting(128, at_least=2)
     optimiser: str = choice("adam", "sgd")
@@ -132,6 +140,7 @@ def task(settings: VseSettings, inputs: HeadInputs) -> TrainingTask:
     """
     s = settings
     image_dim = require_vectors("vse", inputs.images)
+    require_prefixes("vse", s.matryoshka, s.matryoshka_weights, s.dim, s.similarity)
     captions = _caption_tower(s, inputs.captions)
 
     def build(words: Features | None) -> nn.ModuleDict:
@@ -219,8 +228,7 @@ def _loss(s: VseSettings) -> Loss:
     inner_product = s.similarity == "cosine" and s.l2_normalise == "captions"
     score = SCORES["dot" if inner_product else s.similarity]
 
-    def loss(towers: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
-        scores = score(towers["image"](batch.images), towers["caption"](batch.captions))
+    def of_scores(scores: Tensor, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
         if s.loss == "sampled_contrast":
             return sampled_contrast(
                 scores, batch.image_of_caption, s.margin, s.negatives, generator
@@ -233,6 +241,15 @@ def _loss(s: VseSettings) -> Loss:
             return sum_of_hinges(scores, batch.image_of_caption, s.margin)
         hinges = mean_of_hinges if epoch < s.mean_hinge_epochs else max_of_hinges
         return hinges(scores, batch.image_of_caption, s.margin)
+
+    def loss(towers: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator) -> Tensor:
+        return over_prefixes(
+            lambda images, captions: of_scores(score(images, captions), batch, epoch, generator),
+            towers["image"](batch.images),
+            towers["caption"](batch.captions),
+            s.matryoshka,
+            s.matryoshka_weights,
+        )
 
     return loss
 

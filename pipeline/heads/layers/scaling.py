@@ -83,7 +83,10 @@ class UnitLength(nn.Module):
 
 
 class Standardised(nn.Module):
-    """Layers that are given features less the training split's mean vector, over its one scale."""
+    """Layers that are given features less the training split's mean vector, over its one scale.
+
+    Of grids, every cell is a vector, and the mean is over all cells.
+    """
 
     mean: Tensor
     scale: Tensor
@@ -98,10 +101,10 @@ class Standardised(nn.Module):
     def fit(self, rows: Rows) -> None:
         """Take the mean vector and the one scale of training features."""
         mean, scale = mean_and_scale(rows)
-        self.mean.copy_(torch.from_numpy(mean))
+        self.mean.copy_(torch.from_numpy(mean.reshape(-1, len(self.mean)).mean(axis=0)))
         self.scale.fill_(scale or 1.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the layers' output for (n, inputs), standardised first."""
+        """Return the layers' output for (..., inputs), standardised first."""
         standardised: Tensor = self.layers((x - self.mean) / self.scale)
         return standardised

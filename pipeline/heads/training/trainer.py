@@ -98,8 +98,9 @@ def network_kind(settings: type[Any], task: Callable[[Any, HeadInputs], Training
     """
 
     def make(values: Any, inputs: HeadInputs) -> Head:
-        # Without the number of epochs, so that it may be raised before a training goes on.
-        named = {name: value for name, value in asdict(values).items() if name != "epochs"}
+        # Without the number of epochs, so that it may be raised before a training goes on, and
+        # without what is off, so that checkpoints from before a setting existed stay valid.
+        named = {n: value for n, value in asdict(values).items() if n != "epochs" and value != ()}
         recipes = [inputs.images.recipe_hash, inputs.captions.recipe_hash]
         return NetworkHead(task(values, inputs), [task.__module__, named, recipes])
 

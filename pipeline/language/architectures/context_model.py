@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pipeline.language.layers.contexts import Factored, LogBilinear
 from pipeline.language.layers.gates import ContentGate, ContentShift, StructureGate
 from pipeline.language.layers.output import Output
-from pipeline.language.model import State
+from pipeline.language.model import State, rows_of_pairs
 from pipeline.language.sentences import positions_of
 from pipeline.text.encoders.token_ids import START
 
@@ -72,29 +72,22 @@ class ContextModel(nn.Module):
         """What vectors are compared with, (vocab_size, dim)."""
         return self.context.words
 
-    def start(self, conditions: Tensor, tags: Tensor | None = None) -> State:
-        """See `SentenceModel.start`; the factors of all places are computed here."""
-        number, device = len(conditions), self.words.device
-        state = {
-            "context": torch.full((number, len(self.context.contexts)), START, device=device),
-            "place": torch.zeros(number, dtype=torch.int64, device=device),
-        }
-        if self.gate is not None:
-            places = 1 if tags is None else tags.shape[1]
-            sentences = torch.arange(number, device=device).repeat_interleave(places)
-            each = torch.arange(places, device=device).repeat(number)
-            factors = self.gate(conditions, tags, sentences, each)
-            state["factors"] = factors.view(number, places, -1)
-        return state
+    def start(
+        self, conditions: Tensor, tags: Tensor | None = None, pairs: Tensor | None = None
+    ) -> State:
+        """See `SentenceModel.start`."""
+        own = rows_of_pairs(conditions, pairs)
+        number, device = len(own["condition"]), self.words.device
+        own["context"] = torch.full((number, len(self.context.contexts)), START, device=device)
+        own["place"] = torch.zeros(number, dtype=torch.int64, device=device)
+        return State({} if self.gate is None else self.gate.begin(conditions, tags), own)
 
     def step(self, state: State, words: Tensor) -> tuple[Tensor, State]:
         """See `SentenceModel.step`; behind the last tag the last factors count."""
-        context = torch.cat([state["context"][:, 1:], words[:, None]], dim=1)
+        own = state.own
+        context = torch.cat([own["context"][:, 1:], words[:, None]], dim=1)
         found = self.context(context)
         if self.gate is not None:
-            factors = state["factors"]
-            place = state["place"].clamp_max(factors.shape[1] - 1)
-            here = factors[torch.arange(len(factors), device=place.device), place]
-            found = self.gate.join(found, here)
-        after = {**state, "context": context, "place": state["place"] + 1}
-        return self.output.log_probabilities(found, self.words), after
+            found = self.gate.join(found, self.gate.at(state.shared, own))
+        after = {**own, "context": context, "place": own["place"] + 1}
+        return self.output.scores(found, self.words), State(state.shared, after)

@@ -9,7 +9,7 @@ from torch.nn.functional import dropout, embedding
 
 from pipeline.heads.layers.rnn import PeepholeLSTM, packed
 from pipeline.language.layers.output import Output
-from pipeline.language.model import State
+from pipeline.language.model import State, rows_of_pairs
 from pipeline.text.encoders.token_ids import END, PADDING, START
 
 _WORD_RANGE = 0.1
@@ -75,20 +75,23 @@ class LstmDecoder(nn.Module):
         found = dropout(states.data[images:], self.share, self.training)
         return found, targets[images:]
 
-    def start(self, conditions: Tensor, tags: Tensor | None = None) -> State:
+    def start(
+        self, conditions: Tensor, tags: Tensor | None = None, pairs: Tensor | None = None
+    ) -> State:
         """See `SentenceModel.start`."""
         zero = conditions.new_zeros(len(conditions), len(self.lstm.peepholes[0]))
-        return self._read({"state": zero, "cell": zero}, self.first(self.scaled(conditions)))
+        own = self._read({"state": zero, "cell": zero}, self.first(self.scaled(conditions)))
+        return State({}, own).of(rows_of_pairs(conditions, pairs)["condition"])
 
     def step(self, state: State, words: Tensor) -> tuple[Tensor, State]:
         """See `SentenceModel.step`."""
-        after = self._read(state, self.inputs[words])
-        return self.output.log_probabilities(after["state"], self.words), after
+        after = self._read(state.own, self.inputs[words])
+        return self.output.scores(after["state"], self.words), State({}, after)
 
-    def _read(self, state: State, inputs: Tensor) -> State:
+    def _read(self, own: dict[str, Tensor], inputs: Tensor) -> dict[str, Tensor]:
         """Return the state after one more input each; see `PeepholeLSTM`."""
-        cell, peepholes = state["cell"], self.lstm.peepholes
-        gates = self.lstm.word(inputs) + self.lstm.state(state["state"])
+        cell, peepholes = own["cell"], self.lstm.peepholes
+        gates = self.lstm.word(inputs) + self.lstm.state(own["state"])
         i, f, g, o = gates.chunk(4, dim=1)
         kept = (f + peepholes[1] * cell).sigmoid() * cell
         cell = kept + (i + peepholes[0] * cell).sigmoid() * g.tanh()

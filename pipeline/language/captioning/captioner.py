@@ -21,7 +21,12 @@ from pipeline.heads.inputs.feature_rows import ArrayRows, Features
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.language import LanguageError
 from pipeline.language.captioning.captions import Caption
-from pipeline.language.captioning.generation import Found, beam_search, sample
+from pipeline.language.captioning.generation import (
+    Found,
+    beam_search,
+    most_probable_words,
+    sample,
+)
 from pipeline.language.data import embed_captions
 from pipeline.language.trained_model import TrainedLanguageModel, load_language_model
 from pipeline.text.encoders.base import CaptionEncoder
@@ -30,7 +35,9 @@ from pipeline.text.fitted import load_encoder
 from pipeline.text.tokenizers.stop_words import STOP_WORDS
 from pipeline.wording import counted
 
-_ROWS = 4096  # candidates that are computed together
+_ROWS = 8192  # candidates that are computed together
+_IMAGES = 64  # whose captions are searched together
+_EMBEDDED = 512  # sentences that are embedded together
 
 
 @dataclass(frozen=True)
@@ -108,6 +115,7 @@ class LanguageCaptioner:
             The model takes no condition, or was trained with another head.
         """
         self.trained, self.head, self._encoder = trained, head, encoder
+        self._tags: dict[int, npt.NDArray[np.int64] | None] = {}  # of the last seed
         writing = writing or Writing()
         if writing.width is None:
             writing = replace(writing, width=1 if trained.module.takes_tags else 5)
@@ -161,23 +169,20 @@ class LanguageCaptioner:
         conditions = points[:, None]
         if self.writing.concepts:
             conditions = np.stack([points, self._concept_means(points)], axis=1)
-        tags = self._tag_sequences(seed)
-        number = conditions.shape[1] * (1 if tags is None else len(tags))
-        step = max(1, _ROWS // number)
+        if seed not in self._tags:
+            self._tags = {seed: self._tag_sequences(seed)}
+        tags = self._tags[seed]
+        step = max(1, _ROWS // (conditions.shape[1] * (1 if tags is None else len(tags))))
         found: list[Sequence[Caption]] = []
         for start in range(0, len(points), step):
             here = slice(start, start + step)
-            ids = self._write(conditions[here], tags, seed)
-            found += [
-                self._chosen(own, point, count)
-                for own, point in zip(ids, points[here], strict=True)
-            ]
+            found += self._ranked(self._write(conditions[here], tags, seed), points[here], count)
         return found
 
     def conditions(self, images: Features) -> Features:
-        """Return what the model is conditioned on, (images, condition_dim) float32, of features."""
+        """Return what the model is conditioned on; see `SentenceModel.start`."""
         if self.head is None:
-            return np.asarray(images, np.float32).reshape(len(images), -1)
+            return np.asarray(images, np.float32)
         return _unit(self.head.embed_images(images))
 
     def _write(
@@ -185,29 +190,37 @@ class LanguageCaptioner:
     ) -> npt.NDArray[np.int64]:
         """Return candidates (images, n, length) under conditions (images, k, dim) and all tags."""
         images, k, dim = conditions.shape
-        each = 1 if tags is None else len(tags)
-        given = torch.from_numpy(np.repeat(conditions.reshape(-1, dim), each, axis=0))
-        ids = None if tags is None else torch.from_numpy(np.tile(tags, (images * k, 1)))
-        found = self._found(given, ids, k * each, seed)
-        sentences: npt.NDArray[np.int64] = found.sentences.numpy().reshape(
-            images, -1, found.sentences.shape[2]
-        )
+        sequences = 1 if tags is None else len(tags)
+        pairs = torch.cartesian_prod(torch.arange(images * k), torch.arange(sequences))
+        given = torch.from_numpy(conditions.reshape(-1, dim))
+        ids = None if tags is None else torch.from_numpy(np.ascontiguousarray(tags))
+        if ids is not None and self.writing.width == 1:
+            found = most_probable_words(self.trained.module, given, ids, pairs)
+        else:
+            found = self._found(given, ids, pairs, k * sequences, seed).sentences
+        sentences: npt.NDArray[np.int64] = found.numpy().reshape(images, -1, found.shape[-1])
         return sentences
 
     def _found(
-        self, conditions: torch.Tensor, tags: torch.Tensor | None, each: int, seed: int
+        self,
+        conditions: torch.Tensor,
+        tags: torch.Tensor | None,
+        pairs: torch.Tensor,
+        each: int,
+        seed: int,
     ) -> Found:
-        """Search, or draw: every image, of `each` rows, with the same random numbers."""
+        """Search, or draw: every image, of `each` pairs, with the same random numbers."""
         w, module = self.writing, self.trained.module
         if w.width:
-            return beam_search(module, conditions, tags, width=w.width)
+            return beam_search(module, conditions, tags, pairs, width=w.width)
         times = w.samples
         draws = np.random.default_rng(seed).random((each * times, self.trained.sizes.length))
         return sample(
             module,
-            conditions.repeat_interleave(times, dim=0),
-            torch.from_numpy(np.tile(draws, (len(conditions) // each, 1))),
-            None if tags is None else tags.repeat_interleave(times, dim=0),
+            conditions,
+            torch.from_numpy(np.tile(draws, (len(pairs) // each, 1))),
+            tags,
+            pairs.repeat_interleave(times, dim=0),
             temperature=w.temperature,
         )
 
@@ -216,43 +229,73 @@ class LanguageCaptioner:
     ) -> Sequence[Sequence[Caption]]:
         """Return the captions of a model that is conditioned on features, by their probability."""
         power, captions = self.writing.length_power, []
-        for start in range(0, len(images), _ROWS // 16):
-            rows = np.asarray(images[start : start + _ROWS // 16], np.float32)
-            given = torch.from_numpy(rows.reshape(len(rows), -1))
-            found = self._found(given, None, 1, seed)
+        for start in range(0, len(images), _IMAGES):
+            rows = images[start : start + _IMAGES]
+            pairs = torch.arange(len(rows))[:, None].expand(-1, 2)
+            found = self._found(torch.from_numpy(self.conditions(rows)), None, pairs, 1, seed)
             width = found.sentences.shape[1] * len(found.sentences) // len(rows)
             sentences = found.sentences.numpy().reshape(len(rows), width, -1)
             totals = found.log_probabilities.numpy().reshape(len(rows), width)
             for own, log_p in zip(sentences, totals, strict=True):
-                lengths = (own != PADDING).sum(axis=1)
+                lengths = (own != PADDING).sum(axis=1).clip(1)  # a place of the beam may be empty
                 scores = log_p / lengths**power
                 parts = [{"log_probability": float(p)} for p in log_p]
                 captions.append(self._best(own, scores, parts, count))
         return captions
 
-    def _chosen(
-        self, candidates: npt.NDArray[np.int64], point: Features, count: int
-    ) -> Sequence[Caption]:
-        """Return the best of an image's candidates (n, length)."""
-        w = self.writing
-        distinct = np.unique(candidates, axis=0)
-        distinct = distinct[(distinct >= FIRST_WORD).any(axis=1)]
-        if not len(distinct):
-            return []
+    def _ranked(
+        self, candidates: npt.NDArray[np.int64], points: Features, count: int
+    ) -> list[Sequence[Caption]]:
+        """Return the best of each image's candidates (images, n, length), points (images, dim).
+
+        A sentence is embedded and scored once, however many images have it.
+        """
+        w, images = self.writing, len(candidates)
+        every = candidates.reshape(-1, candidates.shape[2])
+        spoken = np.flatnonzero((every >= FIRST_WORD).any(axis=1))
+        if not spoken.size:
+            return [[]] * images
+        # Big-endian bytes compare as the ids do, and far faster than rows.
+        keys = every[spoken].astype(">u4").view(f"S{4 * every.shape[1]}")[:, 0]
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        distinct, place = every[spoken[first]], np.full(len(every), -1)
+        place[spoken] = inverse
         texts = [self.trained.text(ids) for ids in distinct]
-        assert self.head is not None
-        assert self._encoder is not None
-        cosines = embed_captions(self.head, ArrayRows(self._encoder.encode(texts))) @ point
+        embedded = self._embedded(texts)
         words = (distinct != PADDING).sum(axis=1)
         trigrams = self.trained.ngrams.sentence_log_probabilities(distinct).sum(axis=1) / words
-        repeats = np.array([_repeats(text.split()) for text in texts])
-        penalised = np.where(cosines > 0, cosines * w.repeat_penalty**repeats, cosines)
-        scores = penalised + w.trigram_weight * trigrams
-        parts = [
-            {"cosine": float(c), "trigram": float(t), "repeats": float(r)}
-            for c, t, r in zip(cosines, trigrams, repeats, strict=True)
-        ]
-        return self._best(distinct, scores, parts, count)
+        repeats = self._repeats(distinct)
+        found = []
+        for own, point in zip(place.reshape(images, -1), points, strict=True):
+            rows = np.unique(own[own >= 0])
+            cosines = embedded[rows] @ point
+            penalised = np.where(cosines > 0, cosines * w.repeat_penalty ** repeats[rows], cosines)
+            scores = penalised + w.trigram_weight * trigrams[rows]
+            parts = [
+                {"cosine": float(c), "trigram": float(t), "repeats": float(r)}
+                for c, t, r in zip(cosines, trigrams[rows], repeats[rows], strict=True)
+            ]
+            found.append(self._best(distinct[rows], scores, parts, count))
+        return found
+
+    def _embedded(self, texts: Sequence[str]) -> Features:
+        """Return the points (texts, dim) of sentences."""
+        assert self.head is not None
+        blocks = [texts[at : at + _EMBEDDED] for at in range(0, len(texts), _EMBEDDED)]
+        rows = [embed_captions(self.head, ArrayRows(self._prepared.encode(b))) for b in blocks]
+        return np.concatenate(rows)
+
+    @cached_property
+    def _prepared(self) -> CaptionEncoder:
+        """The sentence encoder after it has read the vectors of all words of candidates at once."""
+        assert self._encoder is not None
+        self._encoder.encode([" ".join(self.trained.vocabulary.words)])
+        return self._encoder
+
+    def _repeats(self, sentences: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return how often a content word is repeated in each sentence (n, length)."""
+        ids = np.sort(np.where(self._content[sentences], sentences, PADDING), axis=1)
+        return np.asarray(((ids[:, 1:] == ids[:, :-1]) & (ids[:, 1:] != PADDING)).sum(axis=1))
 
     def _best(
         self,
@@ -277,18 +320,16 @@ class LanguageCaptioner:
     def _concept_means(self, points: Features) -> Features:
         """Return the mean of the nearest words and sentences of each point, of unit length."""
         near = []
-        for concepts in (self._words, self.trained.concepts.sentences):
+        content = self.trained.concepts.words[self._content]
+        for concepts in (content, self.trained.concepts.sentences):
             most = min(self.writing.concepts, len(concepts))
-            nearest = np.argsort(-(points @ concepts.T), axis=1, kind="stable")[:, :most]
-            near.append(concepts[nearest])
+            near.append(concepts[_greatest(points @ concepts.T, most)])
         return _unit(np.concatenate(near, axis=1).mean(axis=1))
 
     @cached_property
-    def _words(self) -> Features:
-        """Points of the words that are no stop words."""
-        words = self.trained.vocabulary.words
-        content = [FIRST_WORD + at for at, word in enumerate(words) if _is_content(word)]
-        return self.trained.concepts.words[content]
+    def _content(self) -> npt.NDArray[np.bool_]:
+        """Which token ids (vocab_size,) are words that are not stop words."""
+        return np.array([False] * FIRST_WORD + [*map(_is_content, self.trained.vocabulary.words)])
 
     def _tag_sequences(self, seed: int) -> npt.NDArray[np.int64] | None:
         """Return distinct tag sequences of training captions, drawn as often as they occur."""
@@ -355,7 +396,14 @@ def _is_content(word: str) -> bool:
     return word.isalpha() and word not in STOP_WORDS["english-function"]
 
 
-def _repeats(words: Sequence[str]) -> int:
-    """Return how often a content word stands again."""
-    content = [word for word in words if _is_content(word)]
-    return len(content) - len(set(content))
+def _greatest(values: Features, most: int) -> npt.NDArray[np.int64]:
+    """Return the places (rows, most) of the greatest numbers of each row; the first of equals.
+
+    As a stable sort of the negated rows, which takes several times as long.
+    """
+    last = np.partition(values, -most, axis=1)[:, -most]
+    found = np.empty((len(values), most), np.int64)
+    for row, (own, least) in enumerate(zip(values, last, strict=True)):
+        places = np.flatnonzero(own >= least)
+        found[row] = places[np.argsort(-own[places], kind="stable")[:most]]
+    return found

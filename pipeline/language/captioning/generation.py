@@ -5,11 +5,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pipeline.language.model import SentenceModel, State, rows_of
+from pipeline.language.model import SentenceModel, State
 from pipeline.text.encoders.token_ids import END, PADDING, START, UNKNOWN
 
 LONGEST = 20
 """Words of a sentence at most, where tags do not say how many."""
+
+_ROWS = 1024  # sentences that are written together: the scores of a step fit in the caches
 
 
 @dataclass(frozen=True)
@@ -28,51 +30,106 @@ class Found:
 
 
 @torch.inference_mode()
+def most_probable_words(
+    model: SentenceModel, conditions: Tensor, tags: Tensor, pairs: Tensor | None = None
+) -> Tensor:
+    """Return sentences with the most probable word at each tag, one after another.
+
+    These are the sentences of `beam_search` with a width of 1, without their probabilities:
+    neither the words after the last tag nor a `log_softmax` is computed. `UNKNOWN` is not written.
+
+    Parameters
+    ----------
+    model, conditions, tags, pairs : see `beam_search`.
+
+    Returns
+    -------
+    (n, length) int64 token ids without `START`, `END` last, `PADDING` behind.
+    """
+    if pairs is None:
+        pairs = torch.arange(len(conditions), device=conditions.device)[:, None].expand(-1, 2)
+    ends = _ends(tags, 0)[pairs[:, 1]]
+    sentences = torch.full((len(pairs), int(ends.max()) + 1), PADDING, device=tags.device)
+    # The longest first, so that at each place the unfinished sentences are a slice.
+    order = ends.argsort(descending=True, stable=True)
+    for rows in order.split(_ROWS):
+        own = ends[rows]
+        state = model.start(conditions, tags, pairs[rows])
+        words = torch.full((len(rows),), START, device=tags.device)
+        written = sentences.new_full((len(rows), int(own[0]) + 1), PADDING)
+        for place in range(int(own[0])):
+            live = slice(int((own > place).sum()))
+            scores, state = model.step(state.of(live), words[live])
+            scores[:, [UNKNOWN, END]] = -torch.inf
+            words = _argmax(scores)
+            written[live, place] = words
+        written.scatter_(1, own[:, None], END)
+        sentences[rows, : written.shape[1]] = written
+    return sentences
+
+
+@torch.inference_mode()
 def beam_search(
     model: SentenceModel,
     conditions: Tensor,
     tags: Tensor | None = None,
+    pairs: Tensor | None = None,
     *,
     width: int = 1,
     longest: int = LONGEST,
 ) -> Found:
-    """Return the most probable sentences that a beam finds under each condition, the best first.
+    """Return the most probable sentences that a beam finds, the best first.
 
-    After each word the `width` most probable beginnings go on; those that are over stay among them.
-    `UNKNOWN` is not written. With tags a sentence has a word for each tag, and is over where they
-    say.
+    Keeps the `width` best hypotheses after each word; finished ones stay in the beam. Only
+    unfinished ones are computed. `UNKNOWN` is not written. With tags a sentence has one word per
+    tag.
 
     Parameters
     ----------
     model : in evaluation mode.
-    conditions : (n, condition_dim) float32.
-    tags : (n, length) int64, `END` last, `PADDING` behind; of models that take tags.
-    width : 1 or more; 1 takes the most probable word each time.
+    conditions : (conditions, condition_dim) float32, or with cells; see `SentenceModel.start`.
+    tags : (sequences, length) int64, `END` last, `PADDING` behind; of models that take tags.
+    pairs : (n, 2) int64, the rows of `conditions` and `tags` of each sentence; None: the sentence
+        at k has the rows at k.
+    width : 1 or more; 1 writes the most probable word each time.
     longest : words of a sentence at most, without tags.
     """
-    number, device = len(conditions), conditions.device
-    ends = _ends(tags, number, longest).to(device)
-    state = model.start(conditions, tags)
+    number, device = len(conditions if pairs is None else pairs), conditions.device
+    ends = _ends(tags, longest).to(device)
+    ends = ends[pairs[:, 1]] if tags is not None and pairs is not None else ends.expand(number)
+    state = model.start(conditions, tags, pairs)
     words = torch.full((number, 1), START, device=device)
-    totals = torch.zeros(number, 1, device=device)
-    over = torch.zeros(number, 1, dtype=torch.bool, device=device)
+    totals = conditions.new_zeros(number, 1)
     written = torch.empty(number, 1, 0, dtype=torch.int64, device=device)
+    over = torch.zeros(number, dtype=torch.bool, device=device)
+    live = torch.arange(number, device=device)
     for place in range(int(ends.max()) + 1):
-        log_p, state = model.step(state, words.flatten())
         beams = words.shape[1]
-        log_p = _allowed(log_p.view(number, beams, -1), ends == place, tags is not None)
-        log_p[over] = -torch.inf
-        log_p[:, :, PADDING] = torch.where(over, 0.0, -torch.inf)
-        every = (totals[:, :, None] + log_p).flatten(1)
+        scores, state = model.step(state, words.flatten()[live])
+        log_p = _allowed(scores.log_softmax(dim=1), ends[live // beams] == place, tags is not None)
+        # The best words of each hypothesis, and behind them "no word" for a finished one.
+        top = min(width, log_p.shape[1])
+        log_p, best_words = log_p.topk(top, dim=1)
+        every = totals.new_full((number * beams, top + 1), -torch.inf)
+        every[live, :top] = totals.flatten()[live, None] + log_p
+        every[:, top] = totals.flatten().masked_fill(~over, -torch.inf)
+        choices = torch.full_like(every, PADDING, dtype=torch.int64)
+        choices[live, :top] = best_words
+        every, choices = every.view(number, -1), choices.view(number, -1)
         totals, best = every.topk(min(width, every.shape[1]), dim=1)
-        beam, words = best // log_p.shape[2], best % log_p.shape[2]
-        rows = (torch.arange(number, device=device)[:, None] * beams + beam).flatten()
-        state = rows_of(state, rows)
-        before = written.flatten(0, 1)[rows].view(*words.shape, place)
+        words = choices.gather(1, best)
+        beam = best // (top + 1)
+        before = written.gather(1, beam[:, :, None].expand(-1, -1, place))
         written = torch.cat([before, words[:, :, None]], dim=2)
-        over = over.gather(1, beam) | (words == END)
-        if bool(over.all()):
+        rows = (torch.arange(number, device=device)[:, None] * beams + beam).flatten()
+        over = over[rows] | ((words == END) | totals.isneginf()).flatten()
+        # Rows of the state are those of the hypotheses that were unfinished before this word.
+        row_of = torch.empty(number * beams, dtype=torch.int64, device=device)
+        row_of[live] = torch.arange(len(live), device=device)
+        live = (~over).nonzero()[:, 0]
+        if not len(live):
             break
+        state = state.of(row_of[rows[live]])
     return Found(written, totals)
 
 
@@ -82,6 +139,7 @@ def sample(
     conditions: Tensor,
     draws: Tensor,
     tags: Tensor | None = None,
+    pairs: Tensor | None = None,
     *,
     temperature: float = 1.0,
 ) -> Found:
@@ -91,21 +149,22 @@ def sample(
 
     Parameters
     ----------
-    model, conditions, tags : see `beam_search`.
+    model, conditions, tags, pairs : see `beam_search`.
     draws : (n, longest + 1) float64 in [0, 1): the word at a place is the first whose cumulative
         probability, by token id, is above the draw of this place.
     temperature : log-probabilities are divided by it; above 0.
     """
-    number, device = len(conditions), conditions.device
-    ends = _ends(tags, number, draws.shape[1] - 1).to(device)
-    state: State = model.start(conditions, tags)
+    number, device = len(draws), conditions.device
+    ends = _ends(tags, draws.shape[1] - 1).to(device)
+    ends = ends[pairs[:, 1]] if tags is not None and pairs is not None else ends.expand(number)
+    state: State = model.start(conditions, tags, pairs)
     words = torch.full((number,), START, device=device)
     totals = torch.zeros(number, device=device)
     over = torch.zeros(number, dtype=torch.bool, device=device)
     written = []
     for place in range(int(ends.max()) + 1):
-        log_p, state = model.step(state, words)
-        log_p = _allowed(log_p[:, None], ends == place, tags is not None)[:, 0]
+        scores, state = model.step(state, words)
+        log_p = _allowed(scores.log_softmax(dim=1), ends == place, tags is not None)
         cumulative = (log_p.double() / temperature).softmax(dim=1).cumsum(dim=1)
         drawn = draws[:, place, None].to(device) * cumulative[:, -1:]
         words = torch.searchsorted(cumulative, drawn, right=True)[:, 0].clamp_max(
@@ -120,20 +179,26 @@ def sample(
     return Found(torch.stack(written, dim=1)[:, None], totals[:, None])
 
 
-def _ends(tags: Tensor | None, number: int, longest: int) -> Tensor:
-    """Return the place (n,) at which each sentence is over at the latest."""
+def _ends(tags: Tensor | None, longest: int) -> Tensor:
+    """Return the place at which each tag sequence is over, (sequences,), or the last place, ()."""
     if tags is None:
-        return torch.full((number,), longest)
+        return torch.tensor(longest)
     return (tags != PADDING).sum(dim=1) - 1
 
 
 def _allowed(log_p: Tensor, must_end: Tensor, by_tags: bool) -> Tensor:
-    """Return log-probabilities (n, beams, words) without the words that may not follow."""
-    log_p = log_p.clone()
-    log_p[:, :, UNKNOWN] = -torch.inf
+    """Return log-probabilities (n, words) with -inf for the words that may not follow."""
+    log_p[:, UNKNOWN] = -torch.inf
     if by_tags:
-        log_p[~must_end, :, END] = -torch.inf
-    end = log_p[must_end, :, END]
+        log_p[~must_end, END] = -torch.inf
+    end = log_p[must_end, END]
     log_p[must_end] = -torch.inf
-    log_p[must_end, :, END] = end
+    log_p[must_end, END] = end
     return log_p
+
+
+def _argmax(scores: Tensor) -> Tensor:
+    """Return the place of the greatest number of each row, the first of equals."""
+    if scores.device.type == "cpu":  # NumPy's is several times as fast
+        return torch.from_numpy(scores.numpy().argmax(axis=1))
+    return scores.argmax(dim=1)

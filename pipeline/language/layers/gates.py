@@ -1,6 +1,8 @@
 """From the condition of a sentence, and its tags, to what changes the context's vector.
 
-`join` puts both together: a gate's factors multiply it, a shift is added to it.
+`join` puts both together: a gate's factors multiply it, a shift is added to it. `forward` computes
+the factors of many positions; `begin` computes what sentences of the same condition or tags share,
+and `at` the factors of one place of each sentence from it.
 """
 
 import torch
@@ -10,7 +12,27 @@ from torch.nn.functional import embedding
 from pipeline.language.sentences import forward_tags
 
 
-class ContentShift(nn.Module):
+class _Content(nn.Module):
+    """A map of the condition, the same at each place of a sentence."""
+
+    of_content: nn.Parameter
+
+    def forward(
+        self, conditions: Tensor, tags: Tensor | None, sentences: Tensor, places: Tensor
+    ) -> Tensor:
+        """Return (positions, dim); see `StructureGate.forward`."""
+        return self.begin(conditions, tags)["content"][sentences]
+
+    def begin(self, conditions: Tensor, tags: Tensor | None) -> dict[str, Tensor]:
+        """Return "content", the factors of each condition."""
+        return {"content": conditions @ self.of_content.T}
+
+    def at(self, shared: dict[str, Tensor], own: dict[str, Tensor]) -> Tensor:
+        """Return (sentences, dim); see `StructureGate.at`."""
+        return shared["content"][own["condition"]]
+
+
+class ContentShift(_Content):
     """C_m u, added at each place of a sentence: MLBL-B of Kiros et al. 2014 (ICML), section 3.1."""
 
     join = staticmethod(torch.add)
@@ -20,14 +42,8 @@ class ContentShift(nn.Module):
         super().__init__()
         self.of_content = nn.Parameter(torch.randn(dim, condition_dim) * condition_dim**-0.5)
 
-    def forward(
-        self, conditions: Tensor, tags: Tensor | None, sentences: Tensor, places: Tensor
-    ) -> Tensor:
-        """Return (positions, dim); see `StructureGate.forward`."""
-        return (conditions @ self.of_content.T)[sentences]
 
-
-class ContentGate(nn.Module):
+class ContentGate(_Content):
     """W_fd u: the same at each place of a sentence (Kiros et al. 2014, eq. 9)."""
 
     join = staticmethod(torch.mul)
@@ -36,12 +52,6 @@ class ContentGate(nn.Module):
         """Draw the weights from torch's global generator."""
         super().__init__()
         self.of_content = nn.Parameter(torch.randn(factors, condition_dim))
-
-    def forward(
-        self, conditions: Tensor, tags: Tensor | None, sentences: Tensor, places: Tensor
-    ) -> Tensor:
-        """Return (positions, factors); see `StructureGate.forward`."""
-        return (conditions @ self.of_content.T)[sentences]
 
 
 class StructureGate(nn.Module):
@@ -86,10 +96,50 @@ class StructureGate(nn.Module):
         """
         assert tags is not None
         after = len(self.structure)
+        ids = forward_tags(tags, after - 1)[sentences, places]
+        content = conditions @ self.content.T + self.bias
+        attribute = (self._ahead(ids) + content[sentences]).relu()
+        return attribute @ self.of_attribute.T
+
+    def begin(self, conditions: Tensor, tags: Tensor | None) -> dict[str, Tensor]:
+        """Return what sentences share.
+
+        Parameters
+        ----------
+        conditions : (conditions, condition_dim) float32.
+        tags : (sequences, length) int64.
+
+        Returns
+        -------
+        dict of str to Tensor
+            "content" (conditions, dim), T_u u + b, and "ahead" (sequences, length, dim), the sum of
+            T_i t_i at each place.
+        """
+        assert tags is not None
+        ids = forward_tags(tags, len(self.structure) - 1)
+        ahead = self._ahead(ids.flatten(0, 1)).view(*tags.shape, -1)
+        return {"content": conditions @ self.content.T + self.bias, "ahead": ahead}
+
+    def at(self, shared: dict[str, Tensor], own: dict[str, Tensor]) -> Tensor:
+        """Return the factors at one place of each sentence.
+
+        Parameters
+        ----------
+        shared : of `begin`.
+        own : "condition", "tags" and "place", (sentences,) int64: the rows in `shared` and the
+            place; after the last tag the last place counts.
+
+        Returns
+        -------
+        (sentences, factors) float32
+        """
+        place = own["place"].clamp_max(shared["ahead"].shape[1] - 1)
+        ahead = shared["ahead"][own["tags"], place]
+        return (ahead + shared["content"][own["condition"]]).relu() @ self.of_attribute.T
+
+    def _ahead(self, ids: Tensor) -> Tensor:
+        """Return the sum of T_i t_i, (positions, dim), of tag ids (positions, forward + 1)."""
         # T_i t of every tag, so that a position sums rows and multiplies nothing.
         table = (self.structure @ self.tags.T).transpose(1, 2).flatten(0, 1)
-        offset = torch.arange(after, device=tags.device) * len(self.tags)
-        ids = forward_tags(tags, after - 1)[sentences, places] + offset
-        content = conditions @ self.content.T + self.bias
-        attribute = (embedding(ids, table).sum(dim=1) + content[sentences]).relu()
-        return attribute @ self.of_attribute.T
+        offset = torch.arange(len(self.structure), device=ids.device) * len(self.tags)
+        return embedding(ids + offset, table).sum(dim=1)

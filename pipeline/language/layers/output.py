@@ -27,6 +27,10 @@ class Output(nn.Module):
         impossible[[PADDING, START]] = -torch.inf
         self.register_buffer("impossible", impossible, persistent=False)
 
+    def scores(self, vectors: Tensor, words: Tensor) -> Tensor:
+        """Return vector . word + b (n, vocab_size) of all words; see `log_probabilities`."""
+        return torch.addmm(self.bias + self.impossible, vectors, words.T)
+
     def log_probabilities(self, vectors: Tensor, words: Tensor) -> Tensor:
         """Return the natural logarithms (n, vocab_size) of all words' probabilities.
 
@@ -35,7 +39,7 @@ class Output(nn.Module):
         vectors : (n, dim) float32.
         words : (vocab_size, dim) float32.
         """
-        return log_softmax(torch.addmm(self.bias + self.impossible, vectors, words.T), dim=1)
+        return log_softmax(self.scores(vectors, words), dim=1)
 
     def loss(self, vectors: Tensor, words: Tensor, targets: Tensor) -> Tensor:
         """Return the mean of -log P(target) over all words."""

@@ -1,0 +1,234 @@
+"""Quantised rows: what is stored of them, and the float32 vectors that it stands for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import PipelineError
+from pipeline.retrieval.similarity import unit_rows
+
+Store = Literal["float32", "float16", "int8", "binary"]
+Vectors = npt.NDArray[np.float32]
+
+STORES: tuple[Store, ...] = ("float32", "float16", "int8", "binary")
+"""How the rows of an embedding file may be stored. "binary" keeps sign bits next to int8 codes."""
+
+_LARGEST, _ZERO = 127, -128
+_WORD_BYTES = 8
+_NO_ROWS: Vectors = np.empty((0, 0), np.float32)
+
+
+class StoreError(PipelineError):
+    """Embeddings cannot be stored or shortened as requested."""
+
+
+@dataclass(frozen=True, eq=False)
+class Quantiser:
+    """How the rows of both sides of an embedding file are quantised.
+
+    Attributes
+    ----------
+    store : Store. "float16", "int8" or "binary".
+    middles, steps : mapping of str to array. For "int8" and "binary", by "images" and "captions",
+        (dim,) float32: code c of a dimension stands for middle + c * step.
+    calibrated_on : mapping. What they were measured on, as JSON values.
+    """
+
+    store: Store
+    middles: Mapping[str, Vectors] = field(default_factory=dict)
+    steps: Mapping[str, Vectors] = field(default_factory=dict)
+    calibrated_on: Mapping[str, Any] = field(default_factory=dict)
+
+    def encode(self, rows: Vectors, side: str, similarity: str) -> "QuantisedRows":
+        """Return rows as they are stored; for cosine they are first scaled to length 1.
+
+        Parameters
+        ----------
+        rows : array (n, dim), or (n, parts, dim) for float16, float32.
+        side : str. "images" or "captions".
+        similarity : str. What the rows are compared by.
+
+        Raises
+        ------
+        StoreError
+            float16 cannot hold a value.
+        """
+        rows = _scaled(rows, similarity)
+        if self.store == "float16":
+            with np.errstate(over="ignore"):
+                halves = rows.astype(np.float16)
+            if not np.isfinite(halves).all():
+                raise StoreError(
+                    f"{side}: values up to {np.abs(rows).max():g} exceed float16 (65504); use the "
+                    "store int8 or float32"
+                )
+            return QuantisedRows(halves, side, self)
+        step, centred = self.steps[side], rows - self.middles[side]
+        codes = np.divide(centred, step, out=np.zeros_like(rows), where=step > 0)
+        codes = np.clip(np.rint(codes), -_LARGEST, _LARGEST).astype(np.int8)
+        codes[~rows.any(axis=1)] = _ZERO
+        bits = self.signs(rows, side) if self.store == "binary" else None
+        return QuantisedRows(codes, side, self, bits)
+
+    def signs(self, rows: npt.NDArray[np.floating], side: str) -> npt.NDArray[np.uint8]:
+        """Return packed sign bits (n, ceil(dim / 8)): 1 where a value is above the middle."""
+        return np.packbits(rows > self.middles[side], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class QuantisedRows:
+    """Rows of one side as a file stores them; indexed like the float32 array they stand for.
+
+    Attributes
+    ----------
+    codes : array (rows, dim) float16 or int8; float16 may be (rows, parts, dim). May be mapped. A
+        row of int8 codes -128 is the zero vector.
+    side : str. "images" or "captions".
+    quantiser : Quantiser. What the codes mean.
+    bits : array (rows, ceil(dim / 8)) uint8, or None. Sign bits, packed as by `numpy.packbits`.
+    """
+
+    codes: npt.NDArray[Any]
+    side: str
+    quantiser: Quantiser
+    bits: npt.NDArray[np.uint8] | None = None
+
+    dtype = np.dtype(np.float32)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the vectors."""
+        return self.codes.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self.codes.ndim
+
+    @property
+    def step(self) -> Vectors | None:
+        """Step of each dimension, (dim,) float32; None for float16."""
+        return self.quantiser.steps.get(self.side)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.codes)
+
+    def __getitem__(self, rows: Any) -> Vectors:
+        """Return the float32 vectors of some rows, by any numpy index of the first axis."""
+        codes = self.codes[rows]
+        vectors = codes.astype(np.float32)
+        if self.step is not None:
+            vectors *= self.step
+            vectors += self.quantiser.middles[self.side]
+            vectors[codes[..., 0] == _ZERO] = 0.0
+        return vectors
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Return all vectors."""
+        return np.asarray(self[:], dtype)
+
+    def take(self, rows: npt.NDArray[np.int64]) -> "QuantisedRows":
+        """Return some rows, still quantised."""
+        bits = None if self.bits is None else self.bits[rows]
+        return QuantisedRows(self.codes[rows], self.side, self.quantiser, bits)
+
+    @cached_property
+    def words(self) -> npt.NDArray[np.uint64]:
+        """The sign bits, (ceil(dim / 64), rows): words of one place together, for speed."""
+        assert self.bits is not None, "only the store binary has sign bits"
+        return np.ascontiguousarray(words_of(self.bits).T)
+
+
+def quantiser_for(
+    store: Store,
+    similarity: str = "cosine",
+    images: Vectors = _NO_ROWS,
+    captions: Vectors = _NO_ROWS,
+    calibrated_on: Mapping[str, Any] | None = None,
+) -> Quantiser | None:
+    """Return the quantiser of a store, calibrated; None for float32.
+
+    The middle of a dimension is the mean of the calibration rows, and 127 steps reach their largest
+    distance from it. Values of other rows that are farther are clipped.
+
+    Parameters
+    ----------
+    store : Store.
+    similarity : str. What the rows are compared by.
+    images, captions : array (n, dim) float32. Calibration rows, of the training split, for int8
+        and binary; a side without any is calibrated on the other.
+    calibrated_on : mapping or None. What they are, as JSON values.
+
+    Raises
+    ------
+    StoreError
+        The similarity does not allow the store.
+    """
+    require_store(store, similarity)
+    if store == "float32":
+        return None
+    if store == "float16":
+        return Quantiser(store)
+    middles, steps = {}, {}
+    for side, own, other in (("images", images, captions), ("captions", captions, images)):
+        rows = _scaled(own if len(own) else other, similarity)
+        middles[side] = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
+        steps[side] = np.abs(rows - middles[side]).max(axis=0) / np.float32(_LARGEST)
+    return Quantiser(store, middles, steps, calibrated_on or {})
+
+
+def require_store(store: Store, similarity: str) -> None:
+    """Check that rows compared by a similarity can be stored so.
+
+    Raises
+    ------
+    StoreError
+    """
+    if store not in STORES:
+        raise StoreError(f"store {store!r} is not known; expected one of {', '.join(STORES)}")
+    if store == "int8" and similarity.startswith("scan-"):
+        raise StoreError(f"sets of vectors ({similarity}) cannot be stored as int8; use float16")
+    if store == "binary" and similarity != "cosine":
+        raise StoreError(
+            f"sign bits stand for directions, and the similarity is {similarity}, not cosine; use "
+            "int8 or float16"
+        )
+
+
+def shortened(rows: npt.NDArray[np.float32], dim: int, similarity: str) -> Vectors:
+    """Return the first dimensions of vectors, at length 1; a zero vector stays zero.
+
+    Parameters
+    ----------
+    rows : array (n, d) float32.
+    dim : int. Dimensions that are kept, from 1 to d.
+    similarity : str. It must be cosine: by it a prefix is a vector of the same kind.
+
+    Raises
+    ------
+    StoreError
+        The similarity is another, or the rows have fewer dimensions.
+    """
+    if similarity != "cosine":
+        raise StoreError(
+            f"vectors compared by {similarity} cannot be shortened, only those compared by cosine"
+        )
+    if not 1 <= dim <= rows.shape[-1]:
+        raise StoreError(f"`dim={dim}` found; the vectors have {rows.shape[-1]} dimensions")
+    return unit_rows(rows[:, :dim]).astype(np.float32)
+
+
+def words_of(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
+    """Return packed bits (n, bytes) as words (n, ceil(bytes / 8)), the last filled with zeros."""
+    padding = -bits.shape[1] % _WORD_BYTES
+    return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, padding)))).view(np.uint64)
+
+
+def _scaled(rows: Vectors, similarity: str) -> Vectors:
+    """Return rows at the length at which they are quantised: 1 for cosine, else their own."""
+    return unit_rows(rows).astype(np.float32) if similarity == "cosine" else rows

@@ -1,0 +1,122 @@
+"""Search of quantised rows: all of them by their codes, the best candidates again exactly.
+
+The first stage compares a float query with int8 or float16 codes in float32, or the sign bits of
+both by their Hamming distance. Ties there are broken by the order of the rows. The second stage
+scores the candidates' stored vectors as `pipeline.retrieval.search.nearest` does.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.retrieval.quantised.codes import QuantisedRows, words_of
+from pipeline.retrieval.search import (
+    Gallery,
+    Hits,
+    SideName,
+    Vectors,
+    best_of,
+    nearest,
+    require_comparable,
+)
+from pipeline.retrieval.similarity import unit_rows
+
+RESCORE = {"codes": 4, "bits": 64}
+"""Candidates of the first stage for each hit, by what it compares."""
+
+_SCANNED = ("cosine", "dot")
+_ELEMENTS, _BITS_AT_ONCE = 1 << 20, 1 << 14
+_QUERIES_AT_ONCE = 256
+
+Scores = npt.NDArray[Any]  # float32, or int16 of sign bits
+
+
+def nearest_stored(
+    gallery: Gallery, queries: Vectors, asking: SideName, top: int, rescore: int | None = None
+) -> Hits:
+    """Return the best rows of a gallery that is quantised.
+
+    Hits have the scores and the order of an exact search of the stored vectors; the first stage
+    may miss a row. By a similarity other than cosine and dot all rows are compared exactly.
+
+    Parameters
+    ----------
+    gallery : Gallery. Its rows are `QuantisedRows`.
+    queries : array (queries, dim) float32.
+    asking : str. The side that the queries are on.
+    top : int. Hits of each query, at least 1; a smaller gallery returns all its rows.
+    rescore : int or None. Candidates for each hit; None: those of `RESCORE`.
+
+    Raises
+    ------
+    SearchError, EmbeddingsError
+        See `pipeline.retrieval.search.nearest`.
+    """
+    rows = gallery.rows
+    if not isinstance(rows, QuantisedRows) or gallery.similarity not in _SCANNED:
+        return nearest(gallery, queries, asking, top)
+    require_comparable(gallery, queries, asking)
+    stage = "codes" if rows.bits is None else "bits"
+    top = min(top, len(rows))
+    number = min(top * (rescore or RESCORE[stage]), len(rows))
+    hits = Hits(np.empty((len(queries), top), np.int64), np.empty((len(queries), top), np.float32))
+    for start in range(0, len(queries), _QUERIES_AT_ONCE):
+        asked = queries[start : start + _QUERIES_AT_ONCE]
+        for at, found in enumerate(candidates(rows, asked, asking, number), start):
+            hits.rows[at], hits.scores[at] = best_of(gallery, queries[[at]], found, top)
+    return hits
+
+
+def candidates(
+    rows: QuantisedRows, queries: Vectors, asking: SideName, number: int
+) -> list[npt.NDArray[np.int64]]:
+    """Return the row numbers of the best `number` rows of the first stage, for each query."""
+    if rows.bits is None:
+        blocks, nothing = _products(rows, queries), np.full(number, -np.inf, np.float32)
+    else:
+        blocks, nothing = _agreements(rows, queries, asking), np.full(number, -32767, np.int16)
+    best: list[tuple[Scores, npt.NDArray[np.int64]]] = [
+        (nothing, np.full(number, -1)) for _ in queries
+    ]
+    for first, block in blocks:
+        for query, scores in enumerate(block):
+            kept, at = best[query]
+            if len(better := np.flatnonzero(scores > kept[-1])):
+                scores = np.concatenate((kept, scores[better]))
+                order = np.argsort(-scores, kind="stable")[:number]
+                best[query] = scores[order], np.concatenate((at, better + first))[order]
+    return [at for _, at in best]
+
+
+def _products(rows: QuantisedRows, queries: Vectors) -> Iterator[tuple[int, Scores]]:
+    """Yield the inner products (queries, n) of unit queries with blocks of rows, in float32.
+
+    Those with the middle of the rows are left out: they are the same for all rows.
+    """
+    weights = unit_rows(queries).astype(np.float32)
+    if rows.step is not None:
+        weights = weights * rows.step
+    size = max(1, _ELEMENTS // rows.shape[1])
+    buffer = np.empty((min(size, len(rows)), rows.shape[1]), np.float32)
+    for start in range(0, len(rows), size):
+        block = rows.codes[start : start + size]
+        np.copyto(buffer[: len(block)], block)
+        yield start, weights @ buffer[: len(block)].T
+
+
+def _agreements(
+    rows: QuantisedRows, queries: Vectors, asking: SideName
+) -> Iterator[tuple[int, Scores]]:
+    """Yield minus the Hamming distances (queries, n) of blocks of rows to the queries' signs."""
+    signs = rows.quantiser.signs(unit_rows(queries).astype(np.float32), asking)
+    asked = words_of(signs)[:, :, None]
+    for start in range(0, len(rows), _BITS_AT_ONCE):
+        block = rows.words[:, start : start + _BITS_AT_ONCE]
+        yield (
+            start,
+            np.stack(
+                [-np.bitwise_count(block ^ query).sum(axis=0, dtype=np.int16) for query in asked]
+            ),
+        )
