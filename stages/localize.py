@@ -51,6 +51,13 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--split", help="That is localized.  [default: test]")
 @training_options
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Number of trainings, with the seeds from --seed on: NAME, NAME-seed1, ...",
+)
 @LEAVE_OUT_FAILED
 @click.option(
     "--validation-images",
@@ -75,6 +82,7 @@ def localize(
     phrases: Path | None,
     most: int,
     split: str | None,
+    seeds: int,
     validation_images: int | None,
     size: Literal["tiny", "small", "paper"],
     training: TrainingOptions,
@@ -109,6 +117,7 @@ def localize(
         phrases=phrases,
         most=most,
         split=split,
+        seeds=seeds,
         validation_images=validation_images,
         root=layout.root,
         size=size,

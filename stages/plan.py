@@ -83,14 +83,16 @@ def every_name(params: Params) -> list[str]:
     """Return the experiments of params.yaml, then all published systems, then the ensembles.
 
     Presets on a library's model, "open-clip:<model>", are left out: its package or its weights may
-    not be here. So are those that take hours without a GPU, on several networks side by side or
-    with an image network that is tuned, those of clips, and those of regions and phrases, which
-    `pipeline localize` trains.
+    not be here. So are those that take hours without a GPU, on several networks side by side, with
+    an image network that is tuned, or `slow` for another reason, those of clips, and those of
+    regions and phrases, which `pipeline localize` trains.
     """
     published = [
         name
         for name, p in PRESETS.items()
-        if not {*":+"} & {*p.images} and p.finetuning is None and not (p.of_phrases or p.of_clips)
+        if not {*":+"} & {*p.images}
+        and p.finetuning is None
+        and not (p.slow or p.of_phrases or p.of_clips)
     ]
     names = [*params.experiments, *published, *params.ensembles]
     ensembles = [name for name, members in ENSEMBLES.items() if members.keys() <= {*names}]

@@ -156,4 +156,13 @@ EXPLAINED: tuple[Explained, ...] = (
             ("data/ensembles/*.h5", "attribute provenance"),
         )
     ),
+    *(
+        Explained(path, place, "experiments have a map of their images, and a link to it")
+        for path, place in (
+            ("made/report/maps/*", "only in tree"),
+            ("made/report/images/*", "only in tree"),
+            ("made/report/report.json", "*"),
+            ("made/report/experiments/*.html", "line *"),
+        )
+    ),
 )

@@ -61,7 +61,8 @@ def _language_values(name: str, size: Literal["paper", "small"]) -> dict[str, st
     made = resolve_language_experiment(name, size=size)
     settings = settings_from(LanguageSettings, made.settings, made.model)
     images = {"images": made.images} if made.images else {}
-    return {**images, **{f"`{n}`": _text(value) for n, value in vars(settings).items()}}
+    points = {"points in training": f"of {made.points}"} if made.space else {}
+    return {**images, **points, **{f"`{n}`": _text(value) for n, value in vars(settings).items()}}
 
 
 def _body(name: str) -> str:

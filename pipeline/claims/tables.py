@@ -36,7 +36,8 @@ def markdown(judged: Sequence[Judged]) -> str:
     """Return a row for each test that was made, what the columns mean, and what is not judged."""
     made = [of for of in judged if of.comparison]
     outcomes = Counter(of.outcome for of in judged)
-    lines = [", ".join(f"{outcome}: {n}" for outcome, n in outcomes.items()), ""]
+    figures = ", ".join(f"{outcome}: {n}" for outcome, n in outcomes.items())
+    lines = [_summary(judged), "", f"By figure: {figures}.", ""]
     if made:
         lines += [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
         rows = [_row(of, of.comparison) for of in made if of.comparison]
@@ -50,7 +51,7 @@ def markdown(judged: Sequence[Judged]) -> str:
                 missing.setdefault((of.claim.name, of.reason), []).append(of.figure.measure)
         lines += ["Not judged:", ""]
         lines += [
-            f"- {name} ({', '.join(map(_heading, measures))}): {reason}"
+            f"- {name} ({', '.join(map(heading, measures))}): {reason}"
             for (name, reason), measures in missing.items()
         ]
     return "\n".join(lines).rstrip() + "\n"
@@ -105,24 +106,44 @@ def write_claims(folder: str | Path, judged: Sequence[Judged]) -> None:
 
 def line(found: Comparison) -> str:
     """Return the difference of a comparison with its interval, p and verdict, as a line."""
-    digits = _digits(found.measure)
+    digits = digits_of(found.measure)
     p = "p < 0.001" if found.p < 0.001 else f"p {found.p:.3f}"
     return (
-        f"{_heading(found.measure)}: difference {found.margin:+.{digits}f}, {_interval(found)}, "
+        f"{heading(found.measure)}: difference {found.margin:+.{digits}f}, {_interval(found)}, "
         f"{p}, over {found.num_images} images: {found.verdict}"
     )
 
 
 def side(name: str, values: Sequence[float], measure: str) -> str:
     """Return the figure of a system, and of several trainings each one's."""
-    digits = _digits(measure)
-    mean = f"{name}: {_heading(measure)} {sum(values) / len(values):.{digits}f}"
+    digits = digits_of(measure)
+    mean = f"{name}: {heading(measure)} {sum(values) / len(values):.{digits}f}"
     each = ", ".join(f"{value:.{digits}f}" for value in values)
     return f"{mean} (mean of {each})" if len(values) > 1 else mean
 
 
+def _summary(judged: Sequence[Judged]) -> str:
+    """Return how many claims were tested and how many hold."""
+    of_claim: dict[str, set[str]] = {of.claim.name: set() for of in judged}
+    for of in judged:
+        if of.comparison:
+            of_claim[of.claim.name].add(of.outcome)
+    found = Counter(_together(outcomes) for outcomes in of_claim.values() if outcomes)
+    by_claim = ", ".join(f"{outcome}: {n}" for outcome, n in found.items())
+    return f"{sum(found.values())} of {len(of_claim)} claims tested; {by_claim or 'none'}."
+
+
+def _together(outcomes: set[str]) -> str:
+    """Return the outcome of a claim in a few words, of those of its figures."""
+    if len(outcomes) == 1:
+        return next(iter(outcomes))
+    if outcomes & {"the opposite", "the two differ"}:
+        return "the opposite in some figures"
+    return "holds in some figures" if "holds" in outcomes else "undecided"
+
+
 def _row(of: Judged, found: Comparison) -> list[str]:
-    digits = _digits(found.measure)
+    digits = digits_of(found.measure)
     source = ", ".join(filter(None, (of.claim.paper, of.claim.section)))
     means = [sum(side) / len(side) for side in (found.first, found.second)]
     return [
@@ -131,7 +152,7 @@ def _row(of: Judged, found: Comparison) -> list[str]:
             _named(s, n)
             for s, n in ((of.claim.first, found.first), (of.claim.second, found.second))
         ),
-        _heading(found.measure),
+        heading(found.measure),
         _printed(of.figure),
         ", ".join(f"{mean:.{digits}f}" for mean in means),
         f"{found.margin:+.{digits}f}",
@@ -176,7 +197,7 @@ def _printed(figure: Figure) -> str:
 def _interval(found: Comparison) -> str:
     if not math.isfinite(found.low):
         return "no 95 % interval of so few images"
-    digits = _digits(found.measure)
+    digits = digits_of(found.measure)
     return f"95 % interval {found.low:+.{digits}f} to {found.high:+.{digits}f}"
 
 
@@ -184,9 +205,11 @@ def _p(p: float | None) -> str:
     return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _heading(measure: str) -> str:
+def heading(measure: str) -> str:
+    """Return what a figure is called where people read it."""
     return _HEADINGS.get(measure, measure)
 
 
-def _digits(measure: str) -> int:
+def digits_of(measure: str) -> int:
+    """Return the digits after the point with which a figure is printed."""
     return 3 if measure.endswith(_FINE) else 1

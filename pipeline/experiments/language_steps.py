@@ -43,6 +43,8 @@ def add_language_model(plan: Plan, experiment: LanguageExperiment, seed: int) ->
         if head not in plan.steps:
             add_experiment(plan, space, seed)
         features["captions"] = plan.layout.text(space.captions.name)
+        if experiment.points == "images":
+            features["images"] = plan.layout.features(space.embedded_images)
     inputs = LanguageInputs(**features, head=head)
     out = plan.layout.language(experiment.name)
 

@@ -27,6 +27,7 @@ def localize(
     phrases: str | Path | None = None,
     most: int = 100,
     split: str | None = None,
+    seeds: int = 1,
     validation_images: int | None = None,
     experiments: Mapping[str, Experiment] | None = None,
     root: str | Path = DATA,
@@ -50,6 +51,8 @@ def localize(
         features, those of the true boxes and those of the phrases, where they are elsewhere.
     most : int. Upper bound on the proposals of an image; the first ones count.
     split : str or None. Split that is localized; None: "test", or another usual name.
+    seeds : int. How often each is trained, with the seeds from that of `training` on: `NAME`, then
+        `NAME-seed1` and so on, each with its head and localization file.
     validation_images : int or None. Choose the epoch by the first images of the validation split;
         None: by all.
     experiments : mapping of str to Experiment, or None. In place of presets of the same names.
@@ -87,6 +90,7 @@ def localize(
     return localize_experiments(
         Plan(layout, training, test_split=split, experiment_named=finder),
         asked,
+        seeds=seeds,
         validation_images=validation_images,
         monitor=monitor,
     )

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.experiments.head_steps import expected_training, head_record
+from pipeline.experiments.layout import seeded
 from pipeline.experiments.records import Record
 from pipeline.experiments.steps import Plan, Step
 from pipeline.hashing import sha256_of_file
@@ -22,6 +23,7 @@ def localize_experiments(
     plan: Plan,
     experiments: Iterable[tuple[Experiment, Sources]],
     *,
+    seeds: int = 1,
     validation_images: int | None = None,
     monitor: Monitor,
 ) -> tuple[str, ...]:
@@ -32,6 +34,8 @@ def localize_experiments(
     plan : Plan. Paths, training options and split; the steps are added to it.
     experiments : iterable of (Experiment, Sources). Experiments of regions and phrases, and the
         data of each. The heads that they go on from are trained on the same data.
+    seeds : int. How often each is trained, with the seeds from that of the plan's training on; see
+        `seeded`.
     validation_images : int or None. See `fit_to_phrases`.
     monitor : Monitor. Receives a line before each step, its log lines and its progress.
 
@@ -54,12 +58,14 @@ def localize_experiments(
                 f"{experiment.name!r} is fitted on images and captions, not on regions and "
                 "phrases; the presets wang2016-phrases-* are, and `pipeline run` makes the others"
             )
-        start = None
-        if experiment.goes_on_from is not None:
-            base = plan.experiment_named(experiment.goes_on_from)
-            start = _add_head(plan, base, sources, validation_images, None)
-        head = _add_head(plan, experiment, sources, validation_images, start)
-        _add_localization(plan, experiment.name, sources, head)
+        for seed in range(plan.training.seed, plan.training.seed + seeds):
+            start = None
+            if experiment.goes_on_from is not None:
+                base = plan.experiment_named(experiment.goes_on_from)
+                start = _add_head(plan, base, sources, validation_images, None, seed)
+            head = _add_head(plan, experiment, sources, validation_images, start, seed)
+            name = seeded(experiment.name, seed, plan.training.seed)
+            _add_localization(plan, name, sources, head)
     return plan.make(monitor)
 
 
@@ -69,15 +75,16 @@ def _add_head(
     sources: Sources,
     validation_images: int | None,
     start: Path | None,
+    seed: int,
 ) -> Path:
-    """Add the step that trains a head on regions and phrases."""
+    """Add the step that trains a head on regions and phrases with a seed."""
+    experiment = replace(experiment, name=seeded(experiment.name, seed, plan.training.seed))
     out = plan.layout.head(experiment.name)
 
     def expected() -> Record:
         made_from = sources.opened.made_from_with(validation_images)
         if start is not None:
             made_from["start_sha256"] = sha256_of_file(start / TENSORS_FILE)
-        seed = plan.training.seed
         return {**expected_training(plan, experiment, seed), "made_from": made_from}
 
     def make(monitor: Monitor) -> object:
@@ -87,7 +94,7 @@ def _add_head(
             experiment=experiment,
             start=start,
             validation_images=validation_images,
-            training=replace(plan.training, monitor=monitor),
+            training=replace(plan.training, seed=seed, monitor=monitor),
         )
         monitor.log(", ".join(f"{k} {v:g}" for k, v in trained.chosen.items() if k != "best"))
         return trained

@@ -5,12 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pipeline.embedding_map.plane import Projection
 from pipeline.errors import WrongUsage
 from pipeline.experiments.captioners import experiment_finder, open_captioner
 from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
 from pipeline.experiments.whole_dataset import searched_embeddings
 from pipeline.heads.head_types import Experiment
 from pipeline.progress import QUIET, Monitor
+from pipeline.retrieval.embedding_file import read_provenance
 from pipeline.retrieval.ensemble import ENSEMBLES
 from pipeline.search.picture_captions import describe_picture
 from pipeline.search.region_searcher import RegionSearcher
@@ -131,8 +133,8 @@ def find_sources(
     Returns
     -------
     dict
-        The arguments of `Searcher`, without `weights` and `monitor`. An ensemble has neither head
-        nor encoder.
+        The arguments of `Searcher`, without `weights` and `monitor`. An ensemble has those of its
+        members in place of head and encoder.
 
     Raises
     ------
@@ -156,7 +158,11 @@ def find_sources(
         embeddings = searched_embeddings(
             experiment, layout, named, remedy=remedy, head=head, split=split, monitor=monitor
         )
-    if not of_ensemble:
+    members: list[tuple[Path, Path]] = []
+    if of_ensemble:
+        names = [str(one.get("experiment")) for one in read_provenance(embeddings)["ensemble"]]
+        members = [_models_of(name, layout, named) for name in names]
+    else:
         captions = experiment_named(unseeded(experiment)).captions.name
         head, encoder = head or layout.head(experiment), encoder or layout.encoder(captions)
     return {
@@ -164,8 +170,17 @@ def find_sources(
         "dataset": layout.dataset,
         "head": head,
         "encoder": encoder,
+        "members": members,
         "split": split,
     }
+
+
+def _models_of(
+    name: str, layout: Layout, experiment_named: Callable[[str], Experiment]
+) -> tuple[Path, Path]:
+    """Return the folders of the head and the encoder of an experiment."""
+    captions = experiment_named(unseeded(name)).captions.name
+    return layout.head(name), layout.encoder(captions)
 
 
 def find_region_sources(
@@ -219,6 +234,7 @@ def serve(
     captions: str | None = None,
     port: int = 8765,
     top: int = 12,
+    projection: Projection = "pca",
     experiments: Mapping[str, Experiment] | None = None,
     root: str | Path = DATA,
     split: str | None = None,
@@ -234,6 +250,7 @@ def serve(
     captions : str or None. Name of a language model that describes uploaded images.
     port : int. Port of 127.0.0.1; 0 for any that is free.
     top : int. Hits of a query.
+    projection : str. How the map places images, "pca" or "tsne", which takes longer.
     monitor : Monitor. Receives the page's address once it answers, and refused requests.
 
     Raises
@@ -263,7 +280,9 @@ def serve(
         layout = Layout(Path(dataset), Path(root))
         opened = open_captioner(captions, layout, experiment_finder(experiments))
         describe = partial(describe_picture, opened.captioner, opened.network(), count=3)
-    with Server(searcher, port=port, top=top, describe=describe, monitor=monitor) as server:
+    with Server(
+        searcher, port=port, top=top, describe=describe, projection=projection, monitor=monitor
+    ) as server:
         monitor.log(server.url)
         server.run()
 

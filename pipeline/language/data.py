@@ -34,7 +34,8 @@ class LanguageInputs:
     ----------
     sentences : str or Path. Features of the captions, token ids, next to their fitted encoder.
     tags : str or Path or None. Their tags, for a model that reads tags.
-    images : str or Path or None. Image features, for a model conditioned on images.
+    images : str or Path or None. Image features, for a model conditioned on images, or on their
+        points in the head's space.
     captions, head : str or Path or None. Features of the captions, next to their fitted encoder,
         and the head that embeds them, for a model conditioned on the sentence.
     """
@@ -55,6 +56,7 @@ class LanguageInputs:
         """
         needed = {"nothing": [], "sentence": ["captions", "head"], "image": ["images"]}
         names = [*needed[experiment.condition], *["tags"] * experiment.takes_tags]
+        names += ["images"] * (experiment.points == "images")
         if missing := [name for name in names if getattr(self, name) is None]:
             raise LanguageError(
                 f"the language model {experiment.model!r} needs {' and '.join(missing)}; give the "
@@ -70,7 +72,8 @@ class OpenLanguageInputs:
     ----------
     features : dict of str to FeatureSet. By name: "sentences", and "tags", "captions" or "images"
         of a model that reads them.
-    head : TrainedHead or None. The head whose embeddings of the captions are the conditions.
+    head : TrainedHead or None. The head whose embeddings are the conditions: of the images where
+        these are among the features, else of the captions.
     sizes : Sizes. What a model is built for.
     """
 
@@ -97,6 +100,8 @@ class OpenLanguageInputs:
             self.head = load_head(head)
             self.head.inputs.captions.require(self.features["captions"], "caption")
             condition_dim = _require_cosine(self.head, head)
+            if "images" in self.features:
+                self.head.inputs.images.require(self.features["images"], "image")
         elif "images" in self.features:
             spec = FeatureSpec.of(self.features["images"])
             if experiment.attends:
@@ -128,9 +133,9 @@ class OpenLanguageInputs:
         Returns
         -------
         Pairs
-            `images` are the conditions: one of each caption, its embedding, where there is a head;
-            otherwise one of each image, its features or, without any, a zero. `captions` are token
-            ids with tags behind them.
+            `images` are the conditions: with a head the embedding of each caption, or of each
+            image where these are read; without one the features of each image or a zero.
+            `captions` are token ids with tags behind them.
 
         Raises
         ------
@@ -150,19 +155,40 @@ class OpenLanguageInputs:
             require_same_texts(said, self.features[name])
             by_caption[name] = FeatureRows(self.features[name], caption_ids)
         conditions: Rows = ArrayRows(np.zeros((len(captioned), 1), np.float32))
-        if self.head is not None:
-            conditions = ArrayRows(embed_captions(self.head, by_caption.pop("captions")))
-            image_ids, image_of_caption = caption_ids, np.arange(len(caption_ids))
-        elif "images" in self.features:
+        by_caption.pop("captions", None)
+        if "images" in self.features:
             conditions = loaded(FeatureRows(self.features["images"], image_ids), IN_MEMORY_BYTES)
+            if self.head is not None:
+                points = self.head.head.embed_images(conditions)
+                conditions = ArrayRows(of_unit_length(points))
+        elif self.head is not None:
+            conditions = ArrayRows(self.sentence_points(entries))
+            image_ids, image_of_caption = caption_ids, np.arange(len(caption_ids))
         columns = [rows.take(np.arange(len(rows))) for rows in by_caption.values()]
         both = ArrayRows(np.concatenate(columns, axis=1))
         return Pairs(image_ids, caption_ids, image_of_caption, conditions, both)
 
+    def sentence_points(self, entries: PackedEntries) -> Features:
+        """Return the embeddings (captions, dim) of the captions of images by the head.
+
+        Raises
+        ------
+        MissingRows
+            A caption has no features.
+        """
+        assert self.head is not None
+        return embed_captions(
+            self.head, FeatureRows(self.features["captions"], entries.captions.ids)
+        )
+
 
 def embed_captions(head: TrainedHead, rows: Rows) -> Features:
     """Return the embeddings (captions, dim) float32 of captions, of unit length."""
-    points = head.head.embed_captions(rows)
+    return of_unit_length(head.head.embed_captions(rows))
+
+
+def of_unit_length(points: Features) -> Features:
+    """Return rows (n, dim) at length 1, float32; zero rows stay."""
     norms = np.linalg.norm(points, axis=1, keepdims=True)
     return np.asarray(points / np.where(norms > 0, norms, 1), np.float32)
 

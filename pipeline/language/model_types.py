@@ -82,6 +82,8 @@ class LanguageExperiment:
         what is written; "" of a model that takes no condition.
     sentences : token ids of the captions.
     tags : their tags, of a model that takes any.
+    points : whose points of the space a model is conditioned on while it is trained: the
+        "sentences" themselves, for which text is enough, or their "images".
     images : recipe of the image features that a model is conditioned on; grids, if it attends.
     source : where the values stand.
     leaves_open : what the source does not say, and what stands here.
@@ -91,6 +93,7 @@ class LanguageExperiment:
     model: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     space: str = ""
+    points: Literal["sentences", "images"] = "sentences"
     sentences: CaptionFeatures = SENTENCES
     tags: CaptionFeatures = TAGS
     images: str = ""

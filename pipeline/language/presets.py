@@ -42,6 +42,10 @@ class LanguagePreset:
         )
 
 
+_OPEN = (
+    "context, rate, batch, momentum and dropout: those of the program of Kiros et al. 2014 (ICML); "
+    "words seen 4 times or more; perplexity on the validation split chooses the epoch, there BLEU"
+)
 _SC_NLM = LanguagePreset(
     LanguageExperiment(
         "kiros2014-sc-nlm",
@@ -52,10 +56,8 @@ _SC_NLM = LanguagePreset(
         },
         space="kiros2014-lstm",
         source="Kiros, Salakhutdinov & Zemel 2014, section 2.5",
-        leaves_open="context, forward context, rate, batch, momentum and dropout: those of the "
-        "program of Kiros et al. 2014 (ICML), three tags ahead; tags of the Penn Treebank by "
-        "TextBlob's tagger; words seen 4 times or more; perplexity on the validation split chooses "
-        "the epoch, there BLEU",
+        leaves_open=f"{_OPEN}; three tags ahead, as that program has words; tags of the Penn "
+        "Treebank by TextBlob's tagger",
     ),
     small={
         "optimiser": "adam", "learning_rate": 0.002, "momentum": 0.0, "batch_size": 100,
@@ -69,6 +71,7 @@ _LBL = LanguagePreset(
         model="lbl",
         space="",
         source="Kiros, Salakhutdinov & Zemel 2014, section 2.3",
+        leaves_open=_OPEN,
     ),
     small={**_SC_NLM.small, "dim": 100, "content_noise": 0.0},
 )
@@ -79,6 +82,7 @@ _MLBL = replace(
         name="kiros2014-mlbl",
         model="multiplicative-lbl",
         source="Kiros, Salakhutdinov & Zemel 2014, section 2.4",
+        leaves_open=_OPEN,
     ),
 )
 _ADDITIVE = LanguagePreset(
@@ -100,6 +104,17 @@ _UNIVERSAL = replace(
         source="Kiros, Salakhutdinov & Zemel 2014, section 2.5: other structure variables",
         leaves_open="as kiros2014-sc-nlm, but for the 12 universal tags of Petrov et al. 2012",
     ),
+)
+_OF_IMAGES = replace(
+    _SC_NLM,
+    paper=replace(
+        _SC_NLM.paper,
+        name="kiros2014-sc-nlm-images",
+        points="images",
+        source="Kiros, Salakhutdinov & Zemel 2014, section 2.5: conditioned on the image's point "
+        "in training, which they set aside",
+    ),
+    small={**_SC_NLM.small, "content_noise": 0.0},
 )
 _LSTM = LanguagePreset(
     LanguageExperiment(
@@ -164,6 +179,7 @@ LANGUAGE_PRESETS: dict[str, LanguagePreset] = {
         _MLBL,
         _SC_NLM,
         _UNIVERSAL,
+        _OF_IMAGES,
         _LSTM,
         _ATTENTION,
         _OURS_SC_NLM,

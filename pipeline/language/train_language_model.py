@@ -62,7 +62,8 @@ def fit_language_model(
     job = TrainingJob.open(read_manifest(Path(dataset)), out, training)
     opened = OpenLanguageInputs(inputs, experiment)
     vocabulary = _vocabulary(Path(inputs.sentences))
-    train, validation = map(opened.pairs, job.entries(opened.features.get("images")))
+    entries = job.entries(opened.features.get("images"))
+    train, validation = map(opened.pairs, entries)
     sizes = opened.sizes
     job.log(
         f"{job.train_split}: {len(train.captions)} sentences, {sizes.vocab_size} token ids, "
@@ -79,6 +80,11 @@ def fit_language_model(
     with job.fitting(experiment.name) as options:
         net, history = train_network(task, train, validation, options, identity)
         points = _points(opened.head, inputs.captions, vocabulary)
+        of_captions: np.ndarray | None = None
+        if opened.head is not None and experiment.points == "images":
+            of_captions = opened.sentence_points(entries[0])
+        elif opened.head is not None:
+            of_captions = train.images.take(np.arange(len(train.images)))
         return TrainedLanguageModel(
             experiment=experiment.name,
             model=experiment.model,
@@ -96,7 +102,7 @@ def fit_language_model(
             vocabulary=vocabulary,
             module=net[SENTENCE],
             ngrams=fit_ngrams(ids[:, 1:], sizes.vocab_size),
-            concepts=_concepts(train, sizes.length, points),
+            concepts=_concepts(train, sizes.length, points, of_captions),
         ).save(job.out)
 
 
@@ -117,13 +123,17 @@ def _points(
     return np.concatenate([np.zeros((FIRST_WORD, words.shape[1]), np.float32), words])
 
 
-def _concepts(pairs: Pairs, length: int, words: np.ndarray | None) -> Concepts:
-    """Return the points of words and sentences, and the tags, of the training split."""
+def _concepts(
+    pairs: Pairs, length: int, words: np.ndarray | None, points: np.ndarray | None
+) -> Concepts:
+    """Return the points of words and sentences, and the tags, of the training split.
+
+    `points` are those of the captions of `pairs`.
+    """
     rows = pairs.captions.take(np.arange(len(pairs.captions)))
     tags = rows[:, length:].astype(np.int64)
-    if words is None:
+    if words is None or points is None:
         none = np.zeros((0, 1), np.float32)
         return Concepts(none, none, tags)
-    points = pairs.images.take(np.arange(len(pairs.images)))
     _, first = np.unique(rows[:, :length], axis=0, return_index=True)
     return Concepts(words, points[np.sort(first)], tags)

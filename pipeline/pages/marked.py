@@ -20,11 +20,13 @@ class Mark:
     box : x0 y0 x1 y1 in pixels of the photo.
     label : a few letters at its corner; any text, it is escaped.
     kind : "found", a full line, or "true", a dashed one.
+    colour : of CSS; "": that of the kind.
     """
 
     box: tuple[float, float, float, float]
     label: str = ""
     kind: str = "found"
+    colour: str = ""
 
 
 def marked_photo(
@@ -63,7 +65,7 @@ def _drawn(mark: Mark, line: float) -> str:
     """Return a box with a white edge, so that it is seen on any ground, and its label."""
     x0, y0, x1, y1 = mark.box
     place = f'x="{x0:g}" y="{y0:g}" width="{x1 - x0:g}" height="{y1 - y0:g}" fill="none"'
-    colour = _COLOURS[mark.kind]
+    colour = mark.colour or _COLOURS[mark.kind]
     dashed = f' stroke-dasharray="{3 * line:g} {2 * line:g}"' if mark.kind == "true" else ""
     drawn = (
         f'<rect {place} stroke="#fff" stroke-width="{1.8 * line:g}"/>'

@@ -22,7 +22,10 @@ from pipeline.search.searcher import Searcher
 from pipeline.wording import counted
 
 if TYPE_CHECKING:
+    from pipeline.search.ensemble_models import EnsembleModels
     from pipeline.search.query_models import QueryModels
+
+    Models = QueryModels | EnsembleModels
 
 _SEED = 0
 
@@ -219,7 +222,7 @@ def _judge(
     )
 
 
-def _log_unknown(models: "QueryModels", exchanges: Sequence[Exchange], monitor: Monitor) -> None:
+def _log_unknown(models: "Models", exchanges: Sequence[Exchange], monitor: Monitor) -> None:
     phrases = sorted({p for e in exchanges for forms in e.meanings for ps in forms for p in ps})
     if unknown := models.without_known_word(phrases):
         named = ", ".join(phrases[at] for at in sorted(unknown)[:10])
@@ -227,7 +230,7 @@ def _log_unknown(models: "QueryModels", exchanges: Sequence[Exchange], monitor: 
         monitor.log(f"{words} of foils unknown to the encoder, such as {named}")
 
 
-def _known(models: "QueryModels", texts: Sequence[str], what: str, monitor: Monitor) -> list[int]:
+def _known(models: "Models", texts: Sequence[str], what: str, monitor: Monitor) -> list[int]:
     """Return the positions of the texts with a known word; log how many others there are."""
     unknown = models.without_known_word(texts) if texts else set()
     if unknown:
@@ -235,7 +238,7 @@ def _known(models: "QueryModels", texts: Sequence[str], what: str, monitor: Moni
     return [at for at in range(len(texts)) if at not in unknown]
 
 
-def _embedded(models: "QueryModels", texts: Sequence[str]) -> npt.NDArray[np.float32]:
+def _embedded(models: "Models", texts: Sequence[str]) -> npt.NDArray[np.float32]:
     starts = range(0, len(texts), _AT_ONCE)
     return np.concatenate(
         [models.embed_sentences(texts[s : s + _AT_ONCE], QUIET.log) for s in starts]

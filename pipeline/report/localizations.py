@@ -1,7 +1,7 @@
 """A page of phrase localization: the table, and photos with boxes, right, wrong and worst."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,15 @@ from PIL import Image
 
 from pipeline import __version__
 from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.datasets.phrases import RegionPhrase
+from pipeline.datasets.regions import read_phrases
 from pipeline.errors import WrongUsage
 from pipeline.files import require_folder, write_text
 from pipeline.images.decode import read_image
 from pipeline.localization.evaluate_localization import CUTOFFS, LocalizationTable, tabulate
 from pipeline.localization.localized import Localized, RowNumbers, read_localized
 from pipeline.localization.measures import NMS, NO_HIT, by_head, rank
+from pipeline.packed import TextMapping
 from pipeline.pages.marked import Mark, marked_photo
 from pipeline.pages.rendering import environment, jpeg_of
 from pipeline.progress import QUIET, Monitor
@@ -25,6 +28,9 @@ from pipeline.wording import counted
 
 SHOWN, TOP, SEED = 8, 3, 0
 """Queries of each kind, boxes drawn of each, and the seed that draws the queries."""
+
+PHRASE_COLOURS = ("#e8590c", "#1c7ed6", "#2f9e44", "#ae3ec9", "#c2255c", "#0b7285")
+"""Of the phrases of a sentence; further ones are left out."""
 
 _SIDE, _QUALITY = 320, 80
 _COLUMNS = {
@@ -43,6 +49,22 @@ class Example:
     image: str
     became: str
     svg: str
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence about a photo, whose phrases several systems have found.
+
+    Attributes
+    ----------
+    text : the sentence.
+    phrases : each with its colour.
+    photos : by system, the photo as SVG with the first box of each phrase in its colour.
+    """
+
+    text: str
+    phrases: tuple[tuple[str, str], ...]
+    photos: Mapping[str, str]
 
 
 def write_localization_page(
@@ -82,6 +104,7 @@ def write_localization_page(
     require_folder(folder)
     tables: dict[str, LocalizationTable] = {}
     shown: dict[str, dict[str, list[Example]]] = {}
+    systems: dict[str, Localized] = {}
     for file in files:
         found = read_localized(file)
         name = str(found.provenance.get("experiment", Path(file).stem))
@@ -92,6 +115,7 @@ def write_localization_page(
             )
         tables[name] = tabulate(found, name, nms)
         shown[name] = examples_of(found, manifest)
+        systems[name] = found
         monitor.log(f"{name}: {counted(len(found.query_ids), 'query', 'queries')}")
     page = environment("pipeline.report").get_template("localization.html")
     path = folder / "localization.html"
@@ -103,6 +127,7 @@ def write_localization_page(
         counts=next(iter(tables.values())).counts,
         published=localized_rows(),
         examples=shown,
+        sentences=sentences_of(systems, manifest, read_phrases(dataset)),
         nms=nms,
         made_by=f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}",
         licence=manifest.licence,
@@ -110,6 +135,53 @@ def write_localization_page(
     write_text(path, text)
     monitor.log(f"{path}: {counted(len(tables), 'system')}")
     return path
+
+
+def sentences_of(
+    systems: Mapping[str, Localized], manifest: Manifest, phrases: Sequence[RegionPhrase]
+) -> list[Sentence]:
+    """Return sentences with what each system finds first of all their phrases.
+
+    Sentences of two phrases or more are drawn from the seed, each image once; with one system there
+    are none. Figure 3 of Wang et al. 2016 is of this kind.
+    """
+    if len(systems) < 2:
+        return []
+    asked = set.intersection(*(set(found.query_ids) for found in systems.values()))
+    of_caption: dict[str, list[RegionPhrase]] = {}
+    for phrase in phrases:
+        if phrase.caption is not None and phrase.id in asked:
+            of_caption.setdefault(phrase.caption, []).append(phrase)
+    several = [caption for caption, said in of_caption.items() if len(said) > 1]
+    drawn: dict[str, str] = {}
+    for at in np.random.default_rng(SEED).permutation(len(several)).tolist():
+        drawn.setdefault(of_caption[several[at]][0].image, several[at])
+    captions = manifest.captions()
+    texts, files = TextMapping(captions.ids, captions.texts), manifest.path_by_id
+    found_sentences = []
+    for image, caption in sorted([*drawn.items()][:SHOWN]):
+        said = dict(zip(PHRASE_COLOURS, of_caption[caption], strict=False))
+        photo = _jpeg(files.get(image))
+        photos = {name: _all_phrases(found, image, said, photo) for name, found in systems.items()}
+        named = tuple((phrase.phrase, colour) for colour, phrase in said.items())
+        found_sentences.append(Sentence(texts[caption], named, photos))
+    return found_sentences
+
+
+def _all_phrases(
+    found: Localized, image: str, said: Mapping[str, RegionPhrase], photo: bytes
+) -> str:
+    """Return a photo with the first box of each phrase in its colour."""
+    row = found.image_ids.index(image)
+    queries = np.array([found.query_ids.index(phrase.id) for phrase in said.values()])
+    scores, boxes = by_head(found)(row, queries), found.boxes[found.regions_of(row)]
+    marks = [
+        replace(_mark(boxes[int(np.argmax(scores[:, at]))], "", "found"), colour=colour)
+        for at, colour in enumerate(said)
+        if len(boxes)
+    ]
+    width, height = found.sizes[row].tolist()
+    return marked_photo(photo, (width, height), marks, ", ".join(p.phrase for p in said.values()))
 
 
 def examples_of(found: Localized, manifest: Manifest) -> dict[str, list[Example]]:

@@ -129,6 +129,12 @@ def average(members: Sequence[Embeddings], weights: Sequence[float] | None = Non
     )
 
 
+def shares(weights: Sequence[float]) -> npt.NDArray[np.float64]:
+    """Return the length of each member's part of a row, whose squares sum to 1."""
+    lengths: npt.NDArray[np.float64] = np.sqrt(np.array(weights) / sum(weights))
+    return lengths
+
+
 def _side_by_side(
     members: Sequence[Embeddings], weights: Sequence[float] | None
 ) -> tuple[EmbeddingsHeader, Blocks, Blocks]:
@@ -141,10 +147,9 @@ def _side_by_side(
         )
     first = members[0]
     several = "splits" in first.provenance
-    shares = np.sqrt(np.array(weights) / sum(weights))
     images: list[_Part] = []
     captions: list[_Part] = []
-    for number, (member, share) in enumerate(zip(members, shares, strict=True), 1):
+    for number, (member, share) in enumerate(zip(members, shares(weights), strict=True), 1):
         if member.similarity != "cosine":
             raise EmbeddingsError(
                 f"member {number} has the similarity {member.similarity!r}; only cosines can be "

@@ -49,11 +49,12 @@ HEADINGS = {f"{d}_{m}": f"{_ARROWS[d]} {_SHORT[m]}" for d in DIRECTIONS for m in
 }
 """What a column is called where people read it; others go by their own name."""
 SEEN, SEEN_SIGN = "has seen", "†"
-"""The column that says what, sharing data with the dataset, an encoder was trained on; and the sign
-of such rows."""
+"""The column that states which data of the ranked dataset an encoder was trained on, and that the
+head was trained on the ranked split itself; and the sign of such rows."""
 SEEN_LEGEND = (
-    f"{SEEN_SIGN}: an encoder of this row was trained on pictures or captions of this dataset; its "
-    "figures do not compare with those of rows without the sign."
+    f"{SEEN_SIGN}: an encoder of this row was trained on pictures or captions of this dataset, or "
+    "its head on the split that is ranked; its figures do not compare with those of rows without "
+    "the sign."
 )
 _LEGEND = (
     "i→t: an image looks for its captions; t→i: a caption looks for its image. R@K in per cent; "

@@ -15,6 +15,7 @@ from pipeline.search.sides import SIDES, default_side
 
 if TYPE_CHECKING:
     from pipeline.images.given_pictures import GivenPicture
+    from pipeline.search.ensemble_models import EnsembleModels
     from pipeline.search.query_models import QueryModels
 
 Log = Callable[[str], None]
@@ -47,6 +48,7 @@ class Searcher:
         dataset: str | Path,
         head: str | Path | None = None,
         encoder: str | Path | None = None,
+        members: Sequence[tuple[str | Path, str | Path]] = (),
         weights: str | None = None,
         split: str | None = None,
         monitor: Monitor = QUIET,
@@ -60,6 +62,7 @@ class Searcher:
         head, encoder : folders of the head that made the file, and of the fitted sentence encoder
             that the head was fitted on. Without the head only stored embeddings can be asked with,
             without the encoder no sentences and words.
+        members : of an ensemble's file, head and encoder of each member, in its order.
         weights : of the image network, as `pipeline extract` takes them; None: as the head's
             record says.
         split : search this split of the file alone, or several with commas between; None: all.
@@ -71,6 +74,7 @@ class Searcher:
         """
         self.embedded = EmbeddedDataset(Path(embeddings), Path(dataset), monitor.log, split)
         self._head, self._encoder = _path(head), _path(encoder)
+        self._members = [(Path(head), Path(encoder)) for head, encoder in members]
         self._weights, self._monitor = weights, monitor
 
     @property
@@ -87,11 +91,16 @@ class Searcher:
         return default_side(image, words) if len(self.embedded.space.caption_ids) else "images"
 
     @cached_property
-    def models(self) -> "QueryModels":
+    def models(self) -> "QueryModels | EnsembleModels":
         """The models that embed queries."""
         # Here, since they import torch, which takes seconds.
+        from pipeline.search.ensemble_models import EnsembleModels
         from pipeline.search.query_models import QueryModels
 
+        if self._members:
+            return EnsembleModels(
+                self.embedded.space, self.embedded.file, self._members, self._weights
+            )
         return QueryModels(
             self.embedded.space,
             self.embedded.file,

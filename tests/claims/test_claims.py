@@ -96,6 +96,10 @@ def test_each_outcome(claims: Callable[..., Path], tmp_path: Path) -> None:
         [of.comparison.p for of in compared if of.comparison]
     )
     table = markdown(judged)
+    assert table.startswith(
+        "8 of 11 claims tested; holds: 3, the opposite: 1, undecided: 1, no difference found: 1, "
+        "the two differ: 1, too few images: 1."
+    )
     assert "| claim of better | good (3) | poor (1) | t→i R@1 | 9.5, 3 |" in table
     assert "| holds * |" in table
     assert "claim of worse (a\\|b)" in table
@@ -169,7 +173,9 @@ def test_the_papers_claims_name_what_exists() -> None:
 
 
 def test_without_any_outputs_every_claim_has_a_reason(tmp_path: Path) -> None:
-    judged = judge(read_claims("papers"), tmp_path / "none", root=tmp_path)
+    asked = read_claims("papers")
+    judged = judge(asked, tmp_path / "none", root=tmp_path)
+    assert markdown(judged).startswith(f"0 of {len(asked)} claims tested; none.")
     assert {of.outcome for of in judged} == {"not judged"}
     assert all("not found; make it with" in of.reason for of in judged)
     assert "Not judged:" in markdown(judged)

@@ -157,6 +157,10 @@ def test_presets_are_what_their_papers_say() -> None:
         "-glove": unit,
         "-glove-fixed": replace(unit, train_words=False),
         "-glove-printed-rate": replace(unit, learning_rate=0.05),
+        "-glove-cosine": replace(unit, similarity="cosine"),
+        "-glove-order": replace(
+            unit, similarity="order", l2_normalise="both", absolute=True, margin=0.05
+        ),
         "-glove-bidirectional": replace(unit, bidirectional=True),
         "-glove-stacked": replace(unit, layers=2),
         "-glove-stacked-bidirectional": replace(unit, layers=2, bidirectional=True),
@@ -171,6 +175,7 @@ def test_presets_are_what_their_papers_say() -> None:
     depths = {n: getattr(p.settings, "layers", 0) for n, p in PRESETS.items() if "word2vec" in n}
     assert depths == {
         "dong2018-w2vv-word2vec": 3,
+        **{f"dong2018-w2vv-word2vec-{other}": 3 for other in ("ranking", "dot", "euclidean")},
         "dong2018-w2vv-word2vec-2-layers": 2,
         "dong2018-w2vv-word2vec-4-layers": 4,
         "dong2018-video-word2vec": 3,

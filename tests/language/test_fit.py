@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -88,12 +88,19 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def train(data: Path, out: Path, model: str, monitor: Monitor = QUIET, **settings: Any) -> Any:
+def train(
+    data: Path,
+    out: Path,
+    model: str,
+    monitor: Monitor = QUIET,
+    points: Literal["sentences", "images"] = "sentences",
+    **settings: Any,
+) -> Any:
     values = {**SETTINGS, "learning_rate": 0.02, "epochs": 4, **settings}
     return fit_language_model(
         data / "data",
         out,
-        experiment=LanguageExperiment("mine", model, values, space="space"),
+        experiment=LanguageExperiment("mine", model, values, space="space", points=points),
         inputs=LanguageInputs(
             sentences=data / "token-ids",
             tags=data / "tags",
@@ -136,18 +143,19 @@ def test_a_killed_training_goes_on_to_the_same_bytes(
 
 
 @pytest.mark.parametrize(
-    ("model", "writing"),
+    ("model", "points", "writing"),
     [
-        ("sc-nlm", Writing(sequences=6, shortest=3)),
-        ("multiplicative-lbl", Writing(width=0, samples=6)),
-        ("lstm-decoder", Writing(width=3)),
-        ("attention-decoder", Writing(width=3)),
+        ("sc-nlm", "sentences", Writing(sequences=6, shortest=3)),
+        ("sc-nlm", "images", Writing(sequences=6, shortest=3)),
+        ("multiplicative-lbl", "sentences", Writing(width=0, samples=6)),
+        ("lstm-decoder", "sentences", Writing(width=3)),
+        ("attention-decoder", "sentences", Writing(width=3)),
     ],
 )
 def test_captions_say_what_is_on_an_image(
-    model: str, writing: Writing, data: Path, tmp_path: Path
+    model: str, points: Literal["sentences", "images"], writing: Writing, data: Path, tmp_path: Path
 ) -> None:
-    train(data, tmp_path / "model", model, epochs=40, lr_decay=0.9, patience=9)
+    train(data, tmp_path / "model", model, points=points, epochs=40, lr_decay=0.9, patience=9)
     captioner = load_captioner(
         tmp_path / "model", data / "head", encoder_folder(data / "bow"), writing
     )
@@ -190,6 +198,9 @@ def test_what_cannot_be_trained_or_does_not_belong_together(data: Path, tmp_path
             fit_language_model(data / "data", tmp_path / "no", experiment=experiment, inputs=other)
 
     refused("needs tags; give", tags=None)
+    experiment = replace(experiment, points="images")
+    refused("needs images; give")
+    experiment = replace(experiment, points="sentences")
     refused("has bow, no tags", tags=data / "bow")
     encode(data / "data", tmp_path / "kiros", encoder="token-ids-kiros")
     refused("a start mark, an end mark and padding behind", sentences=tmp_path / "kiros")

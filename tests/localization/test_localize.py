@@ -35,7 +35,7 @@ from pipeline.regions.ground_truth import true_boxes, true_regions
 from pipeline.regions.proposal_source import Proposer
 from pipeline.regions.proposals import read_proposals, region_id
 from pipeline.regions.propose import propose
-from pipeline.report.localizations import write_localization_page
+from pipeline.report.localizations import sentences_of, write_localization_page
 from pipeline.retrieval.search import SearchError
 from pipeline.scenes.draw_scenes import draw_scenes
 from pipeline.search.marked_hits import write_marked
@@ -301,6 +301,15 @@ def test_found_boxes_are_marked(sources: Sources, tmp_path: Path) -> None:
     assert all(part in text for part in (name, "largest box", "Wrong at first", "Worst failures"))
     again = write_localization_page([tmp_path / "c.h5"], sources.dataset, tmp_path / "again")
     assert again.read_bytes() == written.read_bytes()
+    found = read_localized(tmp_path / "c.h5")
+    manifest, phrases = read_manifest(sources.dataset), read_phrases(sources.dataset)
+    sentences = sentences_of({"one": found, "twin": found}, manifest, phrases)
+    assert sentences
+    for sentence in sentences:
+        assert all(p.lower() in sentence.text.lower() for p, _ in sentence.phrases)
+        assert sentence.photos["one"] == sentence.photos["twin"]
+        assert sentence.photos["one"].count("<rect") == 2 * len(sentence.phrases) >= 4
+    assert not sentences_of({"one": found}, manifest, phrases)
 
 
 def test_what_does_not_fit_is_refused(sources: Sources, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_an_id_and_its_file_find_the_same_sentences(within: Path, pipeline: Call
     assert (first[2], first[1]) == (image_id, "1")
 
 
-def test_an_ensemble_is_searched_by_its_own_images(within: Path, pipeline: Call) -> None:
+def test_an_ensemble_is_searched_by_all_of_its_members(within: Path, pipeline: Call) -> None:
     stored = read_embeddings(Path("data/ensembles/scenes/both.h5"))
     asked = ("search", "--image", stored.image_ids[0], "--experiment", "both", "--top", 3)
     command = (*asked, "--split", "test")
@@ -168,8 +168,15 @@ def test_an_ensemble_is_searched_by_its_own_images(within: Path, pipeline: Call)
     everything = pipeline(*asked[:-1], 999)
     assert "among 200 sentences of all splits by dot" in everything.stderr
     assert len(found(everything)) == 200
-    refused = pipeline("search", SENTENCE, "--experiment", "both")
-    assert (refused.status, "is an ensemble" in refused.stderr) == (1, True)
+    file = f"data/scenes/images/{stored.image_ids[0]}.png"
+    for query in ((SENTENCE,), ("--image", file, "--of", "images")):
+        scores = {}
+        for name in (NAME, "other", "both"):
+            command = ("search", *query, "--experiment", name, "--split", "test", "--top", 99)
+            (answer,) = json.loads(pipeline(*command, "--json").stdout)["answers"]
+            scores[name] = {hit["id"]: hit["score"] for hit in answer["results"]}
+        mean = {image: (scores[NAME][image] + scores["other"][image]) / 2 for image in scores[NAME]}
+        assert scores["both"] == pytest.approx(mean, abs=1e-5)
     refused = pipeline("search", SENTENCE, "--experiment", "unmade")
     assert (refused.status, "`pipeline run unmade --dataset" in refused.stderr) == (1, True)
 
@@ -417,11 +424,8 @@ def test_probe_prints_tables_and_writes_all_of_it(
     assert "| shuffled words | 35 | 50.0 | 100.0 | 50.0 |" in table
 
 
-def test_probe_needs_an_experiment_with_a_head(
-    within: Path, pipeline: Call, tmp_path: Path
-) -> None:
+def test_probe_of_an_ensemble(within: Path, pipeline: Call, tmp_path: Path) -> None:
     assert pipeline("probe").status == 2
-    refused = pipeline("probe", "--experiment", "both", "--out", tmp_path / "x.json")
-    assert refused.status == 1
-    assert "is an ensemble" in refused.stderr
-    assert not (tmp_path / "x.json").exists()
+    out = tmp_path / "x.json"
+    assert pipeline("probe", "--experiment", "both", "--out", out).status == 0
+    assert json.loads(out.read_text())["foils"]["shuffled words"]["pairs"] == 35

@@ -47,6 +47,8 @@ _MULTISCALE = replace(
 )
 _DEPTH = replace(_WORD2VEC, source='Dong, Li & Snoek 2018, section IV-B, "How deep?"')
 
+_OTHER_SIMILARITIES = "Dong, Li & Snoek 2018, section III-C: the similarities that they compare"
+
 
 def _of_clips(preset: Preset) -> Preset:
     """Return Word2VisualVec whose target is what is seen in clips."""
@@ -84,6 +86,17 @@ PRESETS = {
     "dong2018-w2vv-word2vec": _WORD2VEC,
     "dong2018-w2vv-word2vec-2-layers": with_settings(_DEPTH, layers=2),
     "dong2018-w2vv-word2vec-4-layers": with_settings(_DEPTH, layers=4),
+    "dong2018-w2vv-word2vec-ranking": replace(
+        with_settings(_WORD2VEC, loss="sum_of_hinges"),
+        source="Dong, Li & Snoek 2018, section III-B: their marginal ranking loss",
+        leaves_open=f"a margin of 0.2; {_WORD2VEC.leaves_open}",
+    ),
+    "dong2018-w2vv-word2vec-dot": replace(
+        with_settings(_WORD2VEC, similarity="dot"), source=_OTHER_SIMILARITIES
+    ),
+    "dong2018-w2vv-word2vec-euclidean": replace(
+        with_settings(_WORD2VEC, similarity="euclidean"), source=_OTHER_SIMILARITIES
+    ),
     "dong2018-w2vv-gru": _GRU,
     "dong2018-w2vv-multiscale": _MULTISCALE,
     "dong2018-video-bow": _of_clips(_BOW),

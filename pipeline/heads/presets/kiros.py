@@ -74,6 +74,7 @@ PRESETS = {
         source="Kiros, Salakhutdinov & Zemel 2014, section 2.2: terms of the training set",
         leaves_open="as kiros2014-lstm, without its remark on contrastive terms; a draw gives the "
         "contrastive sentence, and by its image the contrastive image",
+        slow=True,
     ),
     "kiros2014-lstm-deep": replace(
         with_settings(_LSTM, cell="lstm", layers=2),

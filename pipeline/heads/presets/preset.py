@@ -53,6 +53,8 @@ class Preset:
     finetuning : how head and image network learn on together; None: they do not.
     of_phrases : whether it is fitted on regions and phrases in place of images and captions.
     of_clips : whether `images` is a recipe of clips.
+    slow : whether its training takes the better part of an hour without a GPU; `pipeline run all`
+        leaves it out then.
     goes_on_from : preset whose trained head it goes on from, with boxes mined by that head.
     small : what the size for two cores and a few thousand images changes.
     tiny : settings of the head at the size for a few hundred images, over those of `small`.
@@ -69,6 +71,7 @@ class Preset:
     finetuning: Finetuning | None = None
     of_phrases: bool = False
     of_clips: bool = False
+    slow: bool = False
     goes_on_from: str | None = None
     small: Changes = Changes()
     tiny: Mapping[str, Any] = field(default_factory=dict)

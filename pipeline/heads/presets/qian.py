@@ -44,6 +44,7 @@ _GRU = Preset(
     small=Changes({**SMALL_GRU, "word_dim": 50, "epochs": 9, "lr_decay": 0.2, "lr_decay_every": 6}),
 )
 _GLOVE = replace(_GRU, word_vectors=GLOVE_300, small=replace(_GRU.small, word_vectors=GLOVE_50))
+_OTHER_SIMILARITIES = "Qian & Lamberti 2018, section 2: other similarities than Euclidean distance"
 
 PRESETS = {
     "qian2018-baseline": _BASELINE,
@@ -59,6 +60,15 @@ PRESETS = {
         with_settings(_GLOVE, learning_rate=0.05),
         leaves_open=_GRU_OPEN,
         small=replace(_GLOVE.small, settings={**_GLOVE.small.settings, "learning_rate": 0.05}),
+    ),
+    "qian2018-gru-glove-cosine": replace(
+        with_settings(_GLOVE, similarity="cosine"),
+        source=_OTHER_SIMILARITIES,
+    ),
+    "qian2018-gru-glove-order": replace(
+        with_settings(_GLOVE, similarity="order", l2_normalise="both", absolute=True, margin=0.05),
+        source=_OTHER_SIMILARITIES,
+        leaves_open=f"unit length, absolute values and margin are Vendrov's; {_GLOVE.leaves_open}",
     ),
     "qian2018-lstm-glove": with_settings(_GLOVE, cell="lstm"),
     "qian2018-gru-glove-bidirectional": with_settings(_GLOVE, bidirectional=True),

@@ -52,6 +52,12 @@ PRESETS = {
     "wang2016-phrases-c": with_settings(_A, image_structure_weight=0.1),
     "wang2016-phrases-d": with_settings(_A, image_structure_weight=0.1, structure_weight=0.1),
     "wang2016-phrases-a-mined": replace(_MINED, goes_on_from="wang2016-phrases-a"),
+    "wang2016-phrases-a-longer": replace(
+        with_settings(_MINED, mined_each=0),
+        goes_on_from="wang2016-phrases-a",
+        source="no paper's; wang2016-phrases-a-mined without its mined boxes, to compare with",
+        leaves_open=_OPEN,
+    ),
     "wang2016-phrases-b-mined": replace(_MINED, goes_on_from="wang2016-phrases-b"),
     "wang2016-phrases-c-mined": replace(_MINED, goes_on_from="wang2016-phrases-c"),
     "wang2016-phrases-d-mined": replace(_MINED, goes_on_from="wang2016-phrases-d"),

@@ -37,6 +37,10 @@ PRESETS = {
         source="Yan 2019, sections 2.2 and 2.3: max pooling of nodes",
         leaves_open=_OPEN,
     ),
+    "yan2019-transformer-basic-no-positions": replace(
+        with_settings(_BASIC, positions=False),
+        source="Yan 2019, section 2.1: captions as bags of words, without positions",
+    ),
     "yan2019-gru-basic": replace(
         with_settings(_BASIC, layer="gru"),
         source="no paper's; yan2019-transformer-basic with a GRU over the same cells and words",

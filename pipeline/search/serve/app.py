@@ -68,10 +68,12 @@ def make_app(
         routes=[
             Route("/", site.page),
             Route("/image", site.image),
+            Route("/map", site.map),
             Route("/clip", site.clip),
             Route("/upload", site.upload, methods=["POST"]),
             Route("/style.css", site.style),
             Route("/script.js", site.script),
+            Route("/map.js", site.map_script),
         ],
         middleware=[Middleware(_OwnPagesOnly, hosts=hosts, refuse=site.refuse_plainly)],
         exception_handlers={
@@ -122,6 +124,12 @@ class _Site:
 
     def script(self, request: Request) -> Response:
         return Response(self._pages.script, media_type="text/javascript", headers=HEADERS)
+
+    def map(self, request: Request) -> Response:
+        return _html(self._pages.map())
+
+    def map_script(self, request: Request) -> Response:
+        return Response(self._pages.map_script, media_type="text/javascript", headers=HEADERS)
 
     def refuse(self, request: Request, error: Exception) -> Response:
         """Return the page, or the part below its forms, with a paragraph on what is wrong."""

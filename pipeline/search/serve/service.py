@@ -4,10 +4,13 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 
 from PIL import Image
 
+from pipeline.embedding_map.make_map import EmbeddingMap, make_map
+from pipeline.embedding_map.plane import Projection
 from pipeline.errors import PipelineError
 from pipeline.images.decode import MissingImage, decode
 from pipeline.language.captioning.captions import Caption
@@ -148,6 +151,7 @@ class SearchService:
         *,
         top: int = 12,
         describe: Describe | None = None,
+        projection: Projection = "pca",
         monitor: Monitor = QUIET,
     ) -> None:
         """Load the models, so that no query waits for them.
@@ -157,6 +161,7 @@ class SearchService:
         searcher : not to be used elsewhere.
         top : how many hits a query gets, at least 1.
         describe : captions of uploads; None: none.
+        projection : of the map.
         monitor : takes a line on why there are no uploads, if so.
 
         Raises
@@ -165,9 +170,11 @@ class SearchService:
             Head, encoder and dataset are not those of the embedding file.
         """
         self._searcher, self._top, self._busy = searcher, top, threading.Lock()
-        self._describe = describe
+        self._describe, self._projection = describe, projection
+        self._mapping = threading.Lock()
         models = searcher.models
-        self.experiment, self.similarity = models.head.experiment, searcher.similarity
+        self.experiment = str(searcher.embedded.space.provenance.get("experiment", ""))
+        self.similarity = searcher.similarity
         self.manifest, self.image_ids = searcher.embedded.manifest, searcher.ids("images")
         self.split = searcher.embedded.of_splits
         sentences = len(searcher.ids("sentences"))
@@ -185,6 +192,21 @@ class SearchService:
         except PipelineError as error:
             self.no_uploads = str(error)
             monitor.log(f"no uploads: {error}")
+
+    @property
+    def map(self) -> EmbeddingMap | None:
+        """The map of the images that are searched, made when it is first asked for."""
+        with self._mapping:  # others wait for it
+            return self._map
+
+    @cached_property
+    def _map(self) -> EmbeddingMap | None:
+        entries = self.manifest.by_id
+        return make_map(
+            self._searcher.embedded.gallery("images"),
+            lambda image: entries[image].captions,
+            self._projection,
+        )
 
     def answer(self, query: Query) -> Answer:
         """Answer a query.

@@ -15,7 +15,7 @@ from PIL import Image
 from pipeline.clips.contact_sheet import contact_sheet, shown_picture
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.report.pages import Thumbnails
+from pipeline.report.thumbnails import Thumbnails
 from pipeline.search.embedded_dataset import Hit
 from pipeline.search.serve.app import make_app
 from pipeline.search.serve.service import Answer, Query

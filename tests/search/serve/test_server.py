@@ -50,9 +50,10 @@ def test_the_page_has_its_forms_and_asks_for_nothing_elsewhere(site: Site) -> No
     assert "Python" not in str(got.headers)
     addresses = [v for _, tag in got.page.tags for k, v in tag.items() if k in ("src", "href")]
     first = {address.partition("?")[0] for address in addresses}
-    assert first == {"/", "/image", "/script.js", "/style.css", "data:,"}
+    assert first == {"/", "/image", "/map", "/script.js", "/style.css", "data:,"}
     assert not [tag for tag, _ in got.page.tags if tag in ("style", "iframe", "object", "embed")]
-    for path, kind in (("/style.css", "text/css"), ("/script.js", "text/javascript")):
+    script = "text/javascript"
+    for path, kind in (("/style.css", "text/css"), ("/script.js", script), ("/map.js", script)):
         got = site.get(path)
         assert got.status == 200
         assert got.headers["content-type"].startswith(kind)
@@ -158,9 +159,13 @@ def test_text_from_data_and_queries_is_text(site: Site) -> None:
         site.get("/", image=STRANGE),
         site.get("/", image=f"{query}<b>"),
         site.upload(file_of(site, STRANGE), of="sentences"),
+        site.get("/map"),
     ):
         scripts = [tag for tag in got.page.tags if tag[0] == "script"]
-        assert scripts in ([], [("script", {"src": "/script.js", "defer": ""})])
+        assert [tag for _, tag in scripts if "src" in tag] in (
+            [], [{"src": "/script.js", "defer": ""}], [{"src": "/map.js", "defer": ""}]
+        )  # fmt: skip
+        assert {tag.get("type") for _, tag in scripts} <= {None, "application/json"}
         assert not [name for _, tag in got.page.tags for name in tag if name.startswith("on")]
         assert not any(character in got.body.decode() for character in "\x07\u202e")
     page = site.get("/", image=STRANGE).page

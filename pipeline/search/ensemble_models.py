@@ -1,0 +1,87 @@
+"""The models that embed queries for an ensemble: those of all members, their vectors joined."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pipeline.retrieval.embeddings import Embeddings
+from pipeline.retrieval.ensemble import shares
+from pipeline.retrieval.search import SearchError, Vectors
+from pipeline.retrieval.similarity import unit_rows
+from pipeline.search.picture_features import PictureFeatures
+from pipeline.search.query_models import QueryModels
+
+
+@dataclass(frozen=True)
+class _Member:
+    provenance: Mapping[str, Any]
+
+
+class EnsembleModels:
+    """Embeds queries as `pipeline.retrieval.ensemble.average` embeds a dataset.
+
+    Not for several threads at once.
+    """
+
+    def __init__(
+        self,
+        embeddings: Embeddings,
+        file: Path,
+        folders: Sequence[tuple[Path, Path]],
+        weights: str | None = None,
+    ) -> None:
+        """Take where the members' models are stored.
+
+        Parameters
+        ----------
+        embeddings, file : of the ensemble, and where they are stored.
+        folders : head and fitted sentence encoder of each member, in the order of the file.
+        weights : of the image networks; see `QueryModels`.
+
+        Raises
+        ------
+        SearchError
+            The file does not have as many members.
+        """
+        provenance = embeddings.provenance
+        members = provenance.get("ensemble")
+        if not isinstance(members, list) or len(members) != len(folders):
+            raise SearchError(
+                f"{file} is not an ensemble of {len(folders)} members; make it again with "
+                "`pipeline ensemble`"
+            )
+        self._shares = shares([float(weight) for weight in provenance["weights"]])
+        self._members = [
+            QueryModels(_Member(own), file, head=head, encoder=encoder, weights=weights)
+            for own, (head, encoder) in zip(members, folders, strict=True)
+        ]
+
+    @property
+    def network(self) -> Sequence[PictureFeatures]:
+        """The networks of pictures of all members; see `QueryModels.network`."""
+        return [member.network for member in self._members]
+
+    def keep_encoder(self, likely: Sequence[str]) -> None:
+        """See `QueryModels.keep_encoder`."""
+        for member in self._members:
+            member.keep_encoder(likely)
+
+    def embed_sentences(self, texts: Sequence[str], log: Callable[[str], None]) -> Vectors:
+        """See `QueryModels.embed_sentences`; every member has to know a word of each text."""
+        return self._joined([member.embed_sentences(texts, log) for member in self._members])
+
+    def without_known_word(self, texts: Sequence[str]) -> set[int]:
+        """Return the positions of the texts of which some member knows no word."""
+        return {at for member in self._members for at in member.without_known_word(texts)}
+
+    def embed_picture(self, picture: Path | Image.Image) -> Vectors:
+        """See `QueryModels.embed_picture`."""
+        return self._joined([member.embed_picture(picture) for member in self._members])
+
+    def _joined(self, rows: Sequence[Vectors]) -> Vectors:
+        parts = [unit_rows(r) * share for r, share in zip(rows, self._shares, strict=True)]
+        return np.concatenate(parts, axis=1).astype(np.float32)
