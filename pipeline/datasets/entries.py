@@ -172,6 +172,13 @@ class PackedEntries(Sequence[ImageEntry]):
         return self._texts_of(self._columns.files)
 
     @property
+    def splits(self) -> list[str]:
+        """The split of each entry."""
+        names = np.array(self._columns.splits, np.dtypes.StringDType())
+        splits: list[str] = names[self._columns.split[self._rows]].tolist()
+        return splits
+
+    @property
     def num_captions(self) -> npt.NDArray[np.int64]:
         """The number of captions of each entry, (n,)."""
         return np.diff(self._columns.first)[self._rows]

@@ -143,8 +143,6 @@ def test_splits_are_searched_apart_and_images_alone(made: Path, tmp_path: Path) 
     # The query may be any image of the file; only what is found is of the split.
     assert {hit.id for hit in test.by_image("p0")} == {"p1#0", "p1#1"}
     assert SearchService(test).searched == "1 images and 2 sentences"
-    with pytest.raises(SearchError, match="an index is of a whole file"):
-        test.by_image("p0", approximate=True)
     both = Searcher(tmp_path / "e.h5", dataset=tmp_path, split="test,train", **models)
     assert len(both.by_image("p0")) == 4
 

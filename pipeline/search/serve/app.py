@@ -26,7 +26,7 @@ from pipeline.images.decode import UnusableImage
 from pipeline.search.serve.region_service import RegionService
 from pipeline.search.serve.result_pages import MAX_BODY, Pages
 from pipeline.search.serve.served_images import Pictures
-from pipeline.search.serve.service import MAX_CHARACTERS, Query, SearchService
+from pipeline.search.serve.service import MAX_CHARACTERS, MOST_LISTS, Query, SearchService
 from pipeline.shards.format import MISSING, REFUSED, STATUS_NAMES, UNREADABLE
 
 HEADERS = {
@@ -45,7 +45,7 @@ HEADERS = {
 SECONDS_OF_SILENCE = 20.0
 """How long an upload may stand still."""
 
-_MAX_FIELDS = 16
+_MAX_FIELDS = 6 + MOST_LISTS
 _STATUS_OF = {
     MISSING: HTTPStatus.NOT_FOUND,
     UNREADABLE: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,

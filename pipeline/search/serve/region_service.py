@@ -14,12 +14,12 @@ class RegionService:
 
     Attributes
     ----------
-    experiment, similarity, manifest, image_ids, split, searched, composable, sides, no_uploads : as
-        of `pipeline.search.serve.service.SearchService`; only phrases can be asked.
+    experiment, similarity, manifest, image_ids, split, searched, composable, filterable, sides,
+        no_uploads : as of `pipeline.search.serve.service.SearchService`; only phrases can be asked.
     phrases : that were localized.
     """
 
-    composable = False
+    composable = filterable = False
     sides: tuple[str, ...] = ()
     no_uploads = "With boxes, only phrases can be asked"
 
@@ -56,6 +56,8 @@ class RegionService:
         """
         if not query.sentence:
             raise SearchError("boxes are found by a phrase; ask with one")
+        if query.conditions:
+            raise SearchError("boxes are not found by conditions; leave them out")
         notes = list[str]()
         with self._busy:
             (hits,) = self._searcher.by_phrases([query.sentence], top=self._top, log=notes.append)

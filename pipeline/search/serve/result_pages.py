@@ -10,7 +10,13 @@ from pipeline.pages.rendering import environment
 from pipeline.retrieval.search import SearchError
 from pipeline.search.serve.clips import Clips
 from pipeline.search.serve.region_service import RegionService
-from pipeline.search.serve.service import MAX_CHARACTERS, Answer, Query, SearchService
+from pipeline.search.serve.service import (
+    CHOSEN,
+    MAX_CHARACTERS,
+    Answer,
+    Query,
+    SearchService,
+)
 
 MAX_BODY = 20 * 2**20
 """Bytes of an upload, form and all."""
@@ -47,6 +53,7 @@ class Pages:
             "pictures": pictures,
             "sentences": known[:_SENTENCES],
             "max_body": MAX_BODY,
+            "chosen": CHOSEN,
             "max_characters": MAX_CHARACTERS,
             "made_by": f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}",
         }

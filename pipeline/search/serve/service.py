@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 
 from PIL import Image
 
@@ -27,6 +28,12 @@ Describe = Callable[[Image.Image], Sequence[Caption]]
 MAX_CHARACTERS, MAX_WORDS = 1000, 10
 """Of a sentence, and of the words taken away or added."""
 
+CHOSEN = "is."
+"""What the names of fields begin with whose value is chosen of a list."""
+
+MOST_LISTS = 6
+"""Fields with such a list, of a dataset with more."""
+
 
 @dataclass(frozen=True)
 class Query:
@@ -39,6 +46,8 @@ class Query:
     upload : bytes of an image file, or b"".
     minus, plus : words, with a picture.
     of : of `SIDES`, or "" for the default, `pipeline.search.sides.default_side`.
+    where : conditions as text; see `pipeline.search.conditions.Condition`.
+    chosen : values of fields that were chosen of a list, by the field.
     """
 
     sentence: str = ""
@@ -47,18 +56,33 @@ class Query:
     minus: tuple[str, ...] = ()
     plus: tuple[str, ...] = ()
     of: str = ""
+    where: str = ""
+    chosen: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """All conditions on what is found."""
+        lines = [line for line in self.where.splitlines() if line.strip()]
+        return (*(f"{name}={value}" for name, value in self.chosen.items()), *lines)
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """The fields of the conditions, for the links to further queries."""
+        own = {f"{CHOSEN}{name}": value for name, value in self.chosen.items()}
+        return {**({"where": self.where} if self.where else {}), **own}
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, str], upload: bytes = b"") -> "Query":
-        """Return the query of a form's fields: q, image, minus, plus, of.
+        """Return the query of a form's fields: q, image, minus, plus, of, where, is.NAME.
 
         Raises
         ------
         SearchError
             A field is unknown, too long, or does not go with the others.
         """
-        names = {"q", "image", "minus", "plus", "of"}
-        if unknown := sorted(fields.keys() - names):
+        names = {"q", "image", "minus", "plus", "of", "where"}
+        own = {name: text for name, text in fields.items() if name.startswith(CHOSEN)}
+        if unknown := sorted(fields.keys() - names - own.keys()):
             raise SearchError(
                 f"there is no field {unknown[0]!r}; there are {', '.join(sorted(names))}"
             )
@@ -76,7 +100,8 @@ class Query:
             raise SearchError("words are taken away from a picture, and added to one")
         if len(minus) + len(plus) > MAX_WORDS:
             raise SearchError(f"{len(minus) + len(plus)} words; the limit is {MAX_WORDS}")
-        return cls(sentence, image, upload, minus, plus, of)
+        chosen = {name.removeprefix(CHOSEN): text for name, text in own.items() if text}
+        return cls(sentence, image, upload, minus, plus, of, fields.get("where", ""), chosen)
 
 
 @dataclass(frozen=True)
@@ -113,7 +138,12 @@ class SearchService:
     composable : whether words can be taken away from a picture and added to it.
     sides : what a picture can look for, of `SIDES`.
     no_uploads : why uploads cannot be embedded; "" if they can.
+    filterable : whether results can be restricted.
+    choices : fields with few values, and these.
+    fields : names of all fields that conditions can be about.
     """
+
+    filterable = True
 
     def __init__(
         self,
@@ -153,6 +183,8 @@ class SearchService:
         self.sides = tuple(SIDES)[0 if self.similarity in SYMMETRIC else 1 :]
         if not sentences:
             self.sides = ("images",)
+        self.choices = dict(islice(searcher.embedded.choices().items(), MOST_LISTS))
+        self.fields = searcher.embedded.fields.names
         models.keep_encoder([text for entry in self.manifest.entries for text in entry.captions])
         self.no_uploads = ""
         try:
@@ -193,13 +225,14 @@ class SearchService:
         with self._busy:
             if query.sentence:
                 (hits,) = self._searcher.by_sentences(
-                    [query.sentence], of=of, top=self._top, log=notes.append
-                )
+                    [query.sentence], of=of, top=self._top, where=query.conditions,
+                    log=notes.append,
+                )  # fmt: skip
                 return Answer(query, of, tuple(hits), tuple(notes))
             picture = self._picture(query)
             hits = self._searcher.by_image(
                 picture, minus=query.minus, plus=query.plus, of=of,
-                top=self._top, log=notes.append,
+                top=self._top, where=query.conditions, log=notes.append,
             )  # fmt: skip
             captions: Sequence[Caption] = ()
             if self._describe and isinstance(picture, Image.Image) and not query.minus + query.plus:

@@ -49,7 +49,8 @@ def ask(manifest: Manifest, path: str, **headers: str) -> tuple[int, dict[str, s
     )
     service: Any = SimpleNamespace(
         manifest=manifest, image_ids=ids, experiment="e", similarity="cosine", split="test",
-        searched="6 clips", composable=False, sides=("images", "sentences"), no_uploads="none",
+        searched="6 clips", composable=False, filterable=False,
+        sides=("images", "sentences"), no_uploads="none",
         answer=lambda query: Answer(query, "images", hits, ()),
     )  # fmt: skip
     app: Any = make_app(service, hosts=["here"], log=lambda line: None)

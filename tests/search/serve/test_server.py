@@ -24,7 +24,7 @@ from pipeline.search.serve.result_pages import MAX_BODY
 from pipeline.search.serve.server import ServeError, Server
 from pipeline.search.serve.service import SearchService
 from tests.project import Recorder
-from tests.search.serve.factories import FORM, HUGE, OUTSIDE, STRANGE, TOP, Site, form, png
+from tests.search.serve.factories import FORM, HUGE, KINDS, OUTSIDE, STRANGE, TOP, Site, form, png
 
 # Starlette leaves the unfinished file of a form without its end to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*SpooledTemporaryFile")
@@ -94,6 +94,31 @@ def test_an_upload_finds_what_its_file_finds(site: Site, searcher: Searcher) -> 
             assert got.page.hits == [hit.image for hit in expected]
             assert b"<html" not in got.body
         assert site.upload(file.read_bytes(), of="images").page.hits[0] == name
+
+
+def test_conditions_restrict_what_is_found(site: Site, searcher: Searcher) -> None:
+    options = [tag for tag in site.get().page.tags if tag[0] == "select"]
+    assert [tag["name"] for _, tag in options] == [f"is.{n}" for n in ("kind", "number")] * 2
+    ids = [entry.id for entry in read_manifest(site.sources.dataset).entries]
+    fields = {"is.kind": KINDS[0], "is.number": "", "where": "number<5\r\nid!=red\r\n"}
+    got = site.get("/", q="a red dog", of="images", **fields)
+    assert {*got.page.hits} == {*ids[0:5:2]} - {"red"}, got.page.fault
+    assert KINDS[0].encode() not in got.body
+    link = next(tag["href"] for _, tag in got.page.tags if "image=" in tag.get("href", ""))
+    assert {*site.get(link).page.hits} <= {*ids[0:5:2]} - {"red"}
+    hits = searcher.by_sentences("a red dog", where=["number>=2", "kind=dark"], top=2)
+    assert site.get("/", q="a red dog", where="number>=2\nkind=dark").page.hits[:2] == [
+        hit.image for hit in hits
+    ]
+    picture = file_of(site, "blue")
+    assert {*site.upload(picture, of="images", where="number<3").page.hits} == {*ids[:3]}
+    for where, text in (
+        ("numbr<3", "no field 'numbr' (did you mean number?)"),
+        ("id~(", "does not compile"),
+        ("number>99", "fulfil 'number>99'"),
+    ):
+        got = site.get("/", q="a red dog", where=where)
+        assert (got.status, text in got.page.fault) == (400, True), got.page.fault
 
 
 def test_an_upload_is_described(site: Site) -> None:
