@@ -6,13 +6,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
 BIRDNET_READY := $(VENV)/.birdnet-ready
+UVX := $(shell command -v uvx || echo $(BIN)/uvx) --quiet
 TESTS :=  # more arguments of pytest, as in make test TESTS=tests/shards
 EXTRAS := .[clips,dev,dvc,language,lite,open-clip,regions,search,sentences,timm]
 
 # Installed packages come without bytecode: the first import writes it, for all that follow.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: repro papers test slow endurance docs format clean
+.PHONY: repro papers test slow endurance judges docs release format clean
 
 repro: $(READY)
 	@$(BIN)/pipeline repro
@@ -34,6 +35,22 @@ slow: $(READY)
 # Ten minutes of kills, faults of the system and hostile files (docs/endurance.md).
 endurance: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.endurance all --minutes 10
+
+# Tools of others, each in an environment of its own (docs/judges.md); PAGES: folders of HTML, URL: a server.
+judges: $(READY)
+	npm install --prefix .judges --ignore-scripts --no-audit --no-fund --silent vnu-jar@26 pa11y@9 lighthouse@12 linkinator@7 jsfive@0.4 h5wasm@0.10
+	OMP_NUM_THREADS=1 $(BIN)/python -m bench.judges $(if $(PAGES),--pages $(PAGES)) $(if $(URL),--url $(URL))
+
+# The wheel and the source archive in dist/, checked, with a list of their components. The audit is last: it
+# fails where a package is known to be vulnerable, and where no list of vulnerabilities can be reached.
+release: $(READY)
+	rm -rf dist
+	$(UVX) --from build pyproject-build .
+	$(UVX) twine check --strict dist/*
+	$(UVX) check-wheel-contents dist/*.whl
+	$(UVX) cffconvert --validate
+	$(UVX) --from cyclonedx-bom cyclonedx-py environment $(BIN)/python --output-reproducible --output-file dist/sbom.cdx.json
+	$(UVX) pip-audit --requirement constraints.txt --no-deps --disable-pip --strict --progress-spinner off
 
 docs: $(DOCS_READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

@@ -7,7 +7,8 @@
 share of the copies of each change whose cosine to their own photo reaches it, and how many photos
 reach it with another photo of the folder; nobody changed these, so they are false alarms, but for
 copies and second shots that the folder has itself. Then 50 copies, a few of each change, are hidden
-among all photos, and found with the calibrated threshold. Copies and features stay in WORK, so that
+among all photos, and found with the calibrated threshold. A second table is that of the pixels of
+candidates (`pipeline duplicates --align`). Copies and features stay in WORK, so that
 a second run measures alone. `rows` times the search of made rows: 512 dimensions, near 2,000
 centres, one in a hundred a near-duplicate of another.
 """
@@ -24,11 +25,18 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageEnhance, ImageFont, ImageOps
 
 import pipeline
+from pipeline.datasets.entries import ImageEntry
+from pipeline.datasets.manifest import Manifest
+from pipeline.near_duplicates.alignment import Field, Templates, correlation, small_grey
+from pipeline.near_duplicates.confirmed import CANDIDATES, LEAST_COSINE, confirmed_pairs
 from pipeline.near_duplicates.find import duplicates, summary
+from pipeline.near_duplicates.pairs import exact_pairs
+from pipeline.near_duplicates.parts import parts_of_sets
 from pipeline.near_duplicates.thresholds import THRESHOLDS
 from pipeline.retrieval.similarity import unit_rows
 
 RECIPES = ("dct-thumbnail", "efficientnet-lite0-pool")
+ALIGNED_STEPS = (0.50, 0.55, 0.60, 0.65, 0.70, 0.75, 0.80)
 STEPS = (0.60, 0.65, 0.70, 0.75, 0.80, 0.82, 0.84, 0.86, 0.88, 0.90, 0.92, 0.95)
 PLANTED, DIM, CENTRES = 50, 512, 2000
 
@@ -106,6 +114,7 @@ def calibrate(photos: Path, work: Path, recipes: Sequence[str], copies: int, lim
             pipeline.extract(images, work / recipe / name, recipe=recipe)
         print_table(work / recipe, recipe)
         found[recipe] = hidden(work / recipe, recipe)
+        print_aligned(work / recipe, photos, work / "copies")
     print(f"{len(set.union(*found.values()))} of {PLANTED} are found by one recipe or another")
 
 
@@ -127,9 +136,7 @@ def print_table(folder: Path, recipe: str) -> None:
 def hidden(folder: Path, recipe: str) -> set[str]:
     """Hide copies among the photos, print what is found of them, and return their ids."""
     photos, copies = (pipeline.read_features(folder / name) for name in ("photos", "copies"))
-    by_change = [[c for c in copies if c.startswith(f"{change}/")] for change in CHANGES]
-    # Each of another photo, the changes in turn.
-    planted = [by_change[n % len(CHANGES)][n] for n in range(PLANTED)]
+    planted = planted_of(list(copies))
     with tempfile.TemporaryDirectory() as scratch:
         rows = np.concatenate((photos[:], copies.read(planted)))
         header = photos.index.header
@@ -145,6 +152,67 @@ def hidden(folder: Path, recipe: str) -> set[str]:
     print(f"\n{PLANTED} hidden: {summary(result)}; {len(found)} found, {alarms} other images")
     print(f"missed: {', '.join(c.partition('/')[0] for c in missed) or 'none'}\n")
     return found
+
+
+def print_aligned(folder: Path, photo_root: Path, copy_root: Path) -> None:
+    """Print what the pixels tell: recall by change and false alarms, and what is found of 50.
+
+    A copy is found where its photo is among its candidates and the two align.
+    """
+    photos, copies = (pipeline.read_features(folder / name) for name in ("photos", "copies"))
+    files = {row_id: photo_root / row_id for row_id in photos}
+    files |= {row_id: copy_root / row_id for row_id in copies}
+    rows_of_photos, rows_of_copies = unit_rows(photos[:]), unit_rows(copies[:])
+    cosines = rows_of_copies @ rows_of_photos.T
+    own = photos.rows_of([own_photo(row_id) for row_id in copies])
+    to_own = cosines[np.arange(len(copies)), own]
+    proposed = (to_own >= LEAST_COSINE) & ((cosines > to_own[:, None]).sum(axis=1) < CANDIDATES)
+    small = {row_id: small_grey(Image.open(files[row_id])) for row_id in files}
+    scores = np.array([either_way(small[c], small[own_photo(c)]) for c in copies]) * proposed
+    changes = np.array([row_id.partition("/")[0] for row_id in copies])
+    planted = planted_of(list(copies))
+    with tempfile.TemporaryDirectory() as scratch:
+        ids = [*photos, *planted]
+        pipeline.write_features(
+            scratch, ids, np.concatenate((photos[:], copies.read(planted))),
+            recipe=photos.index.header.recipe,
+        )  # fmt: skip
+        entries = [ImageEntry(i, str(files[i].resolve())[1:], "all", ()) for i in ids]
+        images = {Path(scratch): Manifest("hidden", Path("/"), entries, "", "", {})}
+        parts = parts_of_sets([pipeline.read_features(scratch)])
+        used = time.process_time()
+        candidates = exact_pairs(parts, LEAST_COSINE, between=False)
+        rank = np.arange(len(ids))
+        (pairs,) = confirmed_pairs(candidates, parts, rank, images, least=ALIGNED_STEPS[0])
+        used = time.process_time() - used
+    ids = parts[0].ids
+    named = [(ids[a], ids[b]) for a, b in zip(pairs.first, pairs.second, strict=True)]
+    print(f"\nwith the pixels of the images, {used:.0f} s of processor for {len(ids)} images\n")
+    print(f"| correlation | {' | '.join(CHANGES)} | photos with another | of {PLANTED} hidden |")
+    print("|" + "---|" * (len(CHANGES) + 3))
+    for step in ALIGNED_STEPS:
+        shares = [100 * float((scores[changes == change] >= step).mean()) for change in CHANGES]
+        near = [pair for pair, score in zip(named, pairs.scores, strict=True) if score >= step]
+        alarms = {row_id for pair in near if not {*pair} & {*planted} for row_id in pair}
+        found = sum(own_photo(one) == own_photo(other) for one, other in near)
+        print(
+            f"| {step:.2f} | {' | '.join(f'{s:.1f}' for s in shares)} | {len(alarms)} | {found} |"
+        )
+
+
+def either_way(one: Image.Image, other: Image.Image) -> float:
+    """Return the correlation of one small image with a part of the other, or the reverse."""
+    fields = Field.of(one), Field.of(other)
+    return max(
+        correlation(fields[1], Templates.of(one, fields[1].shape)),
+        correlation(fields[0], Templates.of(other, fields[0].shape)),
+    )
+
+
+def planted_of(copies: Sequence[str]) -> list[str]:
+    """Return the ids of copies to hide, each of another photo, the changes in turn."""
+    by_change = [[c for c in copies if c.startswith(f"{change}/")] for change in CHANGES]
+    return [by_change[n % len(CHANGES)][n] for n in range(PLANTED)]
 
 
 def own_photo(copy: str) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pipeline.cluster.place import Place as Place
     from pipeline.datasets.manifest import Manifest as Manifest
     from pipeline.datasets.manifest import read_manifest as read_manifest
+    from pipeline.datasets.metadata import read_metadata as read_metadata
     from pipeline.datasets.prepare import prepare as prepare
     from pipeline.datasets.readers.coco import read_coco as read_coco
     from pipeline.datasets.readers.entities import read_entities as read_entities
@@ -165,6 +166,7 @@ _HOMES = {
     "read_manifest": "pipeline.datasets.manifest",
     "read_msrvtt": "pipeline.datasets.readers.msrvtt",
     "read_msvd": "pipeline.datasets.readers.msvd",
+    "read_metadata": "pipeline.datasets.metadata",
     "read_phrases": "pipeline.datasets.regions",
     "read_proposals": "pipeline.regions.proposals",
     "read_regions": "pipeline.datasets.region_table",

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -53,3 +53,11 @@ def sha256_of_file(path: Path) -> str:
         while block := stream.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
+
+
+def chosen(ids: Sequence[str], number: int, seed: int) -> list[str]:
+    """Return `number` of the ids, or all if there are fewer: those first by SHA-256 of seed and id.
+
+    The order they are given in does not matter, so all experiments of a split show the same.
+    """
+    return sorted(ids, key=lambda k: hashlib.sha256(f"{seed}:{k}".encode()).digest())[:number]

@@ -24,7 +24,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--threshold",
     type=float,
-    help="Lowest cosine of near-duplicates.  [default: calibrated for the recipe]",
+    help="Lowest cosine of near-duplicates.  [default: calibrated for the recipe; --align: 0.5]",
 )
 @click.option(
     "--dataset",
@@ -45,6 +45,12 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     is_flag=True,
     help="Let a graph lead to the pairs, for millions of rows; it may miss some.",
 )
+@click.option(
+    "--align",
+    is_flag=True,
+    help="Let the pixels of the images decide, which finds crops; the features propose pairs.  "
+    "Needs --dataset.",
+)
 @click.option("--page", type=OUTPUT, metavar="FILE.html", help="Write a page with the pictures.")
 @click.option("--fail", is_flag=True, help="End with status 3 if there are near-duplicates.")
 @JSON
@@ -58,11 +64,12 @@ def duplicates(
     splits: str | None,
     between: bool,
     approximate: bool,
+    align: bool,
     page: Path | None,
     fail: bool,
     as_json: bool,
 ) -> None:
-    """Find near-duplicate images by the cosine of their features.
+    """Find near-duplicate images by the cosine of their features, or by their pixels, too.
 
     Rows of FEATURES are compared with each other or, if there are OTHERS, with those alone. One
     line per image that has a near-duplicate: its group, its score, id and split, and its nearest.
@@ -70,6 +77,7 @@ def duplicates(
     \b
     Examples:
       pipeline duplicates features/photos
+      pipeline duplicates features/photos --dataset photos --align
       pipeline duplicates features/mine --dataset data/mine --between --page leaks.html
       pipeline duplicates features/mine --dataset data/mine --split train,test --between --fail
       pipeline duplicates features/mine features/theirs
@@ -82,6 +90,8 @@ def duplicates(
         raise WrongUsage("--dataset is given once for each feature set")
     if page is not None and not dataset:
         raise WrongUsage("--page needs --dataset, which has the pictures")
+    if align and len(dataset) < (1 if others is None else 2):
+        raise WrongUsage("--align needs --dataset for each feature set, which has its images")
     folders = [features] if others is None else [features, others]
     manifests = [images_of(path, CONSOLE.log) for path in dataset]
     found = find(
@@ -92,6 +102,7 @@ def duplicates(
         between=between,
         threshold=threshold,
         approximate=approximate,
+        images=manifests if align else (),
         monitor=CONSOLE,
     )
     if page is not None:
@@ -110,6 +121,7 @@ def duplicates(
 def _values(found: "Duplicates") -> dict[str, Any]:
     return {
         "threshold": found.threshold,
+        "correlation": found.correlation,
         "compared": found.compared,
         "failed": found.failed,
         "recall": found.recall,

@@ -67,6 +67,13 @@ OF_CLIPS = ("msvd", "trecvid-vtt")
     "features.",
 )
 @click.option(
+    "--leaks-images",
+    type=click.Path(path_type=Path, exists=True),
+    metavar="DIR",
+    help="Prepared dataset or folder of the images of --leaks, whose pixels decide, which finds "
+    "crops.",
+)
+@click.option(
     "--relevance",
     multiple=True,
     type=click.Path(path_type=Path, dir_okay=False),
@@ -92,6 +99,7 @@ def evaluate(
     nms: float | None,
     max_pairs: int | None,
     leaks: Path | None,
+    leaks_images: Path | None,
     relevance: tuple[Path, ...],
     device: str,
     as_json: bool,
@@ -108,6 +116,8 @@ def evaluate(
       pipeline evaluate coco.h5 --relevance eccv_image_to_caption.json --out data/judged
       pipeline evaluate data/localizations/entities/NAME.h5 --protocol entities --out data/regions
     """
+    if leaks_images is not None and leaks is None:
+        raise WrongUsage("--leaks-images goes with --leaks, which has the features")
     if protocol == "entities":
         for option, given in (("--leaks", leaks), ("--relevance", relevance)):
             if given:
@@ -148,7 +158,8 @@ def evaluate(
         from pipeline.near_duplicates.leaks import find_leaks
 
         for file, _ in named.values():
-            find_leaks(_ranked_images(file, split), leaks, monitor=CONSOLE)
+            ranked = _ranked_images(file, split)
+            find_leaks(ranked, leaks, images=leaks_images, monitor=CONSOLE)
     if as_json:
         found = {"tables": tables} | ({"relevance": judged} if relevance else {})
         click.echo(json.dumps(found, indent=2))

@@ -25,6 +25,14 @@ JSON = click.option(
     is_flag=True,
     help="Print JSON; docs/commands.md has its keys.",
 )
+MAP = click.option(
+    "--map",
+    "projection",
+    type=click.Choice(["pca", "tsne"]),
+    default="pca",
+    show_default=True,
+    help="How the map places images: by principal components, or by t-SNE, which takes longer.",
+)
 SPLIT = click.option("--split", help="Only this split.  [default: all]")
 LIMIT = click.option("--limit", type=COUNT, help="Only the first N images.  [default: all]")
 

@@ -1,6 +1,7 @@
 """`pipeline report`: the recall tables of all experiments in one, and a report as HTML."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -8,6 +9,10 @@ from pipeline.errors import WrongUsage
 from stages.command import Command
 from stages.console import CONSOLE, OUTPUT
 from stages.experiment import layout_of
+from stages.options import MAP
+
+if TYPE_CHECKING:
+    from pipeline.embedding_map.plane import Projection
 
 
 @click.command(cls=Command)
@@ -24,6 +29,7 @@ from stages.experiment import layout_of
     help="Write a report there, too: tables beside the published numbers, figures, queries with "
     "their results. DIR/index.html opens in any browser, offline.",
 )
+@MAP
 @click.option(
     "--regions",
     is_flag=True,
@@ -37,7 +43,12 @@ from stages.experiment import layout_of
     "`pipeline caption`, images with their captions, and the regularities of spaces.",
 )
 def report(
-    dataset: Path | None, out: Path | None, html: Path | None, regions: bool, captions: bool
+    dataset: Path | None,
+    out: Path | None,
+    html: Path | None,
+    projection: "Projection",
+    regions: bool,
+    captions: bool,
 ) -> None:
     """Join the recall tables of all experiments as recall.json, recall.csv and recall.md.
 
@@ -69,6 +80,7 @@ def report(
         layout.dataset,
         out,
         html=html,
+        projection=projection,
         first=list(params.experiments),
         root=layout.root,
         monitor=CONSOLE,

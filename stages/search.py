@@ -47,6 +47,14 @@ if TYPE_CHECKING:
     help="Re-sort the N nearest by their distance to their mean before the first are shown.",
 )
 @click.option(
+    "--where",
+    multiple=True,
+    metavar="CONDITION",
+    help="Find only images that fulfil it, such as split=test, 'id~^vacation/' or year>2019: of "
+    "id, file, split or a column of metadata, by =, !=, ~ (regular expression), <, <=, > or >=.  "
+    "Repeatable.",
+)
+@click.option(
     "--approximate",
     is_flag=True,
     help="Compare only with what an index points to, for millions of rows. It is made if need be.",
@@ -79,6 +87,7 @@ def search(
     of: str | None,
     top: int,
     around_mean: int | None,
+    where: tuple[str, ...],
     approximate: bool,
     regions: bool,
     marked: Path | None,
@@ -98,26 +107,31 @@ def search(
       pipeline search "a dog running on the grass" --experiment NAME --top 5
       pipeline search --image photo.jpg --experiment NAME
       pipeline search --image photo.jpg --minus blue --plus red --experiment NAME
+      pipeline search "a dog" --where split=test --where 'id~^vacation/' --experiment NAME
       pipeline search --image photo.jpg --features features/photos
       pipeline search "the red ball" --regions --marked found --experiment NAME
       pipeline search --regularities --experiment NAME
     """
     if features is not None:
         weights = files.pop("weights")
-        others = (sentence, queries, minus, plus, of, around_mean, approximate, regions, marked)
-        if image is None or any((*others, regularities, experiment, *files.values())):
+        others = (sentence, queries, minus, plus, of, around_mean, approximate, regions, where)
+        if image is None or any((*others, marked, regularities, experiment, *files.values())):
             raise click.UsageError("--features goes with --image, --top, --weights and --json")
         _search_features(features, image, top, weights, as_json)
         return
     if experiment is None:
         raise click.UsageError("give --experiment NAME, or --image with --features DIR")
     if regularities:
-        if any((sentence, queries, image, minus, plus, of, around_mean, approximate, regions)):
+        if any(
+            (sentence, queries, image, minus, plus, of, around_mean, approximate, regions, where)
+        ):
             raise click.UsageError("--regularities takes --json alone")
         _ask_analogies(as_json, experiment, files)
         return
     if regions:
-        if sentence is None or any((queries, image, minus, plus, of, around_mean, approximate)):
+        if sentence is None or any(
+            (queries, image, minus, plus, of, around_mean, approximate, where)
+        ):
             raise click.UsageError("--regions takes a SENTENCE, --top, --marked and --json alone")
         _search_regions(sentence, top, marked, as_json, experiment, files)
         return
@@ -127,7 +141,7 @@ def search(
         raise click.UsageError("give a SENTENCE, --queries FILE or --image, one of them")
     if image is None and (minus or plus):
         raise click.UsageError("--minus and --plus go with --image")
-    how: Any = {"top": top, "around_mean": around_mean, "approximate": approximate}
+    how: Any = {"top": top, "around_mean": around_mean, "approximate": approximate, "where": where}
     sources = sources_of(experiment, **files)
     # Here: these import numpy and h5py.
     from pipeline.search.query_sentences import read_sentences
@@ -152,11 +166,12 @@ def search(
         click.echo(json.dumps({**whole, "answers": answers}, indent=2))
     else:
         _print(answers)
-    searched, seconds = searcher.ids(of), time.monotonic() - started
+    searched, seconds = searcher.ids(of, where), time.monotonic() - started
     if image in searched:
         log_done(f"{image} itself is left out of its results")
-    where = f"among {len(searched)} {of}{searcher.embedded.of_splits} by {searcher.similarity}"
-    log_done(f"queries: {len(asked)}, {where}: {seconds:.2f} s")
+    among = f"among {len(searched)} {of}{searcher.embedded.of_splits}"
+    among += f" where {' and '.join(where)}" if where else ""
+    log_done(f"queries: {len(asked)}, {among} by {searcher.similarity}: {seconds:.2f} s")
 
 
 def _search_features(

@@ -10,9 +10,11 @@ from pipeline.errors import WrongUsage
 from stages.command import Command
 from stages.console import CONSOLE, log_done
 from stages.experiment import layout_of
+from stages.options import MAP
 from stages.sources import region_sources_of, source_options, sources_of
 
 if TYPE_CHECKING:
+    from pipeline.embedding_map.plane import Projection
     from pipeline.search.serve.service import Describe
 
 _CAPTIONS = 3
@@ -34,8 +36,15 @@ _CAPTIONS = 3
     help="Describe uploaded pictures, too, by this language model.",
 )
 @click.option("--top", type=click.IntRange(1, 200), default=12, show_default=True, help="How many.")
+@MAP
 def serve(
-    experiment: str | None, port: int, regions: bool, captions: str | None, top: int, **files: Any
+    experiment: str | None,
+    port: int,
+    regions: bool,
+    captions: str | None,
+    top: int,
+    projection: "Projection",
+    **files: Any,
 ) -> None:
     """Serve a page with a box for a sentence, an upload for a picture, and their nearest.
 
@@ -60,7 +69,9 @@ def serve(
     kind = RegionSearcher if regions else Searcher
     searcher = kind(**sources, monitor=CONSOLE)
     describe = _describe(captions, sources["dataset"]) if captions else None
-    with Server(searcher, port=port, top=top, describe=describe, monitor=CONSOLE) as server:
+    with Server(
+        searcher, port=port, top=top, describe=describe, projection=projection, monitor=CONSOLE
+    ) as server:
         click.echo(server.url)
         try:
             server.run()

@@ -42,7 +42,7 @@ LEVELS = (
     ("pipeline/jobs",),
     ("pipeline/images", "pipeline/text", "pipeline/retrieval", "pipeline/pages"),
     ("pipeline/regions", "pipeline/clips", "pipeline/sound"),
-    ("pipeline/near_duplicates",),
+    ("pipeline/near_duplicates", "pipeline/embedding_map"),
     ("pipeline/heads",),
     ("pipeline/finetuning",),
     ("pipeline/localization",),

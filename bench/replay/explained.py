@@ -143,4 +143,26 @@ EXPLAINED: tuple[Explained, ...] = (
             ("data/evaluations/photos/*/provenance.json", "key *sha256"),
         )
     ),
+    *(
+        Explained(
+            path,
+            place,
+            "embedding files record the CRC-32 of the features of each row, by which a file that "
+            "grows keeps its rows; hashes of the files follow",
+        )
+        for path, place in (
+            ("*.h5", "*features_crc32*"),
+            ("*", "key *embeddings_sha256"),
+            ("data/ensembles/*.h5", "attribute provenance"),
+        )
+    ),
+    *(
+        Explained(path, place, "experiments have a map of their images, and a link to it")
+        for path, place in (
+            ("made/report/maps/*", "only in tree"),
+            ("made/report/images/*", "only in tree"),
+            ("made/report/report.json", "*"),
+            ("made/report/experiments/*.html", "line *"),
+        )
+    ),
 )

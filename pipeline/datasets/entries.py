@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import overload
+from typing import ClassVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -152,7 +152,7 @@ class PackedEntries(Sequence[ImageEntry]):
             return NotImplemented
         return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"<{len(self)} entries, first {list(self[:2])}>"
@@ -170,6 +170,13 @@ class PackedEntries(Sequence[ImageEntry]):
     def files(self) -> Sequence[str]:
         """The file of each entry."""
         return self._texts_of(self._columns.files)
+
+    @property
+    def splits(self) -> list[str]:
+        """The split of each entry."""
+        names = np.array(self._columns.splits, np.dtypes.StringDType())
+        splits: list[str] = names[self._columns.split[self._rows]].tolist()
+        return splits
 
     @property
     def num_captions(self) -> npt.NDArray[np.int64]:

@@ -3,13 +3,14 @@
 `manifest.jsonl` holds one line an image; `dataset.json`, written last, says where the images
 lie and guards the manifest by its SHA-256. Everything downstream is joined by the ids here.
 A dataset of clips has the same lines, a clip each, and `dataset.json` says so: `"media": "clips"`.
-A dataset with phrases and boxes has `regions.jsonl` beside, read by `pipeline.datasets.regions`.
+A dataset with phrases and boxes has `regions.jsonl` beside, read by `pipeline.datasets.regions`;
+one with columns of the user's own has `metadata.jsonl`, read by `pipeline.datasets.metadata`.
 """
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -28,10 +29,14 @@ if TYPE_CHECKING:
 
 MANIFEST_FILE = "manifest.jsonl"
 REGIONS_FILE = "regions.jsonl"
+METADATA_FILE = "metadata.jsonl"
 DATASET_FILE = "dataset.json"
 
 Media = Literal["images", "clips"]
 """What the files of a dataset are: pictures, or moving pictures and sound."""
+
+Metadata = dict[str, Any]
+"""Values of an image by column: texts, numbers, booleans and lists of texts."""
 
 NO_PICTURES = "prepare one with `pipeline prepare folder`, or another of its commands for images"
 """What to do where pictures are needed and a dataset has clips."""
@@ -49,7 +54,7 @@ class Description:
     image_root : path of the image root from the folder.
     counts : number of images, or clips, in each split.
     images, clips, captions, phrases : number in all, of what the dataset has.
-    manifest_sha256, regions_sha256 : of the files in the same folder.
+    manifest_sha256, regions_sha256, metadata_sha256 : of the files in the same folder.
     """
 
     name: str
@@ -61,6 +66,7 @@ class Description:
     phrases: Natural = 0
     manifest_sha256: Sha256
     regions_sha256: Sha256 | None = None
+    metadata_sha256: Sha256 | None = None
     licence: str
     source: str
     notes: dict[str, Any]
@@ -88,6 +94,8 @@ class Manifest:
     phrases : tuple or None. The phrases and boxes to be written with it; `read_manifest` leaves
         them where they are, and `pipeline.read_phrases` reads them. None: the dataset has none.
     media : str. "images" or "clips".
+    metadata : mapping of str to dict. By image id the user's own columns, to be written with it;
+        `read_manifest` leaves them where they are, and `pipeline.read_metadata` reads them.
 
     Raises
     ------
@@ -115,6 +123,7 @@ class Manifest:
     notes: dict[str, Any]
     phrases: tuple[RegionPhrase, ...] | None = None
     media: Media = "images"
+    metadata: Mapping[str, Metadata] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "entries", self.packed)
@@ -183,7 +192,8 @@ class Manifest:
         entries = self.select(split)
         chosen = {*entries.ids}
         phrases = self.phrases and tuple(p for p in self.phrases if p.image in chosen)
-        return replace(self, entries=entries, phrases=phrases)
+        metadata = {name: own for name, own in self.metadata.items() if name in chosen}
+        return replace(self, entries=entries, phrases=phrases, metadata=metadata)
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return a table with an index of ids and the columns file, split and captions (tuples).
@@ -273,7 +283,7 @@ class Manifest:
         return self.select(split).captions
 
     def write(self, folder: str | Path) -> None:
-        """Write `manifest.jsonl`, `regions.jsonl` if there are phrases, then `dataset.json`."""
+        """Write the manifest, phrases and metadata if there are any, then `dataset.json`."""
         folder = Path(folder)
         manifest = folder / MANIFEST_FILE
         with (
@@ -291,6 +301,17 @@ class Manifest:
             write_text(regions, regions_text(self.phrases))
             described["phrases"] = len(self.phrases)
             described["regions_sha256"] = sha256_of_file(regions)
+        metadata = folder / METADATA_FILE
+        if not self.metadata:
+            metadata.unlink(missing_ok=True)
+        else:
+            lines = (
+                canonical_json({"id": name, "metadata": self.metadata[name]}) + "\n"
+                for name in self.ids
+                if name in self.metadata
+            )
+            write_text(metadata, "".join(lines))
+            described["metadata_sha256"] = sha256_of_file(metadata)
         root = os.path.relpath(self.image_root.resolve(), folder.resolve())
         write_json(
             folder / DATASET_FILE,

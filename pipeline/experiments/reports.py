@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.datasets.manifest import read_manifest
+from pipeline.embedding_map.plane import Projection
 from pipeline.experiments.known_truth import caption_truth_of
 from pipeline.experiments.layout import DATA, Layout, NotMade
 from pipeline.progress import QUIET, Monitor
@@ -17,6 +18,7 @@ def write_report(
     *,
     html: str | Path | None = None,
     first: Sequence[str] = (),
+    projection: Projection = "pca",
     root: str | Path = DATA,
     monitor: Monitor = QUIET,
 ) -> write.Report:
@@ -30,6 +32,7 @@ def write_report(
         report/DATASET below `root`.
     html : str, Path or None. Folder of the pages; `index.html` is the first. None: no pages.
     first : sequence of str. Experiments that come first, in this order; others follow by name.
+    projection : str. How the maps of the pages place images, "pca" or "tsne", which takes longer.
     root : str or Path. Folder that `pipeline.run` wrote to.
     monitor : Monitor. Receives what was written and what the pages had to leave out, and progress.
 
@@ -61,7 +64,9 @@ def write_report(
             f"`pipeline run NAME --dataset {dataset}` measures one, such as those in docs/heads.md"
         )
     out = layout.report if out is None else out
-    return write.write_report(folders, out, html=html, first=first, monitor=monitor)
+    return write.write_report(
+        folders, out, html=html, first=first, projection=projection, monitor=monitor
+    )
 
 
 def write_region_report(

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pipeline.embedding_map.plane import Projection
 from pipeline.errors import WrongUsage
 from pipeline.experiments.captioners import experiment_finder, open_captioner
 from pipeline.experiments.layout import DATA, Layout, NotMade, unseeded
@@ -233,6 +234,7 @@ def serve(
     captions: str | None = None,
     port: int = 8765,
     top: int = 12,
+    projection: Projection = "pca",
     experiments: Mapping[str, Experiment] | None = None,
     root: str | Path = DATA,
     split: str | None = None,
@@ -248,6 +250,7 @@ def serve(
     captions : str or None. Name of a language model that describes uploaded images.
     port : int. Port of 127.0.0.1; 0 for any that is free.
     top : int. Hits of a query.
+    projection : str. How the map places images, "pca" or "tsne", which takes longer.
     monitor : Monitor. Receives the page's address once it answers, and refused requests.
 
     Raises
@@ -277,7 +280,9 @@ def serve(
         layout = Layout(Path(dataset), Path(root))
         opened = open_captioner(captions, layout, experiment_finder(experiments))
         describe = partial(describe_picture, opened.captioner, opened.network(), count=3)
-    with Server(searcher, port=port, top=top, describe=describe, monitor=monitor) as server:
+    with Server(
+        searcher, port=port, top=top, describe=describe, projection=projection, monitor=monitor
+    ) as server:
         monitor.log(server.url)
         server.run()
 

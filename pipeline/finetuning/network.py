@@ -57,7 +57,7 @@ class LearningNetwork(nn.Module):
         super().__init__()
         net = backbone.filled({name: tensor.clone() for name, tensor in state.items()})
         # The tap renames a layer, and keeps the order.
-        self.own_names = tuple(net.state_dict())
+        self.own_names: tuple[str, ...] = tuple(net.state_dict())
         _let_learn(net, recipe.backbone, first_layer)
         self._recipe, self._backbone = recipe, backbone
         self._bf16 = precision == "bf16"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.cluster.place import Place
 from pipeline.datasets.checks import DatasetError
@@ -29,6 +30,7 @@ from pipeline.heads.inputs.pairs import (
     made_from,
     with_features,
 )
+from pipeline.heads.kept_rows import earlier_embeddings, kept_rows
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.jobs.make_features import make_features
 from pipeline.jobs.options import Selection, Storage
@@ -89,8 +91,9 @@ def embed(
     """Embed images and their captions with a trained head, and write them as one file.
 
     The embeddings of each side are first made as a feature set in a work folder next to `out`,
-    whose recipe is the head; an interrupted call resumes from there. The bytes of the file do not
-    depend on where the work is done.
+    whose recipe is the head; an interrupted call resumes from there. Where `out` is a file of the
+    same head, rows of the same id and features are kept, and only the others computed. The bytes of
+    the file depend neither on that nor on where the work is done.
 
     Parameters
     ----------
@@ -334,6 +337,8 @@ def embed_split(
         caption_ids, caption_image_ids = pairs.caption_ids, pairs.caption_image_ids
         read = _read(joined, trained)
         sides.append(source("captions", caption_ids, pairs.captions, read, captions))
+    crc32: dict[str, npt.NDArray[np.uint32]] = {"captions": np.zeros(0, np.uint32)}
+    crc32 |= {side.side: side.crc32() for side in sides}
     header = EmbeddingsHeader(
         ids,
         caption_ids,
@@ -341,18 +346,29 @@ def embed_split(
         trained.head.similarity,
         {**trained.provenance, **provenance},
         quantiser,
+        crc32,
     )
-    digest = sha256(repr([side.origin.digest() for side in sides]).encode())
+    earlier = None  # rows are kept as they were embedded, whole and in float32
+    if quantiser is None and stored.dim is None:
+        earlier = earlier_embeddings(out, trained.provenance)
+    kept = [kept_rows(side, earlier, monitor.log) for side in sides]
+    pending = [found.others if found else side for found, side in zip(kept, sides, strict=True)]
+    digest = sha256(repr([side and side.origin.digest() for side in pending]).encode())
     digest.update(sides[0].tensors_sha256.encode())
     with _work_folder(out.absolute(), digest.hexdigest()[:16]) as work:
-        for side in sides:
-            make_features(
-                side, work / side.side, storage=_STORAGE, place=place, monitor=monitor, watch=watch
-            )
-        blocks = [_blocks(FeatureSet(work / side.side)) for side in sides]
+        blocks: list[Blocks] = []
+        for found, side in zip(kept, pending, strict=True):
+            computed = None
+            if side is not None:
+                folder = work / side.side
+                make_features(
+                    side, folder, storage=_STORAGE, place=place, monitor=monitor, watch=watch
+                )
+                computed = FeatureSet(folder)
+            blocks.append(found.blocks(computed) if found else _blocks(computed))
         if (dim := stored.dim) is not None:
             blocks = [
-                (shortened(block, dim, header.similarity) for block in side) for side in blocks
+                (shortened(block, dim, header.similarity) for block in rows) for rows in blocks
             ]
         blocks[-1] = _removing(work, blocks[-1])
         return write_in_blocks(out, header, blocks[0], chain.from_iterable(blocks[1:]))
@@ -370,8 +386,9 @@ def _itself(ids: Sequence[str]) -> Callable[[int], Sequence[str]]:
     return lambda row: [ids[row]]
 
 
-def _blocks(embedded: FeatureSet) -> Blocks:
+def _blocks(embedded: FeatureSet | None) -> Blocks:
     """Yield the rows of a feature set, some MiB at a time."""
+    assert embedded is not None, "no row is kept, so all are computed"
     rows = len(embedded.ids)
     for start in range(0, rows, CHUNK_ROWS):
         yield embedded.read_rows(np.arange(start, min(start + CHUNK_ROWS, rows)))

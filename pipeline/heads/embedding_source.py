@@ -1,8 +1,9 @@
 """Embeddings of one side as rows of a feature set, whose recipe is the trained head."""
 
 import os
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -16,7 +17,14 @@ from pipeline.devices import one_core_each
 from pipeline.files import created_by
 from pipeline.heads import HeadError
 from pipeline.heads.inputs.averaged import AveragedRows
-from pipeline.heads.inputs.feature_rows import FeatureRows, Features, RowNumbers, Rows
+from pipeline.heads.inputs.feature_rows import (
+    FeatureRows,
+    Features,
+    RowNumbers,
+    Rows,
+    rows_of_block,
+)
+from pipeline.heads.inputs.feature_spec import caption_blocks
 from pipeline.heads.trained_head import TrainedHead, load_head
 from pipeline.jobs.feature_source import Task
 from pipeline.jobs.ordered import ending_at_once, in_order
@@ -26,11 +34,19 @@ from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import OK, FeatureHeader, RowBlock
 from pipeline.shards.plan import Span
 from pipeline.shards.resume.job_ref import NotShared
+from pipeline.text.encoders.token_ids import PADDING
 
 Side = Literal["images", "captions"]
 
-CHUNK_ROWS = 1024
-"""Rows that are embedded together, whoever does the work: the last bits depend on it."""
+CHUNK_ROWS = 512
+"""Rows that are embedded together, whoever does the work; `pipeline.heads.base` has no fewer.
+
+The last bits of a row depend on the shapes of matrix products, but not on the other rows. So all
+blocks have one shape, and a row has the same bytes in any set of at least as many rows.
+"""
+
+_SEQUENCE_ROWS = 64  # of one length, of which most sets have tens: fewer repeated rows
+_WINDOW_ROWS = 8192
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +63,8 @@ class EmbeddingSource:
         that are averaged.
     features : what the rows are read from.
     head : folder of the head, from which workers load it; None: this process alone embeds.
-    shape : of one row; None: found by embedding the first chunk.
+    whole : rows of the whole set, of which these may be some; None: these.
+    shape : of one row; None: found by embedding the first one.
     """
 
     trained: TrainedHead
@@ -58,6 +75,7 @@ class EmbeddingSource:
     read: Callable[[int], Sequence[str]]
     features: FeatureSet
     head: Path | None = None
+    whole: int | None = None
     shape: tuple[int, ...] | None = None
     threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     unit: str = "row"
@@ -86,7 +104,7 @@ class EmbeddingSource:
             weights_sha256=self.tensors_sha256,
             axes=axes,
             dataset=self.dataset,
-            row_shape=self.shape or self._first.shape[1:],
+            row_shape=self.shape or self._found_shape,
             dtype="float32",
             created_by=created_by("torch", "numpy", "h5py"),
         )
@@ -102,33 +120,44 @@ class EmbeddingSource:
         return digest.hexdigest()
 
     @cached_property
-    def _first(self) -> Features:
-        with one_core_each():
-            return self._embed(0, Stopwatch())
+    def _found_shape(self) -> tuple[int, ...]:
+        return self._embed(np.arange(1), Stopwatch()).shape[1:]
+
+    @property
+    def set_rows(self) -> int:
+        """Number of rows of the whole set."""
+        return len(self.rows) if self.whole is None else self.whole
+
+    def crc32(self) -> npt.NDArray[np.uint32]:
+        """Return the CRC-32 of the features that each row is made from, (rows,) uint32."""
+        read = [list(self.read(row)) for row in range(len(self.rows))]
+        flat = self.features.rows_to_read([row_id for ids in read for row_id in ids])
+        found = self.features.crc32[flat].astype(np.uint32)
+        if len(found) == len(read):
+            return found
+        each = np.split(found, np.cumsum([len(ids) for ids in read])[:-1])
+        return np.array([zlib.crc32(own.tobytes()) for own in each], np.uint32)
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
-        """Embed the rows of some spans, a chunk at a time on each core."""
-        chunks = [
-            (chunk, Span(max(span.start, chunk * CHUNK_ROWS), min(span.stop, end)))
-            for span in spans
-            for chunk in range(span.start // CHUNK_ROWS, -(-span.stop // CHUNK_ROWS))
-            if (end := (chunk + 1) * CHUNK_ROWS)
-        ]
+        """Embed the rows of some spans, a block at a time on each core."""
         with (
             one_core_each(),
             ThreadPoolExecutor(self.threads, thread_name_prefix="embed") as pool,
             ending_at_once(pool),
         ):
-            embedded = in_order(
-                chunks,
-                lambda chunk: pool.submit(self._chunk, chunk[0], watch),
-                2 * self.threads + 1,
-            )
-            for (chunk, span), rows in embedded:
-                first = chunk * CHUNK_ROWS
-                found = rows[span.start - first : span.stop - first]
-                status = np.full(len(span), OK, np.uint8)
-                yield span.start, RowBlock(found, status, ("",) * len(span))
+            for pieces in _windows(spans):
+                rows = np.concatenate([np.arange(piece.start, piece.stop) for piece in pieces])
+                embedded = self._embedded(rows, pool, watch)
+                ends = np.cumsum([len(piece) for piece in pieces]).tolist()
+                for piece, end in zip(pieces, ends, strict=True):
+                    status = np.full(len(piece), OK, np.uint8)
+                    found = embedded[end - len(piece) : end]
+                    yield piece.start, RowBlock(found, status, ("",) * len(piece))
+
+    def embed_rows(self, rows: RowNumbers) -> Features:
+        """Return the embeddings of some rows, (n, dim) or (n, parts, dim) float32, as `compute`."""
+        with one_core_each(), ThreadPoolExecutor(self.threads) as pool, ending_at_once(pool):
+            return self._embedded(rows, pool, Stopwatch())
 
     def task(self, threads: int | None) -> Task:
         """Return the folders of head and features, which a worker opens once."""
@@ -138,6 +167,7 @@ class EmbeddingSource:
             "tensors_sha256": self.trained.tensors_sha256,
             "features": str(self.features.folder.absolute()),
             "side": self.side,
+            "whole": self.set_rows,
             "shape": list(self.header.row_shape),
         }
         factory = "pipeline.heads.embedding_source:source_on_worker"
@@ -147,23 +177,86 @@ class EmbeddingSource:
         read = [list(self.read(row)) for row in rows.tolist()]
         return {"read": read, "digest": _rows(self.features, read).digest()}
 
-    def _chunk(self, chunk: int, watch: Stopwatch) -> Features:
-        if not chunk and self.shape is None and "_first" in self.__dict__:
-            return self._first
-        return self._embed(chunk, watch)
+    def _embedded(self, rows: RowNumbers, pool: Executor, watch: Stopwatch) -> Features:
+        """Return the embeddings of rows (n,), each as if it were embedded alone.
 
-    def _embed(self, chunk: int, watch: Stopwatch) -> Features:
-        """Return the embeddings of one chunk, (n, dim) or (n, parts, dim) float32."""
-        start = chunk * CHUNK_ROWS
-        span = Span(start, min(start + CHUNK_ROWS, len(self.rows)))
+        A set below `CHUNK_ROWS` is embedded whole, in one product. Otherwise all products have the
+        same shapes, of blocks that are filled up with repeated rows.
+        """
+        if self.set_rows < CHUNK_ROWS:
+            return self._embed(np.arange(len(self.rows)), watch)[rows]
+        made = np.empty((len(rows), *self.header.row_shape), np.float32)
+        blocks = in_order(
+            self._blocks(rows),
+            lambda block: pool.submit(self._embed, np.resize(rows[block[0]], block[1]), watch),
+            2 * self.threads + 1,
+        )
+        for (places, _), embedded in blocks:
+            made[places] = embedded[: len(places)]
+        return made
+
+    def _blocks(self, rows: RowNumbers) -> Iterator[tuple[RowNumbers, int]]:
+        """Yield places in `rows` that are embedded together, and the rows of their block.
+
+        Those of one block have sequences of the same lengths, since networks skip padding.
+        """
+        size = rows_of_block(self.rows, CHUNK_ROWS)
+        lengths = self._lengths(rows)
+        if lengths is None:
+            for start in range(0, len(rows), size):
+                yield np.arange(start, min(start + size, len(rows))), size
+            return
+        size = min(size, _SEQUENCE_ROWS)
+        _, group = np.unique(lengths, axis=0, return_inverse=True)
+        order = np.argsort(group, kind="stable")
+        for places in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+            for start in range(0, len(places), size):
+                yield places[start : start + size], size
+
+    def _lengths(self, rows: RowNumbers) -> RowNumbers | None:
+        """Return the lengths of the sequences in each row, (n, sequences); None without any."""
+        if self.side == "images" or len(self.rows.row_shape) > 1:
+            return None
+        sequences = [
+            block.columns
+            for block in caption_blocks(self.trained.inputs.captions)
+            if block.kind in ("sequence", "tags")
+        ]
+        if not sequences:
+            return None
+        found = []
+        for start in range(0, len(rows), CHUNK_ROWS):
+            taken = self.rows.take(rows[start : start + CHUNK_ROWS])
+            found.append(np.stack([(taken[:, c] != PADDING).sum(1) for c in sequences], axis=1))
+        return np.concatenate(found)
+
+    def _embed(self, rows: RowNumbers, watch: Stopwatch) -> Features:
+        """Return the embeddings of rows (n,) in one block, (n, dim) or (n, parts, dim) float32."""
         head, spent = self.trained.head, Stopwatch()
         embed = head.embed_images if self.side == "images" else head.embed_captions
         with spent.timing(FORWARD):
-            embedded = embed(_ChunkRows(self.rows, span, spent))
+            embedded = embed(Taken(self.rows, rows, spent))
         read = spent.seconds.get(READ, 0.0)
         watch.add(READ, read)
         watch.add(FORWARD, spent.seconds[FORWARD] - read)
         return embedded
+
+
+def _windows(spans: Sequence[Span]) -> Iterator[list[Span]]:
+    """Yield spans, long ones in pieces, some thousand rows at a time."""
+    pieces: list[Span] = []
+    free = _WINDOW_ROWS
+    for span in spans:
+        start = span.start
+        while start < span.stop:
+            piece = Span(start, min(span.stop, start + free))
+            pieces.append(piece)
+            start, free = piece.stop, free - len(piece)
+            if not free:
+                yield pieces
+                pieces, free = [], _WINDOW_ROWS
+    if pieces:
+        yield pieces
 
 
 @dataclass(frozen=True)
@@ -184,24 +277,24 @@ class Fixed:
         return np.zeros(len(rows), np.uint32)
 
 
-class _ChunkRows:
-    """The rows of a chunk, taken from all rows of its side."""
+class Taken:
+    """Some rows of all rows of a side."""
 
-    def __init__(self, rows: Rows, span: Span, watch: Stopwatch) -> None:
-        self._rows, self._span, self._watch = rows, span, watch
+    def __init__(self, rows: Rows, taken: RowNumbers, watch: Stopwatch) -> None:
+        self._rows, self._taken, self._watch = rows, taken, watch
         self.row_shape: tuple[int, ...] = rows.row_shape
 
     def __len__(self) -> int:
-        return len(self._span)
+        return len(self._taken)
 
     def take(self, rows: RowNumbers) -> Features:
-        """Return (n, *row_shape) float32 of row numbers (n,) within the chunk; see `Rows.take`."""
+        """Return (n, *row_shape) float32 of row numbers (n,); see `Rows.take`."""
         with self._watch.timing(READ):
-            return self._rows.take(rows + self._span.start)
+            return self._rows.take(self._taken[rows])
 
     def digest(self) -> str:
-        """Return a text that differs where the features or the span do."""
-        return f"{self._rows.digest()} {self._span.start} {self._span.stop}"
+        """Return a text that differs where the features or the choice of rows do."""
+        return f"{self._rows.digest()} {sha256(self._taken.tobytes()).hexdigest()}"
 
 
 def source_on_worker(
@@ -222,7 +315,7 @@ def source_on_worker(
         raise NotShared(f"a worker sees other features in {features.folder} than the command")
     return EmbeddingSource(
         trained, settings["side"], dataset, ids, found, rows["read"].__getitem__, features,
-        Path(settings["head"]), tuple(settings["shape"]), threads=1,
+        Path(settings["head"]), settings["whole"], tuple(settings["shape"]), threads=1,
     )  # fmt: skip
 
 

@@ -79,7 +79,7 @@ class FeatureExtractor:
         )
         loaded = load_weights(self.recipe, str(weights))
         self._network = RecipeNetwork(self.recipe, loaded.state, device, engine)
-        self.recipe_hash = feature_header(self.recipe, loaded, "").recipe_hash
+        self.recipe_hash: str = feature_header(self.recipe, loaded, "").recipe_hash
 
     def __call__(self, pictures: GivenPicture | Iterable[GivenPicture]) -> npt.NDArray[np.float32]:
         """Compute the features of one image, or of several.

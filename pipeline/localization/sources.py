@@ -87,8 +87,8 @@ class OpenSources:
                     f"{features.folder} has features of the dataset "
                     f"{features.index.header.dataset!r}; {self.manifest.name!r} was expected"
                 )
-        self.inputs = HeadInputs.of(self.truth, self.texts)
-        self.made_from = {
+        self.inputs: HeadInputs = HeadInputs.of(self.truth, self.texts)
+        self.made_from: dict[str, str] = {
             **made_from(sources.dataset, self.truth.index, self.texts.index),
             "phrases_sha256": regions_sha256(sources.dataset),
             "proposals_sha256": FeatureSet(sources.proposals).index.content_sha256,

@@ -1,20 +1,27 @@
 """The job of `pipeline duplicates`: groups of near-duplicate images in feature sets."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from pipeline.datasets.manifest import Manifest, read_manifest
+from pipeline.datasets.plain_images import images_of
 from pipeline.errors import WrongUsage
+from pipeline.near_duplicates.confirmed import (
+    LEAST_CORRELATION,
+    LEAST_COSINE,
+    confirmed_pairs,
+)
 from pipeline.near_duplicates.graph_pairs import GraphPairs
 from pipeline.near_duplicates.groups import Grouping
 from pipeline.near_duplicates.pairs import Pairs, exact_pairs
 from pipeline.near_duplicates.parts import (
     Part,
     RowNumbers,
+    located,
     parts_of_sets,
     parts_of_splits,
 )
@@ -35,7 +42,7 @@ class Duplicate:
     split : str. Its split; "" where no dataset was given or it does not have the id.
     nearest : str. Id of the most similar image that it was compared with; of equally similar ones
         the first in the order of the sets, then of the ids.
-    score : float. Their cosine, rounded to 6 decimals.
+    score : float. Their cosine, or the correlation of their pixels, rounded to 6 decimals.
     """
 
     id: str
@@ -71,6 +78,8 @@ class Duplicates:
     ----------
     groups : tuple of DuplicateGroup. The highest scores first, then in the order of the first ids.
     threshold : float. Lowest cosine of a pair.
+    correlation : float or None. Lowest correlation of the pixels of a pair; None where cosines
+        alone decide.
     compared : int. Number of rows that were compared.
     failed : int. Number of rows without features, which match nothing.
     recall : float or None. Of an approximate search: share of up to 200 rows whose nearest other
@@ -82,6 +91,7 @@ class Duplicates:
     compared: int
     failed: int
     recall: float | None = None
+    correlation: float | None = None
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -104,9 +114,10 @@ def duplicates(
     between: bool = False,
     threshold: float | None = None,
     approximate: bool = False,
+    images: str | Path | Manifest | Sequence[str | Path | Manifest] = (),
     monitor: Monitor = QUIET,
 ) -> Duplicates:
-    """Find near-duplicate images by the cosine of their features.
+    """Find near-duplicate images by the cosine of their features, or by their pixels, too.
 
     Of grids and other rows of several vectors the mean vector is compared. Rows without features
     match nothing and are counted. The result does not depend on the order of the rows, unless it is
@@ -121,9 +132,14 @@ def duplicates(
     splits : str or sequence of str. Splits that are compared; () for all rows.
     between : bool. Whether only images of different splits are compared.
     threshold : float or None. Lowest cosine of a pair, above 0 and at most 1; None: the one that
-        was calibrated for the recipe, see `pipeline.near_duplicates.thresholds`.
+        was calibrated for the recipe, see `pipeline.near_duplicates.thresholds`, or 0.5 where
+        pixels decide.
     approximate : bool. Whether a graph leads to the pairs, for millions of rows. All rows are held
         in memory, and some pairs may be missed.
+    images : str, Path, Manifest or two of them. The prepared dataset of `features`, and that of
+        `others`, or their folders of images. If given, the nearest rows are candidates, and the
+        pixels of their images decide, which finds crops, too: see
+        `pipeline.near_duplicates.confirmed`.
     monitor : Monitor. Receives progress and a line of counts.
 
     Returns
@@ -134,9 +150,11 @@ def duplicates(
     Raises
     ------
     WrongUsage
-        A threshold out of range, a set that is given twice, or splits without a dataset.
+        A threshold out of range, a set that is given twice, splits without a dataset, or images
+        of some sets only.
     DuplicatesError
-        No threshold was calibrated for the recipe, or the features cannot be compared.
+        No threshold was calibrated for the recipe, the features cannot be compared, or the images
+        lack the id of a row.
     ShardError, DatasetError
         The sets or the dataset cannot be read, or an image of a split has no row.
     SearchError
@@ -151,6 +169,9 @@ def duplicates(
     names = [splits] if isinstance(splits, str) else list(dict.fromkeys(splits))
     first = FeatureSet(Path(features))
     manifest = _manifest(dataset)
+    given = [images] if isinstance(images, str | Path | Manifest) else list(images)
+    if given and len(given) != (1 if others is None else 2):
+        raise WrongUsage("`images=...` names the images of each feature set once")
     if others is not None:
         if dataset is not None or names or between:
             raise WrongUsage(
@@ -178,6 +199,7 @@ def duplicates(
         threshold=threshold,
         approximate=approximate,
         manifest=manifest,
+        images=_images(parts, given, monitor) if given else None,
         monitor=monitor,
     )
 
@@ -189,6 +211,7 @@ def near_duplicates(
     threshold: float | None = None,
     approximate: bool = False,
     manifest: Manifest | None = None,
+    images: Mapping[Path, Manifest] | None = None,
     monitor: Monitor = QUIET,
 ) -> Duplicates:
     """Find near-duplicates among the rows of some parts; see `duplicates`.
@@ -199,10 +222,12 @@ def near_duplicates(
     between : whether only rows of different parts are compared.
     threshold, approximate, monitor : see `duplicates`.
     manifest : where the splits of parts without one are looked up.
+    images : by the folder of a feature set its images, whose pixels decide; None: cosines do.
     """
     started = time.monotonic()
-    least = _threshold(threshold, parts[0].features)
-    grouping = Grouping(_rank(parts))
+    least = _threshold(threshold, parts[0].features, images is not None)
+    rank = _rank(parts)
+    grouping = Grouping(rank)
     graph: GraphPairs | None = None
     with monitor.progress("duplicates", "row" if approximate else "block") as progress:
         found: Iterator[Pairs]
@@ -211,13 +236,14 @@ def near_duplicates(
             found = graph.pairs(progress)
         else:
             found = exact_pairs(parts, least, between=between, progress=progress)
+        if images is not None:
+            found = confirmed_pairs(found, parts, rank, images, monitor)
         for pairs in found:
             grouping.add(pairs)
-    ends = np.cumsum([len(part) for part in parts])
 
     def image(row: int) -> Duplicate:
-        part, row_id = _row(parts, ends, row)
-        _, nearest = _row(parts, ends, int(grouping.nearest[row]))
+        part, row_id = located(parts, row)
+        _, nearest = located(parts, int(grouping.nearest[row]))
         split = part.split
         if not split and manifest is not None and row_id in manifest.by_id:
             split = manifest.by_id[row_id].split
@@ -226,9 +252,10 @@ def near_duplicates(
     result = Duplicates(
         tuple(DuplicateGroup(tuple(map(image, rows.tolist()))) for rows in grouping.groups()),
         least,
-        int(ends[-1]),
+        sum(map(len, parts)),
         sum(part.failed for part in parts),
         graph.recall if graph else None,
+        None if images is None else LEAST_CORRELATION,
     )
     monitor.log(f"{summary(result)}, {time.monotonic() - started:.1f} s")
     return result
@@ -238,15 +265,17 @@ def summary(found: Duplicates) -> str:
     """Return the counts of a result in one line."""
     left_out = f", {found.failed} without features left out" if found.failed else ""
     recall = "" if found.recall is None else f", nearest rows found: {100 * found.recall:.1f} %"
+    aligned = "" if found.correlation is None else "whose pixels align, "
     return (
-        f"{counted(len(found), 'group')} of {counted(len(found.images), 'image')} at cosine "
-        f"{found.threshold:g} or more among {counted(found.compared, 'row')}{left_out}{recall}"
+        f"{counted(len(found), 'group')} of {counted(len(found.images), 'image')} {aligned}at "
+        f"cosine {found.threshold:g} or more among {counted(found.compared, 'row')}"
+        f"{left_out}{recall}"
     )
 
 
-def _threshold(given: float | None, features: FeatureSet) -> float:
+def _threshold(given: float | None, features: FeatureSet, aligned: bool) -> float:
     if given is None:
-        return default_threshold(features)
+        return LEAST_COSINE if aligned else default_threshold(features)
     if not 0 < given <= 1:
         raise WrongUsage(f"`threshold={given:g}` is not a cosine above 0 and at most 1")
     return given
@@ -256,6 +285,17 @@ def _manifest(dataset: str | Path | Manifest | None) -> Manifest | None:
     return read_manifest(dataset) if isinstance(dataset, str | Path) else dataset
 
 
+def _images(
+    parts: Sequence[Part], given: Sequence[str | Path | Manifest], monitor: Monitor
+) -> dict[Path, Manifest]:
+    """Return the images of each feature set by its folder."""
+    folders = dict.fromkeys(part.features.folder for part in parts)
+    return {
+        folder: images_of(source, monitor.log)
+        for folder, source in zip(folders, given, strict=True)
+    }
+
+
 def _rank(parts: Sequence[Part]) -> RowNumbers:
     """Return the place of each row in the order of the sets, then of the ids, (rows,)."""
     folders = list(dict.fromkeys(part.features.folder for part in parts))
@@ -263,11 +303,3 @@ def _rank(parts: Sequence[Part]) -> RowNumbers:
     rank: RowNumbers = np.empty(len(keys), np.int64)
     rank[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
     return rank
-
-
-def _row(parts: Sequence[Part], ends: RowNumbers, row: int) -> tuple[Part, str]:
-    """Return the part and the id of a row of all parts."""
-    number = int(np.searchsorted(ends, row, side="right"))
-    part = parts[number]
-    place = row - int(ends[number]) + len(part)
-    return part, part.features.ids[int(part.rows[place])]

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pipeline.datasets.manifest import Manifest
+from pipeline.datasets.plain_images import images_of
 from pipeline.near_duplicates.find import Duplicates, near_duplicates
 from pipeline.near_duplicates.parts import Part
 from pipeline.progress import QUIET, Monitor
@@ -19,6 +21,7 @@ def find_leaks(
     features: str | Path,
     *,
     threshold: float | None = None,
+    images: str | Path | Manifest | None = None,
     monitor: Monitor = QUIET,
 ) -> Duplicates:
     """Find the near-duplicates of some images among all other images of a feature set.
@@ -29,6 +32,8 @@ def find_leaks(
     features : folder of a feature set with rows for these and for others, such as those of all
         splits.
     threshold : see `pipeline.near_duplicates.find.duplicates`.
+    images : the prepared dataset of the features, or its folder of images, whose pixels decide;
+        None: cosines do.
     monitor : receives one line: how many of the ranked images have a near-duplicate.
 
     Returns
@@ -47,13 +52,20 @@ def find_leaks(
     rows = np.unique(opened.rows_of(ranked))
     others = np.setdiff1d(np.arange(len(opened)), rows)
     parts = [Part.of(opened, rows, "ranked"), Part.of(opened, others, "others")]
-    found = near_duplicates(parts, between=True, threshold=threshold)
+    found = near_duplicates(
+        parts,
+        between=True,
+        threshold=threshold,
+        images=None if images is None else {opened.folder: images_of(images, monitor.log)},
+    )
     leaked = [image.id for image in found.images if image.split == "ranked"]
     named = f", first {', '.join(leaked[:_NAMED])}" if leaked else ""
+    aligned = "" if images is None else ", pixels aligned"
     left_out = f"; {found.failed} rows without features left out" if found.failed else ""
     monitor.log(
         f"leaks: {len(leaked)} of {counted(len(rows), 'ranked image')} have a near-duplicate among "
-        f"the {len(others)} others of {features} (cosine {found.threshold:g} or more){named}"
+        f"the {len(others)} others of {features} (cosine {found.threshold:g} or more{aligned})"
+        f"{named}"
         f"{left_out}"
     )
     return found

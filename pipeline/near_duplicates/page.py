@@ -75,6 +75,7 @@ def write_page(found: Duplicates, file: str | Path, datasets: Mapping[Path, Mani
     text = environment("pipeline.near_duplicates").get_template("duplicates.html").render(
         found=found,
         groups=groups,
+        measure="cosine" if found.correlation is None else "correlation",
         left_out=len(found) - len(groups),
         several_sets=len(sets) > 1,
         several_splits=len({image.split for image in found.images}) > 1,

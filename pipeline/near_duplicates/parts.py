@@ -97,6 +97,15 @@ def blocks_of(parts: Sequence[Part], rows: int | None = None) -> Iterator[Block]
         first += len(part)
 
 
+def located(parts: Sequence[Part], row: int) -> tuple[Part, str]:
+    """Return the part and the id of a row of all parts."""
+    for part in parts:
+        if row < len(part):
+            return part, part.features.ids[int(part.rows[row])]
+        row -= len(part)
+    raise IndexError(row)
+
+
 def parts_of_sets(sets: Sequence[FeatureSet]) -> list[Part]:
     """Return a part for each feature set, with all its rows.
 

@@ -66,7 +66,7 @@ class Proposals:
         ShardError
             No shards, or damaged ones.
         """
-        self.folder = Path(folder)
+        self.folder: Path = Path(folder)
         features = FeatureSet(folder)
         self.header: FeatureHeader = features.index.header
         if self.header.recipe.get("kind") != _KIND or self.header.axes != AXES:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.files import write_text
+from pipeline.pages.apart import apart
 from pipeline.pages.rendering import shown
 from pipeline.report.charts import (
     COLOURS,
@@ -322,21 +323,10 @@ def picture_chart(
                 f'preserveAspectRatio="xMidYMid slice"><title>{escape(shown(name))}</title></image>'
             )
         parts.append(f'<rect class="frame" {place}/>')
-    for word, (x, y) in _apart({w: (across(x), up(y) + 5) for w, (x, y) in words.items()}).items():
+    at = {word: (across(x), up(y) + 5) for word, (x, y) in words.items()}
+    for word, (x, y) in apart(at, _LETTER_WIDTH, _LABEL_HEIGHT).items():
         parts.append(text(x, y, word, "word", "middle"))
     return document(bottom + 26, alt, parts)
-
-
-def _apart(labels: Mapping[str, Place]) -> dict[str, Place]:
-    """Push labels down until none lies on another."""
-    placed: dict[str, Place] = {}
-    for word, (x, y) in sorted(labels.items(), key=lambda label: (label[1][1], label[0])):
-        for other, (ox, oy) in sorted(placed.items(), key=lambda label: label[1][1]):
-            width = _LETTER_WIDTH * (len(word) + len(other)) / 2
-            if abs(ox - x) < width and abs(oy - y) < _LABEL_HEIGHT:
-                y = oy + _LABEL_HEIGHT
-        placed[word] = (x, y)
-    return placed
 
 
 def _share_axes(shares: tuple[float, float]) -> tuple[str, str]:

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.embedding_map.typical_words import words_of
 from pipeline.errors import PipelineError
+from pipeline.hashing import chosen
 from pipeline.heads.inputs.feature_spec import FeatureSpec, caption_blocks
-from pipeline.report.retrievals import SEED, Place, as_compared, chosen, words_of
+from pipeline.report.retrievals import SEED, Place, as_compared
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.geometry import Closeness, closeness, common_plane
 from pipeline.schema import SchemaError, convert

@@ -5,8 +5,8 @@ The templates escape every text that comes from data.
 """
 
 import hashlib
+from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -14,24 +14,23 @@ from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment
-from PIL import Image, ImageOps
+from markupsafe import Markup
 
 from pipeline import __version__
-from pipeline.clips.contact_sheet import shown_picture
 from pipeline.datasets.checks import check_relative
-from pipeline.files import appearing_whole, parse_json, write_json, write_text
-from pipeline.hashing import canonical_json
-from pipeline.pages.rendering import environment, jpeg_of
+from pipeline.embedding_map.map_values import Sheet, map_values
+from pipeline.embedding_map.plane import Projection
+from pipeline.files import parse_json, write_json, write_text
+from pipeline.pages.rendering import environment
 from pipeline.progress import QUIET, Monitor
 from pipeline.report.figures import Figure
 from pipeline.report.rankings import COLUMNS
 from pipeline.report.results import Dataset, Folders, Result, collect_results, flattened
 from pipeline.report.retrievals import SEED, TOP, QueryResult
 from pipeline.report.sections import breakdown_of, comparable, own_figures, section_of
+from pipeline.report.thumbnails import Thumbnails, grid
 from pipeline.report.verdict import Verdict
-from pipeline.report.waveform import waveform
 from pipeline.retrieval.tables import HEADINGS, SEEN_LEGEND
-from pipeline.sound.read_sound import read_sound
 
 FILES_FILE = "report.json"
 """Lists the report's files, so that a later one into the same folder removes what it replaces."""
@@ -41,98 +40,13 @@ WORDS_SHOWN = 12
 FEW = 3
 """Lists of more items than this are folded."""
 
-SIDE = 224
-"""Of the square that a small copy fits into, in pixels."""
-
-TINY = 76
-"""Twice the pixels that a figure gives them, for dense screens."""
-
-_QUALITY = 80
-_RATE = 8000
-"""Samples a second of a sound that is drawn."""
-
-
-@dataclass(frozen=True)
-class Thumbnail:
-    """A small copy by its file's name, or "" and why there is none; and the line of its sound."""
-
-    name: str
-    fault: str = ""
-    sound: str = ""
-
-
-class Thumbnails:
-    """The folder that small copies go to; each picture is copied when it is first asked for.
-
-    Of a clip the copy is a sheet of its frames.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._tiny: dict[tuple[str, str], bytes] = {}
-        self._made: dict[tuple[str, str], Thumbnail] = {}
-
-    def of(self, dataset: Dataset, image_id: str) -> Thumbnail:
-        """Return the copy of a picture.
-
-        Its name says nothing of the id, which may be any text. No metadata of the picture's file
-        goes into it.
-
-        Raises
-        ------
-        FileReadError
-            The system failed; see `pipeline.images.decode`.
-        """
-        key = dataset.manifest.name, image_id
-        if key not in self._made:
-            decoded = shown_picture(dataset.files[image_id], dataset.manifest.media)
-            name = f"{hashlib.sha256(canonical_json(key).encode()).hexdigest()[:20]}.jpg"
-            if decoded.image is not None:
-                decoded.image.thumbnail((SIDE, SIDE), Image.Resampling.BICUBIC)
-                with appearing_whole(self._folder / name) as part:
-                    part.write_bytes(jpeg_of(decoded.image, _QUALITY))
-            sound = ""
-            if dataset.manifest.media == "clips":
-                samples = read_sound(dataset.files[image_id], _RATE).samples
-                sound = "" if samples is None else waveform(samples, _RATE)
-            self._made[key] = Thumbnail(name if decoded.image else "", decoded.reason, sound)
-        return self._made[key]
-
-    def tiny(self, dataset: Dataset, image_id: str) -> bytes:
-        """Return the JPEG of a square of `TINY` pixels from a picture's middle; b"" without one.
-
-        Raises
-        ------
-        FileReadError
-        """
-        key = dataset.manifest.name, image_id
-        if key not in self._tiny:
-            decoded = shown_picture(dataset.files[image_id], dataset.manifest.media, frames=1)
-            if decoded.image is not None:
-                square = ImageOps.fit(decoded.image, (TINY, TINY), Image.Resampling.BICUBIC)
-                self._tiny[key] = jpeg_of(square, _QUALITY)
-            else:
-                self._made.setdefault(key, Thumbnail("", decoded.reason))
-                self._tiny[key] = b""
-        return self._tiny[key]
-
-    @property
-    def names(self) -> list[str]:
-        """The files made, sorted."""
-        return sorted(copy.name for copy in self._made.values() if copy.name)
-
-    @property
-    def faults(self) -> list[str]:
-        """A sentence about each picture that there is no copy of."""
-        return sorted(
-            f"{image_id} of {dataset} has no picture: {copy.fault}."
-            for (dataset, image_id), copy in self._made.items()
-            if copy.fault
-        )
-
 
 def write_pages(
-    folder: Path, names: Sequence[str], folders: Folders, monitor: Monitor = QUIET
+    folder: Path,
+    names: Sequence[str],
+    folders: Folders,
+    projection: Projection = "pca",
+    monitor: Monitor = QUIET,
 ) -> tuple[str, ...]:
     """Write the pages of some experiments into a folder; `index.html` is the first.
 
@@ -143,6 +57,7 @@ def write_pages(
     ----------
     folder : made if need be.
     names : the experiments in the order of the tables; folders of `folders.evaluations`.
+    projection : of the maps.
 
     Returns
     -------
@@ -154,7 +69,9 @@ def write_pages(
     See `pipeline.report.write.write_report`.
     """
     with monitor.progress("report", "experiment") as on_progress:
-        results = collect_results(names, folders, lambda n: on_progress(n, len(names), 0))
+        results = collect_results(
+            names, folders, lambda n: on_progress(n, len(names), 0), projection
+        )
     breakdowns = {result.name: found for result in results if (found := breakdown_of(result))}
     sections = [section_of(k, of, breakdowns) for k, of in enumerate(comparable(results), 1)]
     thumbnails = Thumbnails(folder / "images")
@@ -186,6 +103,8 @@ def write_pages(
                 metadata=list(flattened(result.metadata)),
             )
             write(f"experiments/{result.name}.html", page)
+            if result.map is not None:
+                write(f"maps/{result.name}.html", _map_page(result, thumbnails, templates))
     gaps = tuple(f"{result.name}: {gap}" for result in results for gap in result.gaps)
     gaps += tuple(thumbnails.faults)
     manifests = {r.dataset.manifest.name: r.dataset.manifest for r in results if r.dataset}
@@ -201,6 +120,23 @@ def write_pages(
     write("index.html", index)
     _remove_others(folder, {*files, *(f"images/{name}" for name in thumbnails.names)})
     return gaps
+
+
+def _map_page(result: Result, thumbnails: Thumbnails, templates: Environment) -> str:
+    """Return the page of an experiment's map."""
+    assert result.map is not None
+    assert result.dataset is not None
+    entries = result.dataset.manifest.by_id
+    name = thumbnails.sheet(result.dataset, result.map.ids)
+    sheet = Sheet(f"../images/{name}", *grid(len(result.map.ids)))
+    script = templates.get_template("map.js").render()
+    return templates.get_template("map_page.html").render(
+        root="../",
+        result=result,
+        map=map_values(result.map, lambda image: entries[image].first_caption, sheet),
+        script=Markup(script),
+        script_sha256=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
 
 
 def examples_of(verdict: Verdict, thumbnails: Thumbnails) -> dict[str, dict[str, Any]]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
+from pipeline.embedding_map.make_map import EmbeddingMap, make_map
+from pipeline.embedding_map.plane import Projection
 from pipeline.hashing import sha256_of_file
 from pipeline.packed import TextMapping
 from pipeline.report.head_inspection import HeadInspection, WordPlane
@@ -15,6 +17,7 @@ from pipeline.report.retrievals import Retrieval, protocol_of, retrieve
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.geometry import Closeness
 from pipeline.retrieval.ranking.splits import of_split
+from pipeline.retrieval.search import Gallery
 from pipeline.retrieval.tables import (
     PROVENANCE_FILE,
     RECALL_FILE,
@@ -64,6 +67,10 @@ class Dataset:
     files: TextMapping[Path]
     manifest_sha256: str
 
+    def captions_of(self, image_id: str) -> Sequence[str]:
+        """Return the captions of an image."""
+        return self.manifest.by_id[image_id].captions
+
 
 @dataclass(frozen=True)
 class Result:
@@ -79,6 +86,7 @@ class Result:
         why there is none: those are token ids, several kinds side by side with them, or not
         there.
     word_plane : None for an ensemble, for sets of vectors, and without the head or its encoder.
+    map : of its images; None without its embedding file or its dataset.
     dataset : None where it is another or lacks an image or a caption that was ranked.
     gaps : what is left out, and why.
     """
@@ -90,6 +98,7 @@ class Result:
     retrieval: Retrieval | None
     input_closeness: Closeness | str
     word_plane: WordPlane | None
+    map: EmbeddingMap | None
     dataset: Dataset | None
     gaps: tuple[str, ...]
 
@@ -117,7 +126,10 @@ class Result:
 
 
 def collect_results(
-    names: Sequence[str], folders: Folders, on_read: Callable[[int], None]
+    names: Sequence[str],
+    folders: Folders,
+    on_read: Callable[[int], None],
+    projection: Projection = "pca",
 ) -> tuple[Result, ...]:
     """Read everything about some experiments; embedding files one after the other.
 
@@ -125,6 +137,7 @@ def collect_results(
     ----------
     names : folders of `folders.evaluations`.
     on_read : called with the number of experiments that have been read.
+    projection : of the maps of their images.
 
     Raises
     ------
@@ -151,15 +164,19 @@ def collect_results(
         alone = members_of(metadata) == [metadata["provenance"]]
         history = _history(folders.heads / name, metadata, gaps) if alone else ()
         close: Closeness | str = "sentences not known" if alone else "an ensemble"
-        plane = None
+        plane = made = None
         if alone and path and embeddings and retrieval and known:
             image_of = retrieval.first_gallery
             close = inspection.input_closeness(metadata, image_of, gaps)
             texts = {caption: known.texts[caption] for caption in image_of}
             words = inspection.words_to_show(texts, image_of)
             plane = inspection.word_plane(name, path, embeddings, words, gaps)
+        if embeddings and known:
+            made = make_map(Gallery.of(embeddings, "images"), known.captions_of, projection)
         results.append(
-            Result(name, recall, metadata, history, retrieval, close, plane, known, tuple(gaps))
+            Result(
+                name, recall, metadata, history, retrieval, close, plane, made, known, tuple(gaps)
+            )
         )
     on_read(len(names))
     return tuple(results)

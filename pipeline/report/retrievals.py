@@ -1,7 +1,5 @@
 """What an embedding file retrieves: ranks, results of some queries, recall by length and word."""
 
-import hashlib
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.embedding_map.typical_words import words_of
+from pipeline.hashing import chosen
 from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.geometry import Closeness, closeness, principal_plane
@@ -31,8 +31,6 @@ MAPPED = 8
 
 SEED = 0
 """Of the choice of the queries that are shown."""
-
-_WORD = re.compile(r"\w+(?:['’]\w+)*")
 
 Place = tuple[float, float]
 """A point of a plane."""
@@ -192,15 +190,6 @@ def retrieve(embeddings: Embeddings, protocol: Protocol) -> Retrieval:
     )
 
 
-def words_of(text: str) -> list[str]:
-    """Return the words of a sentence in lower case: runs of letters and digits.
-
-    An apostrophe within a word is part of it. The encoders have rules of their own; this one is
-    the same for all, so that their lengths compare.
-    """
-    return _WORD.findall(text.lower())
-
-
 def by_length(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[LengthBin, ...]:
     """Part the queries by their number of words.
 
@@ -242,14 +231,6 @@ def by_word(texts: Sequence[str], ranks: Sequence[int], least: int) -> tuple[Wor
         if len(found) >= least
     ]
     return tuple(sorted(rows, key=lambda row: (-row.r10, row.median_rank, row.word)))
-
-
-def chosen(ids: Sequence[str], number: int, seed: int) -> list[str]:
-    """Return `number` of the ids, or all if there are fewer: those first by SHA-256 of seed and id.
-
-    The order they are given in does not matter, so all experiments of a split show the same.
-    """
-    return sorted(ids, key=lambda k: hashlib.sha256(f"{seed}:{k}".encode()).digest())[:number]
 
 
 def worst(

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.embedding_map.plane import Projection
 from pipeline.files import require_folder
 from pipeline.localization.evaluate_localization import is_of_regions
 from pipeline.progress import QUIET, Monitor
@@ -40,6 +41,7 @@ def write_report(
     *,
     html: str | Path | None = None,
     first: Sequence[str] = (),
+    projection: Projection = "pca",
     monitor: Monitor = QUIET,
 ) -> Report:
     """Join the recall tables of all experiments, and make pages of them if asked.
@@ -53,6 +55,7 @@ def write_report(
     html : folder of the pages; `index.html` is the first. None: no pages.
     first : names of experiments that come first, in this order; others follow by name. Names
         without a table are passed over.
+    projection : how the maps of the pages place images, "pca" or "tsne", which takes longer.
     monitor : is told what was written, what the pages had to leave out, and how many experiments
         have been read.
 
@@ -99,7 +102,7 @@ def write_report(
     # Here, since the tables alone need no templates and no pictures.
     from pipeline.report.pages import write_pages
 
-    gaps = write_pages(Path(html), names, folders, monitor)
+    gaps = write_pages(Path(html), names, folders, projection, monitor)
     for gap in gaps:
         monitor.log(gap)
     index = Path(html) / "index.html"

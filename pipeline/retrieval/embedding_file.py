@@ -3,8 +3,8 @@
 docs/evaluation.md has the layout.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
@@ -45,7 +45,8 @@ _ID_BYTES = 64
 class EmbeddingsHeader:
     """Everything of an embedding file but the rows; see `Embeddings`.
 
-    `quantiser` has how the rows are stored; None: as float32.
+    `quantiser` has how the rows are stored; None: as float32. `features_crc32` has by side, if
+    known, the CRC-32 of the features of each row, uint32.
     """
 
     image_ids: Sequence[str]
@@ -54,6 +55,7 @@ class EmbeddingsHeader:
     similarity: str
     provenance: dict[str, Any]
     quantiser: Quantiser | None = None
+    features_crc32: Mapping[str, npt.NDArray[np.uint32]] = field(default_factory=dict)
 
 
 def write_embeddings(
@@ -176,6 +178,8 @@ def _write(path: Path, header: EmbeddingsHeader, images: Blocks, captions: Block
             _write_rows(group, header, len(header.caption_ids), others, stream)
             _write_ids(group, "id", header.caption_ids)
             _write_ids(group, "image_id", header.caption_image_ids)
+            for side, crc32 in header.features_crc32.items():
+                file[side].create_dataset("features_crc32", data=crc32, track_times=False)
             file.close()
             stream.require_written()
         with h5py.File(part, "r") as file:
@@ -283,6 +287,32 @@ def read_provenance(path: Path) -> dict[str, Any]:
         return _stored_provenance(path)
     except (OSError, RuntimeError) as error:
         raise EmbeddingsError(f"{path}: cannot be read as HDF5 ({error})") from error
+
+
+def read_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
+    """Read by side the CRC-32 of the features that each row was embedded from; {} if unknown.
+
+    Raises
+    ------
+    EmbeddingsError
+        The file cannot be read.
+    """
+    _require_unbroken(path, _stored_features_crc32)
+    try:
+        return _stored_features_crc32(path)
+    except (OSError, RuntimeError, KeyError) as error:
+        raise EmbeddingsError(f"{path}: cannot be read as HDF5 ({error})") from error
+
+
+def _stored_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
+    found = {}
+    with h5py.File(path, "r") as file:
+        for side in ("images", "captions"):
+            crc32, ids = file.get(f"{side}/features_crc32"), file.get(f"{side}/id")
+            if not isinstance(crc32, h5py.Dataset) or crc32.shape != ids.shape:
+                return {}
+            found[side] = np.asarray(require_held(crc32)[...], np.uint32)
+    return found
 
 
 def _require_unbroken(path: Path, read: Callable[[Path], object]) -> None:

@@ -15,6 +15,7 @@ from pipeline.retrieval.similarity import SIMILARITIES, Rows, Similarity
 
 SideName = Literal["images", "captions"]
 Vectors = npt.NDArray[np.float32]
+RowNumbers = npt.NDArray[np.int64]
 
 BLOCK_ELEMENTS = 1 << 22
 """Numbers of the gallery, and similarities, held in float64 at once: 32 MiB each."""
@@ -83,8 +84,9 @@ def nearest(
     asking: SideName,
     top: int,
     block_elements: int = BLOCK_ELEMENTS,
+    among: RowNumbers | None = None,
 ) -> Hits:
-    """Compare every query with the whole gallery and keep the best.
+    """Compare every query with the whole gallery, or some rows of it, and keep the best.
 
     Ties stand in the sorted order of the ids, and similarities are compared as in
     `pipeline.retrieval.ranking.ranks`: the hit that stands at k (from 0) is the item of rank k.
@@ -96,6 +98,7 @@ def nearest(
     asking : the side that the queries are on.
     top : how many are wanted, at least 1; a smaller gallery gives all that it has.
     block_elements : bounds the memory; does not change the result.
+    among : (n,) int64, the rows that may be found; None: all.
 
     Raises
     ------
@@ -107,8 +110,12 @@ def nearest(
     """
     similarity = SIMILARITIES[gallery.similarity]
     require_comparable(gallery, queries, asking)
-    order, top = gallery.in_order, min(top, len(gallery.ids))
-    row_numbers = gallery.rows[0].size
+    order = gallery.in_order
+    if among is not None:
+        allowed = np.zeros(len(order), bool)
+        allowed[among] = True
+        order = order[allowed[order]]
+    top, row_numbers = min(top, len(order)), gallery.rows[0].size
     found: list[Hits] = []
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
         asked = similarity.prepare(queries[start : start + _QUERIES_AT_ONCE])

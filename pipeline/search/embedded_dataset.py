@@ -1,22 +1,32 @@
 """An embedding file with the dataset that it was made from: what is searched, and the hits."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from pipeline.datasets.manifest import MANIFEST_FILE, Manifest, read_manifest
+from pipeline.datasets.metadata import read_metadata
 from pipeline.datasets.splits import ALL, splits_of
 from pipeline.hashing import sha256_of_file
 from pipeline.packed import PackedTexts, TextIndex
 from pipeline.retrieval.approximate import ApproximateIndex, open_index
 from pipeline.retrieval.composition import ids_and_scores, require_composable
 from pipeline.retrieval.embedding_file import read_embeddings
-from pipeline.retrieval.quantised.codes import QuantisedRows
 from pipeline.retrieval.quantised.two_stage import nearest_stored
-from pipeline.retrieval.search import Gallery, SearchError, SideName, Vectors
+from pipeline.retrieval.search import (
+    Gallery,
+    RowNumbers,
+    SearchError,
+    SideName,
+    Vectors,
+    nearest,
+)
+from pipeline.search.conditions import Condition, Fields
+
+_MOST_CHOSEN = 16  # subsets whose rows are kept
 
 
 @dataclass(frozen=True)
@@ -68,9 +78,13 @@ class EmbeddedDataset:
         ------
         EmbeddingsError
         """
-        self.file, self.folder, self._log, self.split = file, folder, log, split
+        self.file: Path = file
+        self.folder: Path = folder
+        self.split: str | None = split
+        self._log = log
         self.space = read_embeddings(file, codes=True)
         self._galleries: dict[SideName, Gallery] = {}
+        self._chosen: dict[tuple[SideName, tuple[str, ...]], RowNumbers] = {}
         self._of_dataset: dict[SideName, _Known] = {}
         self._indexes: dict[SideName, ApproximateIndex] = {}
 
@@ -96,13 +110,21 @@ class EmbeddedDataset:
         split = self.split or self.space.provenance.get("split")
         return "" if not split else " of all splits" if split == ALL else f" of split {split}"
 
-    def gallery(self, side: SideName) -> Gallery:
-        """Return what is searched of one side of the file.
+    @cached_property
+    def fields(self) -> Fields:
+        """The fields of the dataset's images that conditions are about.
 
         Raises
         ------
         DatasetError
-            The dataset has no such split.
+        """
+        return Fields(self.manifest.packed, read_metadata(self.folder))
+
+    def gallery(self, side: SideName) -> Gallery:
+        """Return one side of the file.
+
+        Raises
+        ------
         SearchError
             The dataset lacks an id.
         """
@@ -116,10 +138,47 @@ class EmbeddedDataset:
                     f"({self.space.provenance.get('dataset', 'its name is not recorded')}) with "
                     "`dataset=...`"
                 )
-            if self.split is not None:
-                gallery = self._known(side).of_splits(gallery, splits_of(self.manifest, self.split))
             self._galleries[side] = gallery
         return self._galleries[side]
+
+    def rows(self, side: SideName, where: Sequence[str] = ()) -> RowNumbers | None:
+        """Return the rows of one side that are searched, (n,) int64; None: all.
+
+        Parameters
+        ----------
+        where : conditions that the images must fulfil; see `pipeline.search.conditions`.
+
+        Raises
+        ------
+        DatasetError
+            The dataset has no such split.
+        SearchError
+            A condition is not understood.
+        """
+        gallery, key = self.gallery(side), (side, tuple(where))
+        if self.split is None and not where:
+            return None
+        if key not in self._chosen:
+            known = self._known(side)
+            mask = self.fields.matching(map(Condition.of, where))
+            if self.split is not None:
+                splits = splits_of(self.manifest, self.split)
+                mask &= np.isin(self.manifest.packed.splits, splits)
+            if len(self._chosen) >= _MOST_CHOSEN:
+                self._chosen.pop(next(iter(self._chosen)))
+            self._chosen[key] = np.flatnonzero(mask[known.images_of(gallery.ids)])
+        return self._chosen[key]
+
+    def ids(self, side: SideName, where: Sequence[str] = ()) -> Sequence[str]:
+        """Return the ids of one side that are searched; see `rows`."""
+        gallery, rows = self.gallery(side), self.rows(side, where)
+        if rows is None:
+            return gallery.ids
+        return PackedTexts(gallery.ids[row] for row in rows.tolist())
+
+    def choices(self) -> dict[str, tuple[str, ...]]:
+        """Return the fields with few values, and these, of the images that are searched."""
+        return self.fields.choices(self._known("images").images_of(self.ids("images")))
 
     def stored(self, image_id: str) -> Vectors:
         """Return the embedding of an image of the file, as one query.
@@ -151,6 +210,7 @@ class EmbeddedDataset:
         leave_out: str | None = None,
         around_mean: int | None = None,
         approximate: bool = False,
+        where: Sequence[str] = (),
     ) -> list[list[Hit]]:
         """Return the nearest of each query, best first; ties stand in the order of the ids.
 
@@ -162,6 +222,7 @@ class EmbeddedDataset:
         leave_out : an id that is no hit, such as the query's own.
         around_mean : re-sort this many by `pipeline.retrieval.composition.around_the_mean` first.
         approximate : look where the file's index leads; it is made if it is missing.
+        where : conditions that images, or those of sentences, must fulfil; see `rows`.
 
         Raises
         ------
@@ -170,18 +231,24 @@ class EmbeddedDataset:
         """
         if around_mean is not None:
             require_composable(self.space.similarity)
-        gallery = self.gallery(of)
-        if not gallery.ids:
-            what = "sentences" if of == "captions" else "images"
+        gallery, among = self.gallery(of), self.rows(of, where)
+        what = "sentences" if of == "captions" else "images"
+        if where and among is not None and not len(among):
+            raise SearchError(f"no {what}{self.of_splits} fulfil {' and '.join(map(repr, where))}")
+        if not (len(gallery.ids) if among is None else len(among)):
             raise SearchError(
                 f"{self.file} has no {what}{self.of_splits}, so none can be found; look for "
                 f"{'images' if of == 'captions' else 'those of another split'}"
             )
         number = max(top, around_mean or 0) + (leave_out is not None)
         if approximate:
-            hits = self._index(of).nearest(queries, asking, number)
+            hits = self._index(of).nearest(queries, asking, number, among)
         else:
-            hits = nearest_stored(gallery, queries, asking, number)
+            hits = (
+                nearest_stored(gallery, queries, asking, number)
+                if among is None
+                else nearest(gallery, queries, asking, number, among=among)
+            )
         known = self._known(of)
         return [
             [
@@ -198,11 +265,6 @@ class EmbeddedDataset:
         return self._of_dataset[side]
 
     def _index(self, side: SideName) -> ApproximateIndex:
-        if len(self.gallery(side).ids) < len(Gallery.of(self.space, side).ids):
-            raise SearchError(
-                f"an index is of a whole file, and only those{self.of_splits} are to be found in "
-                f"{self.file}; search exactly, or make a file of that split with `pipeline embed`"
-            )
         if side not in self._indexes:
             self._indexes[side] = open_index(self.file, self.space, side, self._log)
         return self._indexes[side]
@@ -227,19 +289,9 @@ class _Known:
         rows = self._index.rows_of(ids, len(ids))
         return [ids[at] for at in np.flatnonzero(rows < 0).tolist()]
 
-    def of_splits(self, gallery: Gallery, splits: Sequence[str]) -> Gallery:
-        """Return the rows of a gallery that are of some splits."""
-        images = self._image_of_row[self._index.rows_of(gallery.ids, len(gallery.ids))]
-        wanted = self._entries.of_splits(splits).ids
-        chosen = TextIndex(self._entries.ids).rows_of(wanted, len(wanted))
-        rows = np.flatnonzero(np.isin(images, chosen))
-        if len(rows) == len(gallery.ids):
-            return gallery
-        ids = PackedTexts(gallery.ids[row] for row in rows.tolist())
-        kept = gallery.rows
-        # Quantised rows stay so.
-        some = kept.take(rows) if isinstance(kept, QuantisedRows) else kept[rows]
-        return replace(gallery, ids=ids, rows=some)
+    def images_of(self, ids: Sequence[str]) -> RowNumbers:
+        """Return the number of the image of each id that the dataset has, (ids,) int64."""
+        return self._image_of_row[self._index.rows_of(ids, len(ids))]
 
     def about(self, row_id: str) -> tuple[str, Path, str, str]:
         """Return image id, file, text and split of an id that the dataset has."""

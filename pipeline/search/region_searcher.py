@@ -75,7 +75,8 @@ class RegionSearcher:
         LocalizationError
             See `read_localized`.
         """
-        self.file, self.folder = Path(file), Path(dataset)
+        self.file: Path = Path(file)
+        self.folder: Path = Path(dataset)
         self.found = read_localized(file)
         self._head = None if head is None else Path(head)
         self._encoder = None if encoder is None else Path(encoder)

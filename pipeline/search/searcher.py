@@ -82,9 +82,9 @@ class Searcher:
         """The name of the similarity that scores are measured in."""
         return self.embedded.space.similarity
 
-    def ids(self, of: str) -> Sequence[str]:
+    def ids(self, of: str, where: str | Iterable[str] = ()) -> Sequence[str]:
         """Return the ids of the "images" or "sentences" that are searched."""
-        return self.embedded.gallery(SIDES[of]).ids
+        return self.embedded.ids(SIDES[of], conditions_of(where))
 
     def default_of(self, image: bool, words: bool) -> str:
         """Return what is looked for unless a query says; see `default_side`."""
@@ -118,6 +118,7 @@ class Searcher:
         top: int = ...,
         around_mean: int | None = ...,
         approximate: bool = ...,
+        where: str | Iterable[str] = ...,
         log: Log | None = ...,
     ) -> list[Hit]: ...
     @overload
@@ -129,6 +130,7 @@ class Searcher:
         top: int = ...,
         around_mean: int | None = ...,
         approximate: bool = ...,
+        where: str | Iterable[str] = ...,
         log: Log | None = ...,
     ) -> list[list[Hit]]: ...
     def by_sentences(
@@ -139,6 +141,7 @@ class Searcher:
         top: int = 5,
         around_mean: int | None = None,
         approximate: bool = False,
+        where: str | Iterable[str] = (),
         log: Log | None = None,
     ) -> list[Hit] | list[list[Hit]]:
         """Find the nearest of a sentence, or of each of several.
@@ -151,6 +154,8 @@ class Searcher:
         around_mean : re-sort this many by their distance to their mean before the first are taken
             (`pipeline.retrieval.composition.around_the_mean`).
         approximate : compare only with what an index points to, for millions of rows.
+        where : str or iterable of str. Conditions that images, or those of sentences, must all
+            fulfil, such as "split=test"; see `pipeline.search.conditions.Condition`.
         log : takes lines on words that the encoder does not know; None: the monitor does.
 
         Returns
@@ -168,13 +173,14 @@ class Searcher:
             The sentences cannot be embedded or compared; the models are not those of the file.
         """
         self._check(top, around_mean)
-        self.embedded.gallery(SIDES[of])
+        conditions = conditions_of(where)
+        self.embedded.rows(SIDES[of], conditions)
         texts, alone = texts_of(sentences, "sentence")
         if not texts:
             return []
         rows = self.models.embed_sentences(texts, log or self._monitor.log)
         hits = self.embedded.nearest(
-            rows, "captions", SIDES[of], top, None, around_mean, approximate
+            rows, "captions", SIDES[of], top, None, around_mean, approximate, conditions
         )
         return hits[0] if alone else hits
 
@@ -188,6 +194,7 @@ class Searcher:
         top: int = 5,
         around_mean: int | None = None,
         approximate: bool = False,
+        where: str | Iterable[str] = (),
         log: Log | None = None,
     ) -> list[Hit]:
         """Find the nearest of a picture, less some words and plus others.
@@ -200,7 +207,7 @@ class Searcher:
         minus, plus : str or iterable of str. Words; the similarity must be cosine.
         of : what is looked for, "images" or "sentences"; None: sentences for a picture alone, else
             images; images where nothing has a caption.
-        top, around_mean, approximate, log : as in `by_sentences`.
+        top, around_mean, approximate, where, log : as in `by_sentences`.
 
         Returns
         -------
@@ -220,13 +227,16 @@ class Searcher:
         self._check(top, around_mean)
         if words:
             require_composable(self.similarity)
-        ids = self.embedded.gallery(side).ids
+        conditions = conditions_of(where)
+        ids = self.embedded.ids(side, conditions)
         query = self._embedding_of(image)
         if words:
             vectors = self.models.embed_sentences(words, log or self._monitor.log)
             query = compose(query[0], vectors[: len(less)], vectors[len(less) :])[None]
         own = image if side == "images" and isinstance(image, str) and image in ids else None
-        (hits,) = self.embedded.nearest(query, "images", side, top, own, around_mean, approximate)
+        (hits,) = self.embedded.nearest(
+            query, "images", side, top, own, around_mean, approximate, conditions
+        )
         return hits
 
     def _embedding_of(self, image: "GivenPicture") -> Vectors:
@@ -255,6 +265,11 @@ class Searcher:
                     f"`around_mean={around_mean}` is fewer than `top={top}`; take more"
                 )
             require_composable(self.similarity)
+
+
+def conditions_of(where: str | Iterable[str]) -> tuple[str, ...]:
+    """Return one condition, or several, as a tuple."""
+    return (where,) if isinstance(where, str) else tuple(where)
 
 
 def _path(given: str | Path | None) -> Path | None:

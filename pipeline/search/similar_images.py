@@ -66,7 +66,7 @@ class FeatureSearcher:
             No row has features.
         ShardError
         """
-        self.features = FeatureSet(Path(features))
+        self.features: FeatureSet = FeatureSet(Path(features))
         self.searched: npt.NDArray[np.int64] = np.flatnonzero(self.features.status == OK)
         self._weights = weights
         if not len(self.searched):

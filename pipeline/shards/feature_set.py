@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.data_frames import data_frame
 from pipeline.datasets.manifest import Manifest
@@ -119,12 +120,13 @@ class FeatureSet:
             No index, a shard is missing or damaged or of another set, an id repeats, or a part of
             a view has changed.
         """
-        self.folder = Path(folder)
+        self.folder: Path = Path(folder)
         self._shards: Sequence[ShardFile | SideBySideRows]
         if is_view(folder):
             view = read_view(folder)
             parts = [FeatureSet(part) for part in view.parts]
-            self.index, self._shards = view.index, [SideBySideRows(parts, view.scaling)]
+            self.index: FeatureIndex = view.index
+            self._shards = [SideBySideRows(parts, view.scaling)]
         else:
             self.index = read_index(folder)
             paths = [self.folder / entry.file for entry in self.index.shards]
@@ -138,9 +140,13 @@ class FeatureSet:
             row = 0
             for shard in self._shards:
                 shard.ids = every.part(row, row := row + shard.rows)
-        self.status = np.concatenate([shard.status for shard in self._shards])
-        self.crc32 = np.concatenate([shard.crc32 for shard in self._shards])
-        self.source_crc32 = np.concatenate([shard.source_crc32 for shard in self._shards])
+        self.status: npt.NDArray[np.uint8] = np.concatenate(
+            [shard.status for shard in self._shards]
+        )
+        self.crc32: npt.NDArray[np.uint32] = np.concatenate([shard.crc32 for shard in self._shards])
+        self.source_crc32: npt.NDArray[np.uint32] = np.concatenate(
+            [shard.source_crc32 for shard in self._shards]
+        )
         self._index: TextIndex | None = None
         self._first = np.cumsum([0, *(shard.rows for shard in self._shards)])
         if repeated_texts(self.ids):

@@ -66,9 +66,9 @@ class SentenceModel:
         self.name, self.folder = name, folder
         self._model = _load(folder)
         self.max_length: int | None = self._model.get_max_seq_length()
-        self.dim = int(self._model.get_embedding_dimension())
+        self.dim: int = int(self._model.get_embedding_dimension())
         prompts: Mapping[str, str] = self._model.prompts
-        self.prompt = prompts.get(self._model.default_prompt_name or "", "")
+        self.prompt: str = prompts.get(self._model.default_prompt_name or "", "")
         self._threads = torch.get_num_threads()
         self._rows_of: dict[str, npt.NDArray[np.float32]] = {}
 

@@ -90,7 +90,7 @@ def test_data_frames(root: Path, pandas: Any, tmp_path: Path) -> None:
     manifest = prepare(frame, root=root)
     assert [e.captions for e in manifest.entries] == [("x", "p", "z"), ("y",)]
     assert [e.id for e in manifest.entries] == ["5", "6"]
-    assert manifest.notes["columns_ignored"] == ["width"]
+    assert manifest.notes["metadata_columns"] == ["width"]
     frame["text"] = [["one", "two"], ["y"], []]
     manifest = prepare(frame, root=root, caption_columns="text", skip_bad=True)
     assert rows(manifest) == [("a.jpg", ("one", "two")), ("in/b.jpg", ("y",))]

@@ -11,6 +11,7 @@ from PIL import Image
 import pipeline
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
+from pipeline.near_duplicates.confirmed import LEAST_CORRELATION
 from pipeline.near_duplicates.leaks import find_leaks
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.shards.feature_set import MissingRows
@@ -67,6 +68,7 @@ def test_results_as_json() -> None:
     image = {"id": "a.jpg", "features": "features", "split": "", "nearest": "c.jpg"}
     assert found == {
         "threshold": 0.9,
+        "correlation": None,
         "compared": 4,
         "failed": 1,
         "recall": None,
@@ -120,3 +122,10 @@ def test_evaluate_counts_ranked_images_with_near_duplicates() -> None:
     assert result.exit_code == 0, result.output
     expected = "leaks: 1 of 2 ranked images have a near-duplicate among the 3 others of thumbnails "
     assert expected + "(cosine 0.7 or more), first c.jpg" in result.stderr
+    aligned = find_leaks(kept, "thumbnails", images="data")
+    assert (aligned.correlation, len(aligned.images)) == (LEAST_CORRELATION, 2)
+    options = ["--leaks", "thumbnails", "--leaks-images", "data"]
+    result = CliRunner().invoke(cli, ["evaluate", "test.h5", "--out", "out", *options])
+    assert "(cosine 0.5 or more, pixels aligned), first c.jpg" in result.stderr
+    result = CliRunner().invoke(cli, ["evaluate", "test.h5", "--out", "out", *options[2:]])
+    assert "--leaks-images goes with --leaks" in str(result.exception)

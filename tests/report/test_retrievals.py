@@ -6,7 +6,9 @@ from statistics import median
 
 import pytest
 
-from pipeline.report.retrievals import by_length, by_word, chosen, words_of, worst
+from pipeline.embedding_map.typical_words import words_of
+from pipeline.hashing import chosen
+from pipeline.report.retrievals import by_length, by_word, worst
 
 
 def _queries(number: int, seed: int) -> tuple[list[str], list[int]]:

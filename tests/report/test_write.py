@@ -1,11 +1,13 @@
 """The report: its numbers against the ranks, text as text, gaps as sentences, equal bytes."""
 
 import csv
+import hashlib
 import json
 import re
 import shutil
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -27,6 +29,7 @@ from pipeline.pages.rendering import shown
 from pipeline.report.pages import write_pages
 from pipeline.report.results import Folders, Result, collect_results, columns_of, lineage_of
 from pipeline.report.retrievals import TOP
+from pipeline.report.thumbnails import TINY
 from pipeline.report.verdict import verdict_of
 from pipeline.report.write import write_report
 from pipeline.retrieval.embedding_file import read_embeddings, write_embeddings
@@ -62,7 +65,7 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        self._hidden = tag == "style"
+        self._hidden = tag in ("style", "script")
 
     def handle_data(self, data: str) -> None:
         if not self._hidden:
@@ -165,7 +168,8 @@ def test_text_from_data_is_text_and_nothing_is_asked_for(folders: Folders, tmp_p
     seen = ""
     for path, page in _pages(out):
         seen += page.shown
-        assert {tag for tag, _ in page.tags} & {"script", "i", "b", "iframe", "form"} == set()
+        own = {"script"} if path.parent.name == "maps" else set()
+        assert {tag for tag, _ in page.tags} & {"script", "i", "b", "iframe", "form"} == own
         for _, attributes in page.tags:
             assert not [name for name in attributes if name.startswith("on")]
             for name in ("src", "href"):
@@ -192,10 +196,51 @@ def test_every_picture_has_an_alternative(folders: Folders, tmp_path: Path) -> N
     images = [a for page in pages.values() for tag, a in page.tags if tag == "img"]
     assert len(images) > 20
     assert all(image["alt"] for image in images)
+    sheets = {
+        data["sheet"][0].rpartition("/")[2]
+        for path in pages
+        if path.parent.name == "maps"
+        for data in [map_data(path)]
+    }
+    assert len(sheets) == 1  # of both experiments: the images are the same
     for path in (tmp_path / "html" / "images").iterdir():
+        if path.name in sheets:
+            continue
         with Image.open(path) as small:
             assert (small.format, max(small.size)) == ("JPEG", 224)
             assert not small.getexif()
+
+
+def map_data(path: Path) -> dict[str, Any]:
+    """Return the data of a map's page."""
+    found = re.search(r'id="map-data">(.*?)</script>', path.read_text(encoding="utf-8"))
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_a_map_allows_its_own_script_alone_and_shows_its_images(
+    folders: Folders, tmp_path: Path
+) -> None:
+    _write(folders, tmp_path / "html")
+    path = tmp_path / "html" / "maps" / "plain.html"
+    raw = path.read_text(encoding="utf-8")
+    (script,) = re.findall(r"<script>(.*?)</script>", raw, re.DOTALL)
+    digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in raw
+    data = map_data(path)
+    assert sorted(data["ids"]) == sorted(f"<i>{k}" for k in range(IMAGES))
+    file, columns, rows = data["sheet"]
+    side = TINY
+    with Image.open(path.parent / file) as sheet:
+        assert sheet.size == (columns * side, rows * side) == (6 * side, 5 * side)
+        pixels = np.asarray(sheet, np.int64)
+        for k, image in enumerate(data["ids"]):
+            number = int(image[3:])
+            middle = pixels[k // 6 * side + side // 2, k % 6 * side + side // 2]
+            colour = (8 * number, 90, 9) if number > 1 else (128, 128, 128)
+            assert np.abs(middle - np.array(colour)).max() < 8
+    page = (tmp_path / "html" / "experiments" / "plain.html").read_text(encoding="utf-8")
+    assert 'href="../maps/plain.html"' in page
 
 
 def test_numbers_are_those_of_the_ranks(folders: Folders, tmp_path: Path) -> None:

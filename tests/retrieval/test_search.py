@@ -3,11 +3,13 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from pipeline.networks.tensor_file import read_metadata, read_tensors, write_tensors
 from pipeline.retrieval import approximate, search
 from pipeline.retrieval.approximate import open_index
 from pipeline.retrieval.composition import around_the_mean, compose, require_composable
@@ -15,6 +17,7 @@ from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.search import SYMMETRIC, Gallery, SearchError, SideName, nearest
 from pipeline.retrieval.similarity import SIMILARITIES
+from pipeline.retrieval.stored_graph import DamagedGraph, read_graph
 
 Array = npt.NDArray[np.float32]
 
@@ -201,17 +204,97 @@ def test_an_index_belongs_to_its_file(tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="needs the extra search")
     path, lines = tmp_path / "a.h5", list[str]()
     open_index(path, made_file(path, "cosine"), "images", lines.append)
-    graph = tmp_path / "a.h5.index" / "images.faiss"
+    graph = tmp_path / "a.h5.index" / "images.safetensors"
     first = graph.read_bytes()
     changed = made_file(path, "cosine", 300)
     assert open_index(path, changed, "images", lines.append).graph.ntotal == 300
     assert open_index(path, made_file(path, "cosine"), "images", lines.append).graph.ntotal == 400
     assert graph.read_bytes() == first, "the same rows, the same graph"
     graph.write_bytes(first[:-100])
-    with pytest.raises(SearchError, match="remove"):
-        open_index(path, made_file(path, "cosine"), "images", lines.append)
+    open_index(path, made_file(path, "cosine"), "images", lines.append)
+    assert graph.read_bytes() == first
+    assert [line for line in lines if "is damaged" in line]
     with pytest.raises(SearchError, match="only by cosine and euclidean"):
         open_index(path, made_file(path, "order"), "images", lines.append)
+
+
+def test_an_index_grows_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """New and changed rows are added, removed ones are not found; few rows left: made again."""
+    pytest.importorskip("faiss", reason="needs the extra search")
+    path, lines = tmp_path / "a.h5", list[str]()
+    whole = made_file(path, "cosine")
+
+    def written(rows: np.ndarray) -> Embeddings:
+        ids = tuple(whole.image_ids[row] for row in rows)
+        images, captions = whole.image_embeddings[rows], whole.caption_embeddings[rows]
+        made = Embeddings(ids, images, tuple(f"{i}#0" for i in ids), ids, captions, "cosine", {})
+        write_embeddings(path, made)
+        return made
+
+    added: list[int] = []
+    once = approximate._add
+
+    def counted(graph: Any, gallery: Gallery, rows: np.ndarray) -> None:
+        added.append(len(rows))
+        once(graph, gallery, rows)
+
+    monkeypatch.setattr(approximate, "_add", counted)
+    rng, queries = np.random.default_rng(3), vectors(20, "cosine", 10)
+    open_index(path, written(np.arange(300)), "images", lines.append)
+    whole.image_embeddings[40] = whole.image_embeddings[7]
+    grown = written(rng.permutation(np.arange(30, 350)))
+    for _ in range(2):  # extended, then read
+        index = open_index(path, grown, "images", lines.append)
+        exact = nearest(Gallery.of(grown, "images"), queries, "captions", 12)
+        found = index.nearest(queries, "captions", 12)
+        np.testing.assert_array_equal(found.rows, exact.rows)
+        np.testing.assert_array_equal(found.scores, exact.scores)
+    assert sorted(index.nearest(queries[:1], "captions", 999).rows[0]) == list(range(320))
+    assert [*added, index.graph.ntotal] == [300, 51, 351]
+    assert open_index(path, written(np.arange(40, 200)), "images", lines.append).graph.ntotal == 160
+    assert added == [300, 51, 160]
+
+
+@pytest.mark.parametrize("number", [1, 5, 60, 300])
+def test_a_subset_is_ranked_as_if_it_were_all(number: int, tmp_path: Path) -> None:
+    """Exactly and by the graph; of distant rows too, which the graph does not lead to."""
+    pytest.importorskip("faiss", reason="needs the extra search")
+    made = made_file(tmp_path / "a.h5", "cosine")
+    gallery, queries = Gallery.of(made, "images"), vectors(9, "cosine", 10)
+    scores = nearest(gallery, queries[:1], "captions", 400)
+    for among in (np.sort(scores.rows[0][-number:]), np.arange(0, 400, 400 // number)[:number]):
+        alone = Gallery(
+            "images", [gallery.ids[row] for row in among], gallery.rows[among], "cosine"
+        )
+        expected = nearest(alone, queries, "captions", 7)
+        for found in (
+            nearest(gallery, queries, "captions", 7, among=among),
+            approximate.build_index(gallery).nearest(queries, "captions", 7, among),
+        ):
+            np.testing.assert_array_equal(found.rows, among[expected.rows])
+            np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("neighbors", 400), ("levels", 65), ("levels", 1), ("points", np.nan), ("id_lengths", -1)],
+)
+def test_a_graph_that_leads_out_of_its_arrays_is_not_walked(
+    name: str, value: float, tmp_path: Path
+) -> None:
+    pytest.importorskip("faiss", reason="needs the extra search")
+    path, lines = tmp_path / "a.h5", list[str]()
+    made = made_file(path, "cosine")
+    open_index(path, made, "images", lines.append)
+    file = tmp_path / "a.h5.index" / "images.safetensors"
+    names = ("ids", "id_lengths", "rows", "points", "levels", "neighbors")
+    arrays, about = read_tensors(file, names), read_metadata(file, "graph")
+    arrays[name].reshape(-1)[int(arrays["levels"].argmax())] = value
+    write_tensors(file, arrays, "graph", about)
+    with pytest.raises(DamagedGraph):
+        read_graph(file, approximate.LINKS, made.image_embeddings.shape[1])
+    open_index(path, made, "images", lines.append)
+    assert [line for line in lines if "is damaged" in line]
 
 
 def test_without_faiss_the_message_says_what_to_install(

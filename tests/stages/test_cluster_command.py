@@ -125,11 +125,11 @@ def test_embedding_resumes_from_the_finished_rows(
     made: list[int] = []
     once = embedding_source.EmbeddingSource._embed
 
-    def counted(self: Any, chunk: int, watch: Any) -> Any:
+    def counted(self: Any, rows: Any, watch: Any) -> Any:
         made.append(len(self.rows))
         if len(made) == 5:
             raise KeyboardInterrupt
-        return once(self, chunk, watch)
+        return once(self, rows, watch)
 
     monkeypatch.setattr(embedding_source.EmbeddingSource, "_embed", counted)
     assert pipeline(*embed, "--out", "two.h5", "--workers", 2).status == 130

@@ -341,10 +341,15 @@ def test_the_index_gives_what_the_exact_search_gives(
     assert "recall@10 1.000" in ended.stderr
     assert found(ended) == found(pipeline(*command))
     assert "is made" not in pipeline(*command, "--approximate").stderr
-    # The file of the test split has an index of its own; of a part of a file there is none.
-    assert len(found(pipeline(*command, "--approximate", "--split", "test"))) == 5
-    refused = pipeline(*command, "--approximate", "--split", "train")
-    assert (refused.status, "an index is of a whole file" in refused.stderr) == (1, True)
+    # The file of the test split has an index of its own; that of the whole file serves others.
+    for split in ("test", "train"):
+        ended = pipeline(*command, "--approximate", "--split", split)
+        assert found(ended) == found(pipeline(*command, "--split", split))
+        where = pipeline(*command, "--where", f"split={split}", "--where", "id~[02468]$")
+        assert {row[-1] for row in found(where)} == {split}
+        assert f"of all splits where split={split} and id~[02468]$ by" in where.stderr
+    refused = pipeline(*command, "--where", "splitt=test")
+    assert (refused.status, "did you mean split?" in refused.stderr) == (1, True)
 
 
 def test_an_experiment_describes_pictures_and_a_split(

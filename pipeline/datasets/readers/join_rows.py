@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,6 +16,7 @@ from pipeline.datasets.checks import (
 )
 from pipeline.datasets.entries import ImageEntry, PackedEntries
 from pipeline.datasets.manifest import Manifest, Media
+from pipeline.datasets.metadata import columns_of, without_columns
 from pipeline.datasets.readers.joined_images import JoinedImage, JoinedImages
 from pipeline.datasets.readers.tables.faults import Faults
 from pipeline.datasets.readers.tables.open_tables import TableOptions
@@ -101,7 +102,13 @@ def manifest_of_tables(
     notes = {**description.notes, **joined.notes(), **resolver.notes(), **_notes_of(opened, reader)}
     if faults.counts:
         notes["rows_left_out"] = dict(sorted(faults.counts.items()))
-    return _manifest(root, joined.images, description, notes)
+    left_out = joined.varying | set(notes.get("columns_ignored", ()))
+    metadata = without_columns(((i.id, i.metadata) for i in joined.images.values()), left_out)
+    if metadata:
+        notes["metadata_columns"] = columns_of(metadata)
+    if joined.varying:
+        notes["columns_that_differ_within_an_image"] = sorted(joined.varying)
+    return replace(_manifest(root, joined.images, description, notes), metadata=metadata)
 
 
 def manifest_of_files(

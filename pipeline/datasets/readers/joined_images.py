@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.datasets.checks import check_caption, check_relative, check_split
+from pipeline.datasets.manifest import Metadata
 from pipeline.datasets.readers.tables.faults import Faults
 from pipeline.datasets.readers.tables.paths import PathResolver
 from pipeline.datasets.readers.tables.rows import Row
@@ -22,6 +23,7 @@ class JoinedImage:
     table: Table
     number: int
     captions: list[str] = field(default_factory=list)
+    metadata: Metadata = field(default_factory=dict)
     known: set[str] | None = None
 
     @property
@@ -45,13 +47,20 @@ class JoinedImage:
 
 
 class JoinedImages:
-    """The images by path, and counts of what was changed."""
+    """The images by path, and counts of what was changed.
+
+    Attributes
+    ----------
+    images : by path.
+    varying : columns of metadata with several values for one image, as a caption's number has.
+    """
 
     def __init__(
         self, resolver: PathResolver, unit: str, faults: Faults, split_by_folder: bool
     ) -> None:
         """Prepare for no image yet; `unit` is what one is, for messages."""
         self.images: dict[str, JoinedImage] = {}
+        self.varying: set[str] = set()
         self._resolver, self._unit, self._faults = resolver, unit, faults
         self._split_by_folder = split_by_folder
         self._path_of: dict[str, str] = {}
@@ -83,6 +92,9 @@ class JoinedImages:
             self.images[path] = image
             self._path_of[image_id] = path
             image.add(lines)
+        for name, value in row.metadata.items():
+            if image.metadata.setdefault(name, value) != value:
+                self.varying.add(name)
 
     def notes(self) -> dict[str, Any]:
         """Return what was changed; zeros are left out."""

@@ -21,7 +21,7 @@ class AveragedRows:
         """Take caption features and the image row of each caption, (captions,) ascending."""
         self._rows = rows
         self._starts = first_captions_of(image_of_caption)
-        self.row_shape = rows.row_shape
+        self.row_shape: tuple[int, ...] = rows.row_shape
 
     def __len__(self) -> int:
         return len(self._starts) - 1

@@ -91,7 +91,7 @@ class FeatureRows:
         """
         self._features = features
         self._rows = features.rows_to_read(ids)
-        self.row_shape = features.row_shape
+        self.row_shape: tuple[int, ...] = features.row_shape
         # A row is looked through once in a process, like its CRC-32.
         self._known_finite = np.zeros(len(ids), bool)
 
@@ -142,11 +142,15 @@ def in_blocks(rows: Rows, most: int | None = None) -> Iterator[Features]:
     rows : what is read.
     most : never more rows than this at a time.
     """
-    row_bytes = max(1, float32_bytes(rows) // max(1, len(rows)))
-    step = max(1, _BLOCK_BYTES // row_bytes)
-    step = step if most is None else min(step, most)
+    step = rows_of_block(rows, most)
     for start in range(0, len(rows), step):
         yield rows.take(np.arange(start, min(start + step, len(rows))))
+
+
+def rows_of_block(rows: Rows, most: int | None = None) -> int:
+    """Return the rows of a block of about 16 MiB in float32, at least 1 and at most `most`."""
+    step = max(1, _BLOCK_BYTES // max(1, 4 * int(np.prod(rows.row_shape, dtype=np.int64))))
+    return step if most is None else min(step, most)
 
 
 def loaded(rows: FeatureRows, in_memory: int) -> Rows:

@@ -44,7 +44,7 @@ class UnitRows:
     ) -> None:
         """Take vectors, and what changes (n, d) float32 of them, each by itself."""
         self._rows, self._change = rows, change
-        self.row_shape = rows.row_shape
+        self.row_shape: tuple[int, ...] = rows.row_shape
 
     def __len__(self) -> int:
         return len(self._rows)

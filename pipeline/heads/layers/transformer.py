@@ -84,7 +84,7 @@ class TransformerLayer(nn.Module):
     def __init__(self, inputs: int, dim: int, heads: int, dropout: float) -> None:
         """Take the dimensions before and after; dropout follows each sublayer."""
         super().__init__()
-        self.residual = inputs == dim
+        self.residual: bool = inputs == dim
         self.before_attention = nn.LayerNorm(inputs)
         self.attention = SelfAttention(inputs, dim, heads)
         self.before_feedforward = nn.LayerNorm(dim)
@@ -163,7 +163,7 @@ class GridEncoder(nn.Module):
     def __init__(self, cells: int, channels: int, stack: Stack) -> None:
         """Take the number of cells and channels of a grid, and what the layers are like."""
         super().__init__()
-        self.pooling = stack.pooling
+        self.pooling: str = stack.pooling
         self.project = nn.Linear(channels, stack.dim)
         self.positions = _positions(cells, stack.dim, stack)
         self.layers = stack.build(stack.dim)
@@ -192,7 +192,7 @@ class WordEncoder(nn.Module):
     def __init__(self, words: nn.Embedding, length: int, stack: Stack) -> None:
         """Take the vectors of all token ids and the length of a row of them."""
         super().__init__()
-        self.pooling = stack.pooling
+        self.pooling: str = stack.pooling
         self.words = words
         self.positions = _positions(length, words.embedding_dim, stack)
         self.dropout = nn.Dropout(stack.dropout)

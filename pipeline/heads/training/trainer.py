@@ -51,7 +51,7 @@ class NetworkHead:
     def __init__(self, task: TrainingTask, identity: object = None) -> None:
         """Take a task and, for checkpoints, JSON values that name it."""
         self.task = task
-        self.similarity = task.similarity
+        self.similarity: str = task.similarity
         self._identity = identity
         self._net: nn.ModuleDict | None = None
         self._device = torch.device("cpu")

@@ -41,7 +41,7 @@ class ContextModel(nn.Module):
         super().__init__()
         self.context, self.gate = context, gate
         self.vocab_size, self.condition_dim = len(context.words), condition_dim
-        self.takes_tags = isinstance(gate, StructureGate)
+        self.takes_tags: bool = isinstance(gate, StructureGate)
         self.output = Output(self.vocab_size)
         self.dropout = nn.Dropout(dropout)
 

@@ -26,7 +26,7 @@ from pipeline.images.decode import UnusableImage
 from pipeline.search.serve.region_service import RegionService
 from pipeline.search.serve.result_pages import MAX_BODY, Pages
 from pipeline.search.serve.served_images import Pictures
-from pipeline.search.serve.service import MAX_CHARACTERS, Query, SearchService
+from pipeline.search.serve.service import MAX_CHARACTERS, MOST_LISTS, Query, SearchService
 from pipeline.shards.format import MISSING, REFUSED, STATUS_NAMES, UNREADABLE
 
 HEADERS = {
@@ -34,6 +34,7 @@ HEADERS = {
     "connect-src 'self'; img-src 'self' blob: data:; media-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "same-origin",
@@ -44,7 +45,7 @@ HEADERS = {
 SECONDS_OF_SILENCE = 20.0
 """How long an upload may stand still."""
 
-_MAX_FIELDS = 16
+_MAX_FIELDS = 6 + MOST_LISTS
 _STATUS_OF = {
     MISSING: HTTPStatus.NOT_FOUND,
     UNREADABLE: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
@@ -68,10 +69,12 @@ def make_app(
         routes=[
             Route("/", site.page),
             Route("/image", site.image),
+            Route("/map", site.map),
             Route("/clip", site.clip),
             Route("/upload", site.upload, methods=["POST"]),
             Route("/style.css", site.style),
             Route("/script.js", site.script),
+            Route("/map.js", site.map_script),
         ],
         middleware=[Middleware(_OwnPagesOnly, hosts=hosts, refuse=site.refuse_plainly)],
         exception_handlers={
@@ -122,6 +125,12 @@ class _Site:
 
     def script(self, request: Request) -> Response:
         return Response(self._pages.script, media_type="text/javascript", headers=HEADERS)
+
+    def map(self, request: Request) -> Response:
+        return _html(self._pages.map())
+
+    def map_script(self, request: Request) -> Response:
+        return Response(self._pages.map_script, media_type="text/javascript", headers=HEADERS)
 
     def refuse(self, request: Request, error: Exception) -> Response:
         """Return the page, or the part below its forms, with a paragraph on what is wrong."""

@@ -14,12 +14,12 @@ class RegionService:
 
     Attributes
     ----------
-    experiment, similarity, manifest, image_ids, split, searched, composable, sides, no_uploads : as
-        of `pipeline.search.serve.service.SearchService`; only phrases can be asked.
+    experiment, similarity, manifest, image_ids, split, searched, composable, filterable, sides,
+        no_uploads : as of `pipeline.search.serve.service.SearchService`; only phrases can be asked.
     phrases : that were localized.
     """
 
-    composable = False
+    composable = filterable = False
     sides: tuple[str, ...] = ()
     no_uploads = "With boxes, only phrases can be asked"
 
@@ -40,10 +40,10 @@ class RegionService:
         models, found = searcher.models, searcher.found
         self.experiment, self.similarity = models.head.experiment, found.similarity
         self.manifest, self.image_ids = searcher.manifest, found.image_ids
-        self.searched = f"{len(found.image_ids)} images and {len(found.boxes)} boxes in them"
+        self.searched: str = f"{len(found.image_ids)} images and {len(found.boxes)} boxes in them"
         split = found.provenance.get("split")
-        self.split = f" of split {split}" if split else ""
-        self.phrases = found.phrase_texts
+        self.split: str = f" of split {split}" if split else ""
+        self.phrases: tuple[str, ...] = found.phrase_texts
         models.keep_encoder(found.phrase_texts)
 
     def answer(self, query: Query) -> Answer:
@@ -56,6 +56,8 @@ class RegionService:
         """
         if not query.sentence:
             raise SearchError("boxes are found by a phrase; ask with one")
+        if query.conditions:
+            raise SearchError("boxes are not found by conditions; leave them out")
         notes = list[str]()
         with self._busy:
             (hits,) = self._searcher.by_phrases([query.sentence], top=self._top, log=notes.append)

@@ -5,10 +5,18 @@ from typing import Any
 from urllib.parse import urlencode
 
 from pipeline import __version__
+from pipeline.embedding_map.map_values import map_values
 from pipeline.pages.rendering import environment
+from pipeline.retrieval.search import SearchError
 from pipeline.search.serve.clips import Clips
 from pipeline.search.serve.region_service import RegionService
-from pipeline.search.serve.service import MAX_CHARACTERS, Answer, Query, SearchService
+from pipeline.search.serve.service import (
+    CHOSEN,
+    MAX_CHARACTERS,
+    Answer,
+    Query,
+    SearchService,
+)
 
 MAX_BODY = 20 * 2**20
 """Bytes of an upload, form and all."""
@@ -21,14 +29,14 @@ class Pages:
 
     Attributes
     ----------
-    style, script : what the page asks for beside itself, as CSS and JavaScript.
+    style, script, map_script : what the pages ask for beside themselves, as CSS and JavaScript.
     clips : that the page plays, of a dataset of clips.
     """
 
     def __init__(self, service: SearchService | RegionService) -> None:
         """Load the templates."""
         self._service = service
-        self.clips = Clips(service.manifest, service.image_ids)
+        self.clips: Clips = Clips(service.manifest, service.image_ids)
         self._templates = environment("pipeline.search.serve")
         self._templates.filters["query"] = lambda fields: urlencode(fields)
         entries = service.manifest.by_id
@@ -45,11 +53,13 @@ class Pages:
             "pictures": pictures,
             "sentences": known[:_SENTENCES],
             "max_body": MAX_BODY,
+            "chosen": CHOSEN,
             "max_characters": MAX_CHARACTERS,
             "made_by": f"caption-feature-pipeline {__version__}, Jinja {version('jinja2')}",
         }
-        self.style = self._render("serve.css")
-        self.script = self._render("serve.js")
+        self.style: str = self._render("serve.css")
+        self.script: str = self._render("serve.js")
+        self.map_script: str = self._render("map.js")
 
     def page(
         self, query: Query | None = None, answer: Answer | None = None, fault: str = ""
@@ -69,6 +79,20 @@ class Pages:
     def results(self, answer: Answer | None, fault: str = "") -> str:
         """Return the HTML below the forms, for the page's script to put there."""
         return self._render("results.html", site=self._service, answer=answer, fault=fault)
+
+    def map(self) -> str:
+        """Return the page of the map, which is made at the first call.
+
+        Raises
+        ------
+        SearchError
+            There is no map of boxes, or of no image.
+        """
+        if isinstance(self._service, RegionService) or (made := self._service.map) is None:
+            raise SearchError("there is no map of these images")
+        entries = self._service.manifest.by_id
+        values = map_values(made, lambda image: entries[image].first_caption)
+        return self._render("map_page.html", site=self._service, map=values)
 
     def _render(self, name: str, **values: Any) -> str:
         return self._templates.get_template(name).render(**values)

@@ -8,6 +8,7 @@ from typing import Self
 
 import uvicorn
 
+from pipeline.embedding_map.plane import Projection
 from pipeline.errors import PipelineError
 from pipeline.progress import QUIET, Monitor
 from pipeline.search.region_searcher import RegionSearcher
@@ -43,6 +44,7 @@ class Server:
         port: int = 8765,
         top: int = 12,
         describe: Describe | None = None,
+        projection: Projection = "pca",
         monitor: Monitor = QUIET,
     ) -> None:
         """Take a port and load the models; connections wait until `run` answers them.
@@ -53,6 +55,7 @@ class Server:
         port : 0 for any that is free.
         top : how many hits a query gets, at least 1.
         describe : captions of uploads, with a `Searcher`; None: none.
+        projection : how the map of a `Searcher` places images.
         monitor : takes a line for each request that is refused, and the tracebacks of faults of
             this program.
 
@@ -69,12 +72,14 @@ class Server:
             if isinstance(searcher, RegionSearcher):
                 self.service = RegionService(searcher, top=top)
             else:
-                self.service = SearchService(searcher, top=top, describe=describe, monitor=monitor)
+                self.service = SearchService(
+                    searcher, top=top, describe=describe, projection=projection, monitor=monitor
+                )
         except BaseException:
             self._socket.close()
             raise
         port = self._socket.getsockname()[1]
-        self.url = f"http://{ADDRESS}:{port}/"
+        self.url: str = f"http://{ADDRESS}:{port}/"
         app = make_app(self.service, hosts=_hosts(port), log=monitor.log)
         self._server = uvicorn.Server(
             uvicorn.Config(

@@ -4,9 +4,13 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 
 from PIL import Image
 
+from pipeline.embedding_map.make_map import EmbeddingMap, make_map
+from pipeline.embedding_map.plane import Projection
 from pipeline.errors import PipelineError
 from pipeline.images.decode import MissingImage, decode
 from pipeline.language.captioning.captions import Caption
@@ -24,6 +28,12 @@ Describe = Callable[[Image.Image], Sequence[Caption]]
 MAX_CHARACTERS, MAX_WORDS = 1000, 10
 """Of a sentence, and of the words taken away or added."""
 
+CHOSEN = "is."
+"""What the names of fields begin with whose value is chosen of a list."""
+
+MOST_LISTS = 6
+"""Fields with such a list, of a dataset with more."""
+
 
 @dataclass(frozen=True)
 class Query:
@@ -36,6 +46,8 @@ class Query:
     upload : bytes of an image file, or b"".
     minus, plus : words, with a picture.
     of : of `SIDES`, or "" for the default, `pipeline.search.sides.default_side`.
+    where : conditions as text; see `pipeline.search.conditions.Condition`.
+    chosen : values of fields that were chosen of a list, by the field.
     """
 
     sentence: str = ""
@@ -44,18 +56,33 @@ class Query:
     minus: tuple[str, ...] = ()
     plus: tuple[str, ...] = ()
     of: str = ""
+    where: str = ""
+    chosen: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """All conditions on what is found."""
+        lines = [line for line in self.where.splitlines() if line.strip()]
+        return (*(f"{name}={value}" for name, value in self.chosen.items()), *lines)
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """The fields of the conditions, for the links to further queries."""
+        own = {f"{CHOSEN}{name}": value for name, value in self.chosen.items()}
+        return {**({"where": self.where} if self.where else {}), **own}
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, str], upload: bytes = b"") -> "Query":
-        """Return the query of a form's fields: q, image, minus, plus, of.
+        """Return the query of a form's fields: q, image, minus, plus, of, where, is.NAME.
 
         Raises
         ------
         SearchError
             A field is unknown, too long, or does not go with the others.
         """
-        names = {"q", "image", "minus", "plus", "of"}
-        if unknown := sorted(fields.keys() - names):
+        names = {"q", "image", "minus", "plus", "of", "where"}
+        own = {name: text for name, text in fields.items() if name.startswith(CHOSEN)}
+        if unknown := sorted(fields.keys() - names - own.keys()):
             raise SearchError(
                 f"there is no field {unknown[0]!r}; there are {', '.join(sorted(names))}"
             )
@@ -73,7 +100,8 @@ class Query:
             raise SearchError("words are taken away from a picture, and added to one")
         if len(minus) + len(plus) > MAX_WORDS:
             raise SearchError(f"{len(minus) + len(plus)} words; the limit is {MAX_WORDS}")
-        return cls(sentence, image, upload, minus, plus, of)
+        chosen = {name.removeprefix(CHOSEN): text for name, text in own.items() if text}
+        return cls(sentence, image, upload, minus, plus, of, fields.get("where", ""), chosen)
 
 
 @dataclass(frozen=True)
@@ -110,7 +138,12 @@ class SearchService:
     composable : whether words can be taken away from a picture and added to it.
     sides : what a picture can look for, of `SIDES`.
     no_uploads : why uploads cannot be embedded; "" if they can.
+    filterable : whether results can be restricted.
+    choices : fields with few values, and these.
+    fields : names of all fields that conditions can be about.
     """
+
+    filterable = True
 
     def __init__(
         self,
@@ -118,6 +151,7 @@ class SearchService:
         *,
         top: int = 12,
         describe: Describe | None = None,
+        projection: Projection = "pca",
         monitor: Monitor = QUIET,
     ) -> None:
         """Load the models, so that no query waits for them.
@@ -127,6 +161,7 @@ class SearchService:
         searcher : not to be used elsewhere.
         top : how many hits a query gets, at least 1.
         describe : captions of uploads; None: none.
+        projection : of the map.
         monitor : takes a line on why there are no uploads, if so.
 
         Raises
@@ -135,18 +170,21 @@ class SearchService:
             Head, encoder and dataset are not those of the embedding file.
         """
         self._searcher, self._top, self._busy = searcher, top, threading.Lock()
-        self._describe = describe
+        self._describe, self._projection = describe, projection
+        self._mapping = threading.Lock()
         models = searcher.models
         self.experiment = str(searcher.embedded.space.provenance.get("experiment", ""))
         self.similarity = searcher.similarity
         self.manifest, self.image_ids = searcher.embedded.manifest, searcher.ids("images")
-        self.split = searcher.embedded.of_splits
+        self.split: str = searcher.embedded.of_splits
         sentences = len(searcher.ids("sentences"))
         self.searched = f"{len(self.image_ids)} {self.manifest.media} and {sentences} sentences"
-        self.composable = is_composable(self.similarity)
+        self.composable: bool = is_composable(self.similarity)
         self.sides = tuple(SIDES)[0 if self.similarity in SYMMETRIC else 1 :]
         if not sentences:
             self.sides = ("images",)
+        self.choices = dict(islice(searcher.embedded.choices().items(), MOST_LISTS))
+        self.fields = searcher.embedded.fields.names
         models.keep_encoder([text for entry in self.manifest.entries for text in entry.captions])
         self.no_uploads = ""
         try:
@@ -154,6 +192,21 @@ class SearchService:
         except PipelineError as error:
             self.no_uploads = str(error)
             monitor.log(f"no uploads: {error}")
+
+    @property
+    def map(self) -> EmbeddingMap | None:
+        """The map of the images that are searched, made when it is first asked for."""
+        with self._mapping:  # others wait for it
+            return self._map
+
+    @cached_property
+    def _map(self) -> EmbeddingMap | None:
+        entries = self.manifest.by_id
+        return make_map(
+            self._searcher.embedded.gallery("images"),
+            lambda image: entries[image].captions,
+            self._projection,
+        )
 
     def answer(self, query: Query) -> Answer:
         """Answer a query.
@@ -172,13 +225,14 @@ class SearchService:
         with self._busy:
             if query.sentence:
                 (hits,) = self._searcher.by_sentences(
-                    [query.sentence], of=of, top=self._top, log=notes.append
-                )
+                    [query.sentence], of=of, top=self._top, where=query.conditions,
+                    log=notes.append,
+                )  # fmt: skip
                 return Answer(query, of, tuple(hits), tuple(notes))
             picture = self._picture(query)
             hits = self._searcher.by_image(
                 picture, minus=query.minus, plus=query.plus, of=of,
-                top=self._top, log=notes.append,
+                top=self._top, where=query.conditions, log=notes.append,
             )  # fmt: skip
             captions: Sequence[Caption] = ()
             if self._describe and isinstance(picture, Image.Image) and not query.minus + query.plus:

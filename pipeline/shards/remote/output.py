@@ -48,9 +48,9 @@ class PullOutput:
         self.out, self._offer = out.resolve(), offer
         self._parent = self.out.parent / WORK_FOLDER
         require_output_folder(self.out, self._parent)
-        self.encoder = encoder_of(self.out)
+        self.encoder: Path = encoder_of(self.out)
         fingerprint = sha256_of_json([kind, offer.index_bytes.decode()])[:16]
-        self.work = self._parent / f"{self.out.name}-{fingerprint}"
+        self.work: Path = self._parent / f"{self.out.name}-{fingerprint}"
         self._require_same_features()
 
     @contextmanager

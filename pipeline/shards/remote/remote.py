@@ -50,7 +50,7 @@ class Remote:
         """
         self._files, self._root, self.shown, self._query = files, root, shown, query
         self._open_stream = open_stream
-        self.is_web = query is not None
+        self.is_web: bool = query is not None
 
     def sibling(self, suffix: str) -> "Remote":
         """Return the folder next to this one whose name has a suffix appended."""

@@ -69,8 +69,8 @@ class PartialShard:
         older : see above.
         """
         self.work, self.header = work, header
-        self.path = shard_folder(work, shard) / plan.file_name(shard)
-        self.span = plan.span(shard)
+        self.path: Path = shard_folder(work, shard) / plan.file_name(shard)
+        self.span: Span = plan.span(shard)
         self.missing: tuple[Span, ...] = ()
         self.older = tuple(older)
         self.ids = list(ids)

@@ -75,8 +75,8 @@ class OpenClip:
         self._net = net
         self.weights = loaded.name, loaded.sha256
         self.trained_on = datasets_in_tag(model.tag) if loaded.name == model.name else ()
-        self.context_length = int(self._tokenizer.context_length)
-        self.dim = int(model.config["embed_dim"])
+        self.context_length: int = int(self._tokenizer.context_length)
+        self.dim: int = int(model.config["embed_dim"])
         self._threads = torch.get_num_threads()
         self._of_length = {self.context_length: net}
 

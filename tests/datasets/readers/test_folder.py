@@ -54,7 +54,7 @@ def test_jsonl(root: Path) -> None:
     )
     manifest = read(root, text, "jsonl")
     assert rows(manifest) == EXPECTED
-    assert manifest.notes["columns_ignored"] == ["width"]
+    assert manifest.notes["metadata_columns"] == ["width"]
 
 
 def test_ids_and_other_columns(root: Path) -> None:
@@ -63,7 +63,7 @@ def test_ids_and_other_columns(root: Path) -> None:
         ("x", "a.jpg", ("c", "e")),
         ("y", "in/b.jpg", ("d",)),
     ]
-    assert manifest.notes["columns_ignored"] == ["url"]
+    assert manifest.notes["metadata_columns"] == ["url"]
 
 
 def test_without_splits_the_hash_decides(root: Path) -> None:

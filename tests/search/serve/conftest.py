@@ -29,7 +29,7 @@ from pipeline.text.encoder_plans import plan_encoder
 from pipeline.text.fitting import Fitting, fit_encoder
 from tests.jobs.factories import publish_images
 from tests.project import Recorder
-from tests.search.serve.factories import HUGE, OUTSIDE, STRANGE, TOP, Site, Sources
+from tests.search.serve.factories import HUGE, KINDS, OUTSIDE, STRANGE, TOP, Site, Sources
 
 COLOURS = {
     "red": (220, 30, 30), "green": (30, 200, 40), "blue": (20, 40, 220), "grey": (128, 128, 128),
@@ -96,7 +96,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
     ).save(folder / "head")
     trained = load_head(folder / "head")
     embed_split(trained, entries, *sets, folder / "e.h5", {"dataset": "made"})
-    Manifest("made", root, entries, "<b>mine</b>", "drawn here", {}).write(folder / "dataset")
+    kinds = {e.id: {"kind": KINDS[k % 2], "number": k} for k, e in enumerate(entries)}
+    made = Manifest("made", root, entries, "<b>mine</b>", "drawn here", {}, metadata=kinds)
+    made.write(folder / "dataset")
     Image.new("L", (8000, 6250), 90).save(by_id[HUGE])
     return Sources(folder / "e.h5", folder / "head", folder / "dataset", folder / "encoder")
 

@@ -149,6 +149,8 @@ def _lower(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers}
 
 
+KINDS = ("<i>bright</i>", "dark")
+
 FORM = "multipart/form-data; boundary=frontier"
 
 

@@ -39,7 +39,7 @@ def test_a_sentence_finds_pictures_that_are_shown(tab: Tab, site: Site) -> None:
     tab.type("#q", "a red dog")
     tab.click("form[role=search] button")
     tab.loaded()
-    assert urlsplit(tab.run("location.href")).query == "q=a+red+dog&of=images"
+    assert urlsplit(tab.run("location.href")).query == "q=a+red+dog&of=images&where="
     assert tab.run(PICTURES) == TOP
     tab.run("document.querySelectorAll('img').forEach(image => image.loading = 'eager')")
     tab.wait("[...document.images].every(image => image.complete)")
@@ -92,6 +92,29 @@ def test_markup_in_captions_and_ids_is_shown_as_text(tab: Tab, site: Site) -> No
     tab.wait("document.querySelector('#results img').complete")
     assert tab.run("window.ran === undefined")
     tab.complaints.clear()
+
+
+def test_the_map_answers_clicks_and_keys(tab: Tab, site: Site) -> None:
+    tab.go(f"{site.url}map")
+    assert tab.run("document.querySelectorAll('#map circle').length") == 10
+    tab.run("document.getElementById('map').focus()")
+    seen = set()
+    for key in ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"):
+        tab.run(
+            f"document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}'}}))"
+        )
+        seen.add(tab.run("document.querySelector('.map-own .soft').textContent"))
+    assert len(seen) > 1
+    chosen = tab.run("document.querySelector('#map-shown button').title")
+    tab.run("document.querySelector('#map-shown button').click()")
+    assert tab.run("document.querySelector('.map-own p').textContent") == chosen
+    assert tab.run("document.querySelectorAll('#map-shown li').length") == 6
+    assert tab.run("document.querySelectorAll('#map circle.near').length") == 6
+    tab.run("document.querySelector('.map-groups button').click()")
+    assert tab.run("document.querySelectorAll('#map circle.away').length") == 0
+    for width, dark in ((1200, True), (390, False), (320, True)):
+        tab.size(width, 800, dark)
+        assert tab.run("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_paths_that_leave_the_root_show_nothing(tab: Tab, site: Site) -> None:

@@ -15,7 +15,7 @@ from PIL import Image
 from pipeline.clips.contact_sheet import contact_sheet, shown_picture
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.report.pages import Thumbnails
+from pipeline.report.thumbnails import Thumbnails
 from pipeline.search.embedded_dataset import Hit
 from pipeline.search.serve.app import make_app
 from pipeline.search.serve.service import Answer, Query
@@ -49,7 +49,8 @@ def ask(manifest: Manifest, path: str, **headers: str) -> tuple[int, dict[str, s
     )
     service: Any = SimpleNamespace(
         manifest=manifest, image_ids=ids, experiment="e", similarity="cosine", split="test",
-        searched="6 clips", composable=False, sides=("images", "sentences"), no_uploads="none",
+        searched="6 clips", composable=False, filterable=False,
+        sides=("images", "sentences"), no_uploads="none",
         answer=lambda query: Answer(query, "images", hits, ()),
     )  # fmt: skip
     app: Any = make_app(service, hosts=["here"], log=lambda line: None)

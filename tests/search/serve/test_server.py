@@ -24,7 +24,7 @@ from pipeline.search.serve.result_pages import MAX_BODY
 from pipeline.search.serve.server import ServeError, Server
 from pipeline.search.serve.service import SearchService
 from tests.project import Recorder
-from tests.search.serve.factories import FORM, HUGE, OUTSIDE, STRANGE, TOP, Site, form, png
+from tests.search.serve.factories import FORM, HUGE, KINDS, OUTSIDE, STRANGE, TOP, Site, form, png
 
 # Starlette leaves the unfinished file of a form without its end to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*SpooledTemporaryFile")
@@ -50,9 +50,10 @@ def test_the_page_has_its_forms_and_asks_for_nothing_elsewhere(site: Site) -> No
     assert "Python" not in str(got.headers)
     addresses = [v for _, tag in got.page.tags for k, v in tag.items() if k in ("src", "href")]
     first = {address.partition("?")[0] for address in addresses}
-    assert first == {"/", "/image", "/script.js", "/style.css", "data:,"}
+    assert first == {"/", "/image", "/map", "/script.js", "/style.css", "data:,"}
     assert not [tag for tag, _ in got.page.tags if tag in ("style", "iframe", "object", "embed")]
-    for path, kind in (("/style.css", "text/css"), ("/script.js", "text/javascript")):
+    script = "text/javascript"
+    for path, kind in (("/style.css", "text/css"), ("/script.js", script), ("/map.js", script)):
         got = site.get(path)
         assert got.status == 200
         assert got.headers["content-type"].startswith(kind)
@@ -95,6 +96,31 @@ def test_an_upload_finds_what_its_file_finds(site: Site, searcher: Searcher) -> 
         assert site.upload(file.read_bytes(), of="images").page.hits[0] == name
 
 
+def test_conditions_restrict_what_is_found(site: Site, searcher: Searcher) -> None:
+    options = [tag for tag in site.get().page.tags if tag[0] == "select"]
+    assert [tag["name"] for _, tag in options] == [f"is.{n}" for n in ("kind", "number")] * 2
+    ids = [entry.id for entry in read_manifest(site.sources.dataset).entries]
+    fields = {"is.kind": KINDS[0], "is.number": "", "where": "number<5\r\nid!=red\r\n"}
+    got = site.get("/", q="a red dog", of="images", **fields)
+    assert {*got.page.hits} == {*ids[0:5:2]} - {"red"}, got.page.fault
+    assert KINDS[0].encode() not in got.body
+    link = next(tag["href"] for _, tag in got.page.tags if "image=" in tag.get("href", ""))
+    assert {*site.get(link).page.hits} <= {*ids[0:5:2]} - {"red"}
+    hits = searcher.by_sentences("a red dog", where=["number>=2", "kind=dark"], top=2)
+    assert site.get("/", q="a red dog", where="number>=2\nkind=dark").page.hits[:2] == [
+        hit.image for hit in hits
+    ]
+    picture = file_of(site, "blue")
+    assert {*site.upload(picture, of="images", where="number<3").page.hits} == {*ids[:3]}
+    for where, text in (
+        ("numbr<3", "no field 'numbr' (did you mean number?)"),
+        ("id~(", "does not compile"),
+        ("number>99", "fulfil 'number>99'"),
+    ):
+        got = site.get("/", q="a red dog", where=where)
+        assert (got.status, text in got.page.fault) == (400, True), got.page.fault
+
+
 def test_an_upload_is_described(site: Site) -> None:
     def describe(picture: Image.Image) -> list[Caption]:
         return [Caption(f"a <b> of {picture.width} pixels", 0.5)]
@@ -133,9 +159,13 @@ def test_text_from_data_and_queries_is_text(site: Site) -> None:
         site.get("/", image=STRANGE),
         site.get("/", image=f"{query}<b>"),
         site.upload(file_of(site, STRANGE), of="sentences"),
+        site.get("/map"),
     ):
         scripts = [tag for tag in got.page.tags if tag[0] == "script"]
-        assert scripts in ([], [("script", {"src": "/script.js", "defer": ""})])
+        assert [tag for _, tag in scripts if "src" in tag] in (
+            [], [{"src": "/script.js", "defer": ""}], [{"src": "/map.js", "defer": ""}]
+        )  # fmt: skip
+        assert {tag.get("type") for _, tag in scripts} <= {None, "application/json"}
         assert not [name for _, tag in got.page.tags for name in tag if name.startswith("on")]
         assert not any(character in got.body.decode() for character in "\x07\u202e")
     page = site.get("/", image=STRANGE).page
@@ -203,7 +233,7 @@ def test_only_pictures_of_the_dataset_are_shown(site: Site) -> None:
         assert site.ask("GET", f"/image?id={escaped}").status == 404
         for path in (f"/image/{quote(name)}", f"/image/{quote(name, safe='')}", f"/{quote(name)}x"):
             assert site.ask("GET", path).status == 404, path
-    for path in ("//[", "/../setup.cfg", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd"):
+    for path in ("//[", "/../pyproject.toml", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd"):
         got = site.ask("GET", path)
         assert (got.status, got.body) == (404, b"There is nothing here.\n"), path
 

@@ -40,13 +40,13 @@ class ColumnNames:
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns have the paths, captions, splits and ids; `ignored` are all others."""
+    """Which columns have the paths, captions, splits and ids; `others` are metadata."""
 
     path: str
     captions: tuple[str, ...]
     split: str | None
     id: str | None
-    ignored: frozenset[str]
+    others: frozenset[str]
 
     @property
     def recognised(self) -> dict[str, tuple[str, ...]]:

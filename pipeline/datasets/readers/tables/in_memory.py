@@ -53,8 +53,10 @@ def _of_dataset(dataset: Any, name: str, stated: ColumnNames, split: str | None)
     notes: dict[str, Any] = {}
     if dataset.column_names is not None:  # a stream may not know them
         names = list(dataset.column_names)
-        used, notes = _used(names, name, stated)
-        dataset = dataset.select_columns(used)
+        others = _others(names, name, stated)
+        ignored = {c for c in others if not _is_metadata((dataset.features or {}).get(c))}
+        notes = {"columns_ignored": sorted(ignored)} if ignored else {}
+        dataset = dataset.select_columns([column for column in names if column not in ignored])
     for column, feature in (dataset.features or {}).items():
         if type(feature).__name__ == "Image":
             # The path and the bytes of the file, in the place of decoded pixels.
@@ -66,24 +68,29 @@ def _of_frame(frame: Any, stated: ColumnNames) -> Table:
     names = [str(column) for column in frame.columns]
     if len(set(names)) != len(names):
         raise DatasetError(f"the DataFrame has repeated columns: {', '.join(names)}")
-    used, notes = _used(names, "the DataFrame", stated)
-    columns = [frame.iloc[:, names.index(name)].astype(object) for name in used]
+    _others(names, "the DataFrame", stated)
+    columns = [frame.iloc[:, place].astype(object) for place in range(len(names))]
     values = (column.where(column.notna(), None) for column in columns)
     rows = enumerate(zip(*values, strict=True), start=1)
-    records = ((number, dict(zip(used, row, strict=True))) for number, row in rows)
-    return Table("the DataFrame", "row", records, notes=notes)
+    records = ((number, dict(zip(names, row, strict=True))) for number, row in rows)
+    return Table("the DataFrame", "row", records)
 
 
-def _used(
-    names: Sequence[str], where: str, stated: ColumnNames
-) -> tuple[list[str], dict[str, Any]]:
-    """Return the columns that have a meaning, and the note of the others."""
+def _others(names: Sequence[str], where: str, stated: ColumnNames) -> frozenset[str]:
+    """Return the columns that are metadata; refuse those that are not understood."""
     try:
-        ignored = find_columns(names, stated).ignored
+        return find_columns(names, stated).others
     except RowFault as fault:
         raise DatasetError(f"{where}: {fault}") from None
-    notes = {"columns_ignored": sorted(ignored)} if ignored else {}
-    return [name for name in names if name not in ignored], notes
+
+
+def _is_metadata(feature: Any) -> bool:
+    """Return whether a column of a `Dataset` can be metadata, so that it is worth decoding."""
+    kind = type(feature).__name__
+    if kind in ("List", "Sequence", "LargeList"):
+        return getattr(feature.feature, "dtype", "") in ("string", "large_string")
+    plain = kind == "Value" and "binary" not in feature.dtype
+    return feature is None or kind == "ClassLabel" or plain
 
 
 def _of_mappings(records: Iterable[Any]) -> Iterator[tuple[int, Mapping[str, Any] | RowFault]]:

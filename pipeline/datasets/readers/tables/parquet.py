@@ -14,7 +14,7 @@ _ROWS, _ROWS_WITH_IMAGES = 4096, 32
 
 
 def read_parquet(path: Path, find_columns: Callable[[Sequence[str]], Columns]) -> Table:
-    """Return the rows of a file; only columns that have a meaning are read.
+    """Return the rows of a file; columns that cannot be metadata, such as vectors, are not read.
 
     Parameters
     ----------
@@ -43,10 +43,9 @@ def read_parquet(path: Path, find_columns: Callable[[Sequence[str]], Columns]) -
     size = _ROWS_WITH_IMAGES if pyarrow.types.is_nested(kind) else _ROWS
     if pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind):
         size = _ROWS_WITH_IMAGES
-    used = [name for name in schema.names if name not in columns.ignored]
-    notes: dict[str, Any] = {}
-    if columns.ignored:
-        notes["columns_ignored"] = sorted(columns.ignored)
+    ignored = {name for name in columns.others if not _is_metadata(schema.field(name).type)}
+    used = [name for name in schema.names if name not in ignored]
+    notes: dict[str, Any] = {"columns_ignored": sorted(ignored)} if ignored else {}
 
     def records() -> Iterator[tuple[int, dict[str, Any]]]:
         number = 0
@@ -61,3 +60,14 @@ def read_parquet(path: Path, find_columns: Callable[[Sequence[str]], Columns]) -
             ) from error
 
     return Table(str(path), "row", records(), notes=notes)
+
+
+def _is_metadata(kind: Any) -> bool:
+    """Return whether a column of a type can be metadata: plain values, or lists of texts."""
+    from pyarrow import types
+
+    if types.is_dictionary(kind) or types.is_list(kind) or types.is_large_list(kind):
+        kind = kind.value_type
+        return bool(types.is_string(kind) or types.is_large_string(kind))
+    binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    return not (binary or types.is_nested(kind) or types.is_fixed_size_binary(kind))

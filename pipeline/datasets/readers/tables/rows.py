@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
+from pipeline.datasets.manifest import Metadata
+from pipeline.datasets.metadata import NotKept, value_of
 from pipeline.datasets.readers.tables.columns import ColumnNames, Columns, find_columns
 from pipeline.datasets.readers.tables.faults import Faults
 from pipeline.datasets.readers.tables.table import RowFault, Table
@@ -15,7 +17,7 @@ _PLURALS = ("captions", "texts", "sentences", "descriptions")
 
 
 class Row(NamedTuple):
-    """One record; `split` and `id` are None where it has none."""
+    """One record; `split` and `id` are None where it has none, `metadata` are other columns."""
 
     table: Table
     number: int
@@ -23,6 +25,7 @@ class Row(NamedTuple):
     captions: list[str]
     split: str | None
     id: str | None
+    metadata: Metadata
 
 
 class RowReader:
@@ -30,7 +33,7 @@ class RowReader:
 
     Attributes
     ----------
-    ignored : columns that have no meaning here.
+    ignored : columns with values that metadata cannot be.
     recognised : columns by meaning, where the names are not the plain ones.
     empty_cells : number of empty cells among several columns of captions.
     images_inside : whether the images were stored with the records; None before the first row.
@@ -83,11 +86,24 @@ class RowReader:
             captions = captions or [""]
         split = _scalar(record[columns.split], columns.split) if columns.split else None
         image_id = _scalar(record[columns.id], columns.id) if columns.id else None
-        return Row(table, number, path, captions, split or table.split, image_id)
+        metadata = self._metadata(columns, record) if columns.others else {}
+        return Row(table, number, path, captions, split or table.split, image_id, metadata)
+
+    def _metadata(self, columns: Columns, record: Mapping[str, Any]) -> Metadata:
+        """Return the values of the other columns, empty ones left out."""
+        found: Metadata = {}
+        for name in columns.others - self.ignored:
+            try:
+                value = value_of(record[name])
+            except NotKept:
+                self.ignored.add(name)
+                continue
+            if value not in (None, ""):
+                found[name] = value
+        return found
 
     def _find(self, keys: tuple[str, ...]) -> Columns:
         columns = self._columns[keys] = find_columns(keys, self._names)
-        self.ignored |= columns.ignored
         for meaning, names in columns.recognised.items():
             known = self.recognised.setdefault(meaning, [])
             known += [name for name in names if name not in known]

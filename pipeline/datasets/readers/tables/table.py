@@ -17,7 +17,9 @@ class RowFault(Exception):
 
     def __init__(self, kind: str, reason: str, path: str = "") -> None:
         super().__init__(reason)
-        self.kind, self.reason, self.path = kind, reason, path
+        self.kind: str = kind
+        self.reason: str = reason
+        self.path: str = path
 
 
 @dataclass(eq=False)

@@ -64,7 +64,7 @@ class NpyFeatures:
                 )
             )
         self.ids = ids
-        self.sha256 = sha256_of_file(path)
+        self.sha256: str = sha256_of_file(path)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return one row an image; refuse images whose repeated rows differ."""
@@ -124,7 +124,7 @@ class MatFeatures:
         self._rows = array.T
         self.row_shape = self._rows.shape[1:]
         self.ids = ids
-        self.sha256 = sha256_of_file(path)
+        self.sha256: str = sha256_of_file(path)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return columns as rows."""

@@ -75,7 +75,7 @@ class TsvFeatures:
         if not ids:
             raise LayoutError(f"{path} is empty")
         self.ids: Sequence[str] = ids
-        self.sha256 = digest.hexdigest()
+        self.sha256: str = digest.hexdigest()
         self._boxes = first[0]
         values = len(self._decoded(0)) // 4
         if not self._boxes or not values or values % self._boxes:
@@ -139,7 +139,7 @@ class NpzFolderFeatures:
         first = self._load(0)
         self.row_shape: tuple[int, ...] = first.shape
         self.dtype = require_floats(first.dtype, self.where(0))
-        self.sha256 = sha256_of_files(self._files)
+        self.sha256: str = sha256_of_files(self._files)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Read the files of these rows."""

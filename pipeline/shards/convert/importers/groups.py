@@ -60,7 +60,7 @@ class GroupFeatures:
                     f"{path}: {group}/{dataset} is {shape} {dtype}, and that of {self.ids[0]} is "
                     f"{self.row_shape} {self.dtype}; only rows of one shape can be imported"
                 )
-        self.sha256 = sha256_of_file(path)
+        self.sha256: str = sha256_of_file(path)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Read the datasets of these rows."""

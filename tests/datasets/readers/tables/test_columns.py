@@ -12,7 +12,7 @@ from tests.datasets.readers.tables.conftest import Read
 @pytest.mark.parametrize("caption", ["caption", "text", "Sentence", "DESCRIPTION", "title"])
 def test_names_are_recognised(path: str, caption: str) -> None:
     found = find_columns([" x", path.upper(), caption], ColumnNames())
-    assert (found.path, found.captions, found.ignored) == (path.upper(), (caption,), {" x"})
+    assert (found.path, found.captions, found.others) == (path.upper(), (caption,), {" x"})
 
 
 def test_plain_names_come_first() -> None:
@@ -25,7 +25,7 @@ def test_plain_names_come_first() -> None:
         "id",
     )
     assert found.recognised == {}
-    assert found.ignored == {"file_name", "text", "image_id", "subset"}
+    assert found.others == {"file_name", "text", "image_id", "subset"}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_recognised_columns_are_noted(read: Read) -> None:
     assert manifest.notes["columns_recognised"] == {
         "path": ["file_name"], "caption": ["text"], "split": ["partition"], "id": ["image_id"]
     }  # fmt: skip
-    assert manifest.notes["columns_ignored"] == ["width"]
+    assert manifest.notes["metadata_columns"] == ["width"]
 
 
 def test_stated_columns(read: Read) -> None:
@@ -88,7 +88,7 @@ def test_stated_columns(read: Read) -> None:
     options = {"path_column": "a", "caption_columns": ["B", "c"], "id_column": "D"}
     manifest = read("c.csv", text, **options)
     assert [(e.id, e.file, e.captions) for e in manifest.entries] == [("k", "a.jpg", ("x", "y"))]
-    assert manifest.notes["columns_ignored"] == ["path"]
+    assert manifest.notes["metadata_columns"] == ["path"]
     (entry,) = read("c.csv", text, path_column="A", caption_columns="B", id_column="path").entries
     assert (entry.id, entry.captions) == ("in/b.jpg", ("x",))
 

@@ -72,7 +72,7 @@ def test_samples_of_a_shard(tmp_path: Path) -> None:
     assert (out / "images/a.jpg").read_bytes() == two
     assert manifest.image_root == out / "images"
     assert manifest.notes["members_ignored"] == {".cls": 1}
-    assert manifest.notes["columns_ignored"] == ["width"]
+    assert manifest.notes["metadata_columns"] == ["width"]
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     assert manifest.notes["source_files"] == [{"file": "s.tar", "sha256": digest}]
     # Again: what is there already is kept, what was damaged is written again.
@@ -176,7 +176,7 @@ def test_parquet_of_paths(tmp_path: Path) -> None:
     )
     manifest = prepare(path)
     assert rows(manifest) == [(n, n, (f"one {k}", f"two {k}")) for k, n in enumerate(names)]
-    assert manifest.notes["columns_ignored"] == ["width"]
+    assert manifest.notes["metadata_columns"] == ["width"]
     table(path, path=["0.jpg", None, "1.jpg"], caption=["x", "y", None], split=["val"] * 3)
     with pytest.raises(DatasetError, match=r"row 2: the path is missing; row 3: the cap"):
         prepare(path)

@@ -1,0 +1,114 @@
+"""The user's own columns of images, such as a year or tags: `metadata.jsonl` next to a manifest.
+
+They are stored apart from the manifest, so that an edited column makes no feature, head or table
+stale. `dataset.json` guards the file by its SHA-256.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import date, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from pipeline.datasets.checks import DatasetError
+from pipeline.datasets.manifest import (
+    DATASET_FILE,
+    METADATA_FILE,
+    Metadata,
+    read_description,
+)
+from pipeline.hashing import sha256_of_file
+from pipeline.schema import decode_lines
+
+
+class NotKept(Exception):
+    """A value of a column is neither text, a number, true or false, a date, nor a list of texts."""
+
+
+def read_metadata(dataset: str | Path) -> dict[str, Metadata]:
+    """Return the metadata of a dataset's images.
+
+    Parameters
+    ----------
+    dataset : str or Path. Folder of a prepared dataset.
+
+    Returns
+    -------
+    dict of str to dict
+        By image id the values by column: texts, numbers, booleans and lists of texts. Images
+        without any are left out; a dataset without metadata has none.
+
+    Raises
+    ------
+    DatasetError
+        The file is missing, damaged, or not the one that `dataset.json` describes.
+    """
+    folder = Path(dataset)
+    expected = read_description(folder).metadata_sha256
+    if expected is None:
+        return {}
+    path = folder / METADATA_FILE
+    if not path.is_file() or sha256_of_file(path) != expected:
+        raise DatasetError(
+            f"{path} is not the file that {DATASET_FILE} describes (its SHA-256 is not "
+            f"{expected[:16]}...): it was changed or removed; prepare the dataset again"
+        )
+    try:
+        with path.open("rb") as stream:
+            return {line["id"]: line["metadata"] for line in decode_lines(stream, dict[str, Any])}
+    except (ValueError, KeyError) as error:
+        raise DatasetError(f"{path}: {error}; prepare the dataset again") from error
+
+
+def value_of(cell: Any) -> Any:
+    """Return the value of a cell as JSON has it; None of an empty one.
+
+    Parameters
+    ----------
+    cell : of a table or an object in memory: dates become ISO 8601 text, numbers of numpy those of
+        Python, NaN and blank text count as empty.
+
+    Raises
+    ------
+    NotKept
+    """
+    if isinstance(cell, str):
+        return cell.strip() and _text(cell)
+    if cell is None or cell is True or cell is False:
+        return cell
+    if hasattr(cell, "tolist"):
+        return value_of(cell.tolist())
+    if isinstance(cell, int):
+        return cell
+    if isinstance(cell, float):
+        if math.isinf(cell):
+            raise NotKept
+        return None if math.isnan(cell) else cell
+    if isinstance(cell, date | time):
+        return cell.isoformat()
+    if isinstance(cell, Decimal):
+        return str(cell)
+    if isinstance(cell, list | tuple) and all(isinstance(item, str) for item in cell):
+        return [_text(item) for item in cell if item.strip()] or None
+    raise NotKept
+
+
+def without_columns(
+    metadata: Iterable[tuple[str, Metadata]], names: Iterable[str]
+) -> dict[str, Metadata]:
+    """Return metadata by image id without some columns; images that have none are left out."""
+    dropped = {*names}
+    found = ((name, {k: v for k, v in own.items() if k not in dropped}) for name, own in metadata)
+    return {name: own for name, own in found if own}
+
+
+def columns_of(metadata: Mapping[str, Metadata]) -> list[str]:
+    """Return the names of all columns, sorted."""
+    return sorted({name for own in metadata.values() for name in own})
+
+
+def _text(text: str) -> str:
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        raise NotKept
+    return text.strip()

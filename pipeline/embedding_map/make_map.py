@@ -1,0 +1,129 @@
+"""The map of an embedding file's images: places, groups with words, nearest images."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
+
+from pipeline.embedding_map.plane import SEED, Projection, placed
+from pipeline.embedding_map.typical_words import typical_words
+from pipeline.hashing import chosen
+from pipeline.retrieval.search import SYMMETRIC, Gallery, nearest
+from pipeline.retrieval.similarity import row_vectors, unit_rows
+
+POINTS = 2000
+"""Images of a map, at most, drawn by the seed."""
+
+GROUPS, IMAGES_OF_A_GROUP = 12, 8
+"""Groups of a map, at most, and images that each has on average, at least."""
+
+WORDS, NEIGHBOURS = 4, 6
+"""Words of a group, and nearest images of an image."""
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingMap:
+    """Images in a plane.
+
+    Attributes
+    ----------
+    ids : of the images, n of them.
+    places : (n, 2) float64.
+    projection : how they were placed.
+    shares : of the variance, 0-1, in the two directions of "pca"; otherwise None.
+    groups : (n,) int64, group of each image; the largest group is 0.
+    words : typical words of the captions of each group, the most typical first.
+    neighbours : (n, k) int64, rows of the nearest other images of the map, best first.
+    scores : (n, k) float32, their similarities.
+    similarity : what scores are measured in: that of the embeddings, or cosine where theirs does
+        not compare two images.
+    left_out : number of images that the map does not have.
+    """
+
+    ids: tuple[str, ...]
+    places: npt.NDArray[np.float64]
+    projection: Projection
+    shares: tuple[float, float] | None
+    groups: npt.NDArray[np.int64]
+    words: tuple[tuple[str, ...], ...]
+    neighbours: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float32]
+    similarity: str
+    left_out: int
+
+
+def make_map(
+    gallery: Gallery,
+    captions_of: Callable[[str], Sequence[str]],
+    projection: Projection = "pca",
+    points: int = POINTS,
+) -> EmbeddingMap | None:
+    """Return a map of the images of a gallery; None of a gallery without images.
+
+    The order of the rows changes nothing. Images that are sets of vectors are placed by their mean
+    vector.
+
+    Parameters
+    ----------
+    gallery : images; "pca" needs memory for a few copies of the rows that are drawn.
+    captions_of : the captions of an image id, or ().
+    projection : how images are placed.
+    points : images of the map, at most.
+
+    Raises
+    ------
+    WrongUsage
+        There is no such projection.
+    """
+    if not len(gallery.ids):
+        return None
+    ids = chosen(gallery.ids, points, SEED)
+    row_of = {image: row for row, image in enumerate(gallery.ids)}
+    vectors = row_vectors(gallery.rows[[row_of[image] for image in ids]])
+    symmetric = gallery.similarity in SYMMETRIC and gallery.rows.ndim == 2
+    similarity = gallery.similarity if symmetric else "cosine"
+    places, shares = placed(
+        seen := unit_rows(vectors) if similarity == "cosine" else vectors, projection
+    )
+    groups = _groups(seen)
+    texts = [
+        [text for row in np.flatnonzero(groups == group) for text in captions_of(ids[row])]
+        for group in range(int(groups.max()) + 1)
+    ]
+    neighbours, scores = _neighbours(Gallery("images", ids, vectors, similarity))
+    return EmbeddingMap(
+        tuple(ids), places, "pca" if shares else projection, shares, groups,
+        tuple(typical_words(texts, WORDS)), neighbours, scores, similarity,
+        len(gallery.ids) - len(ids),
+    )  # fmt: skip
+
+
+def _groups(rows: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
+    """Return the group of each row by k-means; larger groups first, then that of the first row."""
+    # Here, since it takes a second to import.
+    from sklearn.cluster import KMeans
+
+    different = len(np.unique(rows, axis=0))
+    number = max(1, min(GROUPS, len(rows) // IMAGES_OF_A_GROUP, different))
+    with threadpool_limits(limits=1):
+        found = KMeans(number, n_init=4, random_state=SEED).fit_predict(rows)
+    labels, first, sizes = np.unique(found, return_index=True, return_counts=True)
+    order = labels[np.lexsort((first, -sizes))]
+    place = np.empty(int(labels.max()) + 1, np.int64)
+    place[order] = np.arange(len(order))
+    return place[found]
+
+
+def _neighbours(
+    images: Gallery,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """Return the nearest other rows of each row, and their similarities."""
+    rows = len(images.ids)
+    hits = nearest(images, images.rows, "images", NEIGHBOURS + 1)
+    others = hits.rows != np.arange(rows)[:, None]
+    # A row is not among its first hits where more rows than these are equal to it.
+    others[others.all(axis=1), -1] = False
+    width = hits.rows.shape[1] - 1
+    return hits.rows[others].reshape(rows, width), hits.scores[others].reshape(rows, width)

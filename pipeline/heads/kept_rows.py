@@ -1,0 +1,130 @@
+"""Rows of an earlier embedding file that a new one keeps: those of the same head and features."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.hashing import canonical_json
+from pipeline.heads.embedding_source import CHUNK_ROWS, EmbeddingSource, Taken
+from pipeline.heads.inputs.feature_rows import Features, RowNumbers
+from pipeline.packed import PackedTexts, TextIndex
+from pipeline.progress import Stopwatch
+from pipeline.retrieval.embedding_file import read_embeddings, read_features_crc32
+from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
+from pipeline.retrieval.quantised.codes import QuantisedRows
+from pipeline.shards.feature_set import FeatureSet
+
+
+@dataclass(frozen=True, eq=False)
+class KeptRows:
+    """One side of an earlier file, for the rows of a new one.
+
+    Attributes
+    ----------
+    source : of all rows of the new set.
+    earlier : (n, dim) or (n, parts, dim) float32, the rows of the earlier file.
+    rows : (rows,) int64, the number of each row in the earlier file; -1: it has to be computed.
+    """
+
+    source: EmbeddingSource
+    earlier: Features
+    rows: RowNumbers
+
+    @property
+    def others(self) -> EmbeddingSource | None:
+        """The source of the rows that have to be computed; None without any."""
+        source, other = self.source, np.flatnonzero(self.rows < 0)
+        if not len(other):
+            return None
+        return replace(
+            source,
+            ids=PackedTexts(source.ids[row] for row in other.tolist()),
+            rows=Taken(source.rows, other, Stopwatch()),
+            read=lambda row: source.read(int(other[row])),
+            whole=source.set_rows,
+            shape=source.header.row_shape,
+        )
+
+    def blocks(self, computed: FeatureSet | None) -> Iterator[Features]:
+        """Yield all rows in order, some MiB at a time; `computed` are those of `others`."""
+        done = 0
+        for start in range(0, len(self.rows), CHUNK_ROWS):
+            rows = self.rows[start : start + CHUNK_ROWS]
+            block = np.empty((len(rows), *self.earlier.shape[1:]), np.float32)
+            block[rows >= 0] = self.earlier[rows[rows >= 0]]
+            if computed is not None and (new := int((rows < 0).sum())):
+                block[rows < 0] = computed.read_rows(np.arange(done, done + new))
+                done += new
+            yield block
+
+
+def earlier_embeddings(
+    out: Path, provenance: dict[str, Any]
+) -> tuple[Embeddings, dict[str, Any]] | None:
+    """Return the file that is about to be replaced and its CRC-32 by side; None if it is no help.
+
+    Parameters
+    ----------
+    out : the file.
+    provenance : of the head, which must be that of the file.
+    """
+    if not out.is_file() or provenance.get("tensors_sha256") is None:
+        return None
+    try:
+        earlier, crc32 = read_embeddings(out, codes=True), read_features_crc32(out)
+    except EmbeddingsError:
+        return None
+    stated = {name: earlier.provenance.get(name) for name in provenance}
+    if isinstance(earlier.image_embeddings, QuantisedRows) or "dim" in earlier.provenance:
+        return None
+    if not crc32 or canonical_json(stated) != canonical_json(provenance):
+        return None
+    return earlier, crc32
+
+
+def kept_rows(
+    source: EmbeddingSource,
+    found: tuple[Embeddings, dict[str, Any]] | None,
+    log: Callable[[str], None],
+) -> KeptRows | None:
+    """Return which rows of a side an earlier file has, found by id and CRC-32 of their features.
+
+    Some of them are embedded again for a check. If a byte differs, as with another version of
+    torch, all rows are computed.
+
+    Parameters
+    ----------
+    source : of all rows.
+    found : see `earlier_embeddings`.
+    log : receives a line on the rows.
+    """
+    if found is None:
+        return None
+    earlier, crc32 = found
+    ids, embedded = (
+        (earlier.image_ids, earlier.image_embeddings)
+        if source.side == "images"
+        else (earlier.caption_ids, earlier.caption_embeddings)
+    )
+    if min(len(ids), source.set_rows) < CHUNK_ROWS:
+        return None
+    same = TextIndex(ids).rows_of(source.ids, len(source.ids))
+    known = same >= 0
+    changed = known.copy()
+    changed[known] = crc32[source.side][same[known]] != source.crc32()[known]
+    rows = np.where(known & ~changed, same, -1)
+    kept = np.flatnonzero(rows >= 0)
+    if not len(kept):
+        return None
+    checked = kept[:: -(-len(kept) // CHUNK_ROWS)]
+    if source.embed_rows(checked).tobytes() != embedded[rows[checked]].tobytes():
+        log(f"{source.side}: embeddings differ from those of the earlier file in their last bits")
+        return None
+    log(
+        f"{len(rows)} {source.side}: {len(kept)} embeddings kept, {int((~known).sum())} new, "
+        f"{int(changed.sum())} changed, {len(ids) - int(known.sum())} removed"
+    )
+    return KeptRows(source, embedded, rows)

@@ -1,0 +1,141 @@
+"""Pairs of near rows whose images also match pixel by pixel: crops, mirror images and copies.
+
+Features propose, pixels decide: a low cosine lets crops pass, of which most pairs of different
+images are then rejected by `alignment`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from pipeline.clips.contact_sheet import shown_picture
+from pipeline.datasets.manifest import Manifest
+from pipeline.near_duplicates.alignment import Field, Templates, correlation, small_grey
+from pipeline.near_duplicates.pairs import DECIMALS, Pairs
+from pipeline.near_duplicates.parts import DuplicatesError, Part, RowNumbers, located
+from pipeline.progress import QUIET, Monitor
+
+CANDIDATES = 16
+"""Nearest rows of each row whose images are compared."""
+
+LEAST_COSINE = 0.5
+"""Of a candidate, by default and whatever the recipe."""
+
+LEAST_CORRELATION = 0.65
+"""Of a pair that is confirmed; docs/duplicates.md has the measurements."""
+
+_FIELDS_HELD = 4096
+
+
+class Nearest:
+    """Keeps the nearest partners of each row, pair by pair, in memory for the rows.
+
+    Attributes
+    ----------
+    rows, partners : (n,) int64, at most `CANDIDATES` partners of a row, the nearest first; of
+        equally near ones the first by `rank`.
+    """
+
+    def __init__(self, rank: RowNumbers) -> None:
+        """Begin without pairs; `rank` is that of `Grouping`."""
+        self._rank = rank
+        self.rows: RowNumbers = np.empty(0, np.int64)
+        self.partners: RowNumbers = np.empty(0, np.int64)
+        self._scores: npt.NDArray[np.float64] = np.empty(0)
+
+    def add(self, pairs: Pairs) -> None:
+        """Keep what is nearer than what is kept."""
+        rows = np.concatenate((self.rows, pairs.first, pairs.second))
+        partners = np.concatenate((self.partners, pairs.second, pairs.first))
+        scores = np.concatenate((self._scores, pairs.scores, pairs.scores))
+        order = np.lexsort((self._rank[partners], -scores, rows))
+        rows, partners = rows[order], partners[order]
+        # A graph finds some pairs twice.
+        once = (np.diff(rows, prepend=-1) != 0) | (np.diff(partners, prepend=-1) != 0)
+        rows, partners, order = rows[once], partners[once], order[once]
+        first = np.flatnonzero(np.diff(rows, prepend=-1))
+        place = np.arange(len(rows)) - np.repeat(first, np.diff(first, append=len(rows)))
+        kept = place < CANDIDATES
+        self.rows, self.partners = rows[kept], partners[kept]
+        self._scores = scores[order[kept]]
+
+    @property
+    def pairs(self) -> npt.NDArray[np.int64]:
+        """The pairs (n, 2), each once, the smaller row first, sorted."""
+        both = np.stack((self.rows, self.partners), axis=1)
+        return np.unique(np.sort(both, axis=1), axis=0)
+
+
+def confirmed_pairs(
+    candidates: Iterable[Pairs],
+    parts: Sequence[Part],
+    rank: RowNumbers,
+    images: Mapping[Path, Manifest],
+    monitor: Monitor = QUIET,
+    least: float = LEAST_CORRELATION,
+) -> Iterator[Pairs]:
+    """Yield the candidates whose images align, with the correlation of their pixels as score.
+
+    Parameters
+    ----------
+    candidates : pairs of near rows, some perhaps twice.
+    parts : what the rows are of.
+    rank : of each row, see `Grouping`.
+    images : by the folder of a feature set its images.
+    monitor : receives progress.
+    least : lowest correlation of a pair.
+
+    Raises
+    ------
+    DuplicatesError
+        The images lack the id of a candidate.
+    FileReadError
+        The system could not read a file that exists.
+    """
+    nearest = Nearest(rank)
+    for found in candidates:
+        nearest.add(found)
+    pairs = nearest.pairs
+    rows = np.unique(pairs)
+    greys: dict[int, Image.Image] = {}
+    with monitor.progress("images of candidates", "image") as progress:
+        for done, row in enumerate(rows.tolist(), 1):
+            if (grey := _grey(*located(parts, row), images)) is not None:
+                greys[row] = grey
+            progress(done, len(rows), done - len(greys))
+    field_of = lru_cache(_FIELDS_HELD)(lambda row: Field.of(greys[row]))
+    scores = np.full(len(pairs), -1.0)
+    # Either image may be the part: each is sought in all its partners.
+    directed = np.concatenate((pairs, pairs[:, ::-1]))
+    order = np.argsort(directed[:, 0], kind="stable")
+    ends = np.searchsorted(directed[order, 0], rows, side="right")
+    with monitor.progress("aligned", "image") as progress:
+        for done, (row, end) in enumerate(zip(rows.tolist(), ends.tolist(), strict=True), 1):
+            templates: dict[tuple[int, int], Templates] = {}
+            for at in order[ends[done - 2] if done > 1 else 0 : end].tolist():
+                other = int(directed[at, 1])
+                if row in greys and other in greys:
+                    field = field_of(other)
+                    if field.shape not in templates:
+                        templates[field.shape] = Templates.of(greys[row], field.shape)
+                    pair = at % len(pairs)
+                    scores[pair] = max(scores[pair], correlation(field, templates[field.shape]))
+            progress(done, len(rows), 0)
+    scores = np.round(np.minimum(scores, 1.0), DECIMALS)
+    kept = scores >= least
+    yield Pairs(pairs[kept, 0], pairs[kept, 1], scores[kept])
+
+
+def _grey(part: Part, row_id: str, images: Mapping[Path, Manifest]) -> Image.Image | None:
+    manifest = images[part.features.folder]
+    if row_id not in manifest.by_id:
+        raise DuplicatesError(
+            f"{part.features.folder} has a row {row_id!r}, which is not an image of "
+            f"{manifest.name} ({manifest.image_root}); name the images that were extracted"
+        )
+    image = shown_picture(manifest.path_by_id[row_id], manifest.media).image
+    return None if image is None else small_grey(image)

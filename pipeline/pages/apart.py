@@ -1,0 +1,24 @@
+"""Labels of a chart that do not lie on each other."""
+
+from collections.abc import Mapping
+
+Place = tuple[float, float]
+"""Across and down."""
+
+
+def apart(labels: Mapping[str, Place], letter: float, height: float) -> dict[str, Place]:
+    """Return the places of labels, pushed down until none lies on another.
+
+    Parameters
+    ----------
+    labels : text to the middle of its baseline.
+    letter, height : about the width of a letter, and the height of a line.
+    """
+    placed: dict[str, Place] = {}
+    for word, (x, y) in sorted(labels.items(), key=lambda label: (label[1][1], label[0])):
+        for other, (ox, oy) in sorted(placed.items(), key=lambda label: label[1][1]):
+            width = letter * (len(word) + len(other)) / 2
+            if abs(ox - x) < width and abs(oy - y) < height:
+                y = oy + height
+        placed[word] = (x, y)
+    return placed

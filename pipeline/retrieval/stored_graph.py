@@ -1,0 +1,158 @@
+"""The graph of an approximate index in a file: plain arrays, checked before faiss walks them.
+
+faiss's own reader trusts what a file says of its lengths and neighbours. Here the arrays are in a
+safetensors file, and every neighbour is known to exist at its level, whoever wrote the file.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+
+from pipeline.networks.tensor_file import read_metadata, read_tensors, write_tensors
+from pipeline.packed import PackedTexts
+
+_KEY = "graph"
+_MOST_LEVELS = 64
+
+Numbers = npt.NDArray[np.int64]
+
+
+class DamagedGraph(Exception):
+    """A file does not hold a graph that can be walked."""
+
+
+@dataclass(frozen=True, eq=False)
+class StoredGraph:
+    """A graph with what its nodes are.
+
+    Attributes
+    ----------
+    about : what it belongs to, as JSON values.
+    ids : of each node.
+    rows : (nodes,) int64, the row of each node in the file that `about` names; -1: the row is gone,
+        and the node leads to others.
+    points : (nodes, dim) float32.
+    levels : (nodes,) int32, on how many levels each node is, at least 1.
+    neighbors : int32, for each node twice `links` numbers of nodes, then `links` for each further
+        level; -1 where there are fewer.
+    entry : the node at which a search starts.
+    """
+
+    about: dict[str, Any]
+    ids: PackedTexts
+    rows: Numbers
+    points: npt.NDArray[np.float32]
+    levels: npt.NDArray[np.int32]
+    neighbors: npt.NDArray[np.int32]
+    entry: int
+
+    def write(self, path: Path) -> None:
+        """Write the file atomically."""
+        texts = [text.encode() for text in self.ids]
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "ids": np.frombuffer(b"".join(texts), np.uint8),
+            "id_lengths": np.array([len(text) for text in texts], np.int64),
+            "rows": self.rows,
+            "points": self.points,
+            "levels": self.levels,
+            "neighbors": self.neighbors,
+        }
+        write_tensors(path, arrays, _KEY, {**self.about, "entry": self.entry})
+
+    @classmethod
+    def of(
+        cls, faiss: Any, graph: Any, about: dict[str, Any], ids: Sequence[str], rows: Numbers
+    ) -> "StoredGraph":
+        """Return faiss's IndexHNSWFlat as arrays."""
+        storage = faiss.downcast_index(graph.storage)
+        points = faiss.rev_swig_ptr(storage.get_xb(), graph.ntotal * graph.d)
+        levels, neighbors = (
+            faiss.vector_to_array(part) for part in (graph.hnsw.levels, graph.hnsw.neighbors)
+        )
+        packed = ids if isinstance(ids, PackedTexts) else PackedTexts(ids)
+        return cls(
+            about, packed, rows, points.reshape(graph.ntotal, graph.d), levels, neighbors,
+            int(graph.hnsw.entry_point),
+        )  # fmt: skip
+
+    def graph(self, faiss: Any, links: int) -> Any:
+        """Return faiss's IndexHNSWFlat."""
+        made = faiss.IndexHNSWFlat(self.points.shape[1], links)
+        faiss.downcast_index(made.storage).add(self.points)
+        made.ntotal = len(self.points)
+        hnsw = made.hnsw
+        faiss.copy_array_to_vector(self.levels, hnsw.levels)
+        faiss.copy_array_to_vector(_offsets(self.levels, links).astype(np.uint64), hnsw.offsets)
+        faiss.copy_array_to_vector(self.neighbors, hnsw.neighbors)
+        hnsw.entry_point, hnsw.max_level = self.entry, int(self.levels.max()) - 1
+        return made
+
+
+def read_graph(path: Path, links: int, dim: int) -> StoredGraph | None:
+    """Read a graph, None if there is no file.
+
+    Parameters
+    ----------
+    links, dim : of the graph and its points; see `StoredGraph`.
+
+    Raises
+    ------
+    DamagedGraph
+        The file is damaged, or is another one.
+    """
+    if not path.is_file():
+        return None
+    names = ("ids", "id_lengths", "rows", "points", "levels", "neighbors")
+    kinds = (np.uint8, np.int64, np.int64, np.float32, np.int32, np.int32)
+    try:
+        about = read_metadata(path, _KEY)
+        found = read_tensors(path, names)
+        entry = int(about.pop("entry"))
+        for name, kind in zip(names, kinds, strict=True):
+            if found[name].dtype != kind or found[name].ndim != (2 if name == "points" else 1):
+                raise ValueError(f"{name} is {found[name].dtype} {found[name].shape}")
+        lengths, data = found.pop("id_lengths"), found.pop("ids").tobytes()
+        ends = np.cumsum(lengths).tolist()
+        if len(lengths) and (lengths.min() < 0 or ends[-1] != len(data)):
+            raise ValueError("the lengths of the ids are not those of their text")
+        pairs = zip([0, *ends], ends, strict=False)
+        stored = StoredGraph(
+            about, PackedTexts(data[a:b].decode() for a, b in pairs), **found, entry=entry
+        )
+        _check(stored, links, dim)
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
+        raise DamagedGraph(f"{path}: {error}") from error
+    return stored
+
+
+def _check(stored: StoredGraph, links: int, dim: int) -> None:
+    """Raise ValueError unless faiss can walk the graph without leaving its arrays."""
+    nodes, levels, near = len(stored.ids), stored.levels, stored.neighbors
+    if not nodes or {nodes} != {len(stored.rows), len(stored.points), len(levels)}:
+        raise ValueError("the arrays have different numbers of nodes")
+    if stored.points.shape[1] != dim or not np.isfinite(stored.points).all():
+        raise ValueError(f"the points are not finite vectors of {dim} numbers")
+    if levels.min() < 1 or levels.max() > _MOST_LEVELS:
+        raise ValueError("a node has an impossible level")
+    offsets = _offsets(levels, links)
+    if len(near) != offsets[-1] or near.min() < -1 or near.max() >= nodes:
+        raise ValueError("a neighbour does not exist")
+    if not 0 <= stored.entry < nodes or levels[stored.entry] != levels.max():
+        raise ValueError("the entry is not at the highest level")
+    for level in range(1, int(levels.max())):
+        here = np.flatnonzero(levels > level)
+        slots = offsets[here][:, None] + (level + 1) * links + np.arange(links)
+        others = near[slots]
+        if (levels[others[others >= 0]] <= level).any():
+            raise ValueError("a neighbour is not at the level of its link")
+
+
+def _offsets(levels: npt.NDArray[np.int32], links: int) -> Numbers:
+    """Return the first number of each node in `neighbors`, and its length, (nodes + 1,)."""
+    sizes = (levels.astype(np.int64) + 1) * links
+    return np.concatenate([[0], np.cumsum(sizes)])

@@ -1,0 +1,241 @@
+"""Conditions on the images that a search may find: their split, id, file and metadata.
+
+Regular expressions are those of RE2, by pyarrow: their time is linear in the text, so that no
+pattern makes a server hang. What RE2 compiles to many states is bounded by `SECONDS`.
+"""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.datasets.entries import PackedEntries
+from pipeline.datasets.manifest import Metadata
+from pipeline.retrieval.search import SearchError
+
+MAX_CHARACTERS = 1000
+"""Of a condition."""
+
+SECONDS = 5.0
+"""How long a regular expression may take."""
+
+MAX_CHOICES = 20
+"""Distinct values of a column that are offered for choice."""
+
+_OPERATORS = {*"!<>=~"}
+_OWN = ("id", "file", "split")
+_FORM = re.compile(r"\s*(.*?)\s*(!=|<=|>=|=|~|<|>)(.*)", re.DOTALL)
+_COMPARE: dict[str, Callable[..., Any]] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+_FIRST_BATCH = 256
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition on one field, such as `split=test`, `id~^vacation/` or `year>2019`.
+
+    Attributes
+    ----------
+    field : "id", "file", "split" or a column of the metadata.
+    operator : "=", "!=", "~" (a regular expression matches anywhere), "<", "<=", ">" or ">=".
+    value : what the field is compared with.
+    """
+
+    field: str
+    operator: str
+    value: str
+
+    @classmethod
+    def of(cls, text: str) -> "Condition":
+        """Return the condition that a text states; blanks around field and value are cut.
+
+        Raises
+        ------
+        SearchError
+            It has no operator, no field, or too many characters.
+        """
+        if len(text) > MAX_CHARACTERS:
+            raise SearchError(
+                f"a condition has {len(text)} characters; the limit is {MAX_CHARACTERS}"
+            )
+        found = _FORM.fullmatch(text)
+        if found is None or not found[1]:
+            raise SearchError(
+                f"{text!r} is not a condition; expected FIELD=VALUE, FIELD!=VALUE, FIELD~REGEX, or "
+                "FIELD<NUMBER, such as split=test or 'id~^vacation/'"
+            )
+        return cls(found[1], found[2], found[3] if found[2] == "~" else found[3].strip())
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    """Values of a field: each with the number of its entry, which may have several or none."""
+
+    texts: pa.Array
+    entry: npt.NDArray[np.int64]
+
+    @cached_property
+    def numbers(self) -> npt.NDArray[np.float64] | None:
+        """The values as numbers; None unless all are finite numbers."""
+        try:
+            numbers = pc.cast(self.texts, pa.float64()).to_numpy(zero_copy_only=False)
+        except pa.ArrowInvalid:
+            return None
+        return numbers if len(numbers) and np.isfinite(numbers).all() else None
+
+
+class Fields:
+    """The fields of a dataset's entries, of which conditions select some.
+
+    Attributes
+    ----------
+    names : of all fields.
+    """
+
+    def __init__(self, entries: PackedEntries, metadata: Mapping[str, Metadata]) -> None:
+        """Take entries, and metadata by their ids; a column called like a field is not used."""
+        self._entries, self._metadata = entries, metadata
+        columns = sorted({name for own in metadata.values() for name in own} - {*_OWN})
+        self.names = (*_OWN, *columns)
+        self._columns: dict[str, _Column] = {}
+
+    def matching(self, conditions: Iterable[Condition]) -> Mask:
+        """Return which entries fulfil all conditions, (entries,) bool.
+
+        Raises
+        ------
+        SearchError
+            There is no such field (similar names are suggested), a regular expression does not
+            compile or takes too long, or a comparison of numbers has something else.
+        """
+        mask = np.ones(len(self._entries), bool)
+        for condition in conditions:
+            mask &= self._matching(condition)
+        return mask
+
+    def choices(self, entries: npt.NDArray[np.int64]) -> dict[str, tuple[str, ...]]:
+        """Return the sorted values of each field with 2 to `MAX_CHOICES` of them.
+
+        Parameters
+        ----------
+        entries : (n,) int64, numbers of the entries whose values count.
+        """
+        found = {}
+        for name in self.names[2:]:
+            if _OPERATORS & {*name}:
+                continue
+            column = self._column(name)
+            own = column.texts.filter(pa.array(np.isin(column.entry, entries)))
+            values = own.unique().to_pylist()
+            if 1 < len(values) <= MAX_CHOICES and max(map(len, values)) <= MAX_CHARACTERS // 2:
+                number = column.numbers is not None
+                found[name] = tuple(sorted(values, key=float if number else None))
+        return found
+
+    def _matching(self, condition: Condition) -> Mask:
+        column, value = self._column(condition.field), condition.value
+        if condition.operator == "~":
+            chosen = _matches(column.texts, condition)
+        elif condition.operator in _COMPARE:
+            chosen = _COMPARE[condition.operator](*_as_numbers(column, condition))
+        else:
+            chosen = pc.equal(column.texts, pa.scalar(value)).to_numpy(zero_copy_only=False)
+        mask = np.zeros(len(self._entries), bool)
+        mask[column.entry[chosen]] = True
+        return ~mask if condition.operator == "!=" else mask
+
+    def _column(self, name: str) -> _Column:
+        if name not in self._columns:
+            self._columns[name] = self._read(name)
+        return self._columns[name]
+
+    def _read(self, name: str) -> _Column:
+        entries, ids = np.arange(len(self._entries)), self._entries.ids
+        if name == "split":
+            return _Column(pa.array(self._entries.splits, pa.string()), entries)
+        if name in _OWN:
+            texts = ids if name == "id" else self._entries.files
+            return _Column(pa.array(texts[:], pa.string()), entries)
+        if name not in self.names:
+            lower = {known.lower(): known for known in self.names}
+            close = get_close_matches(name.lower(), lower, n=3)
+            meant = f" (did you mean {' or '.join(lower[c] for c in close)}?)" if close else ""
+            raise SearchError(
+                f"there is no field {name!r}{meant}; the dataset has {', '.join(self.names)}"
+            )
+        values = [
+            (at, text)
+            for at, own in enumerate(map(self._metadata.get, ids))
+            if own and name in own
+            for text in _texts(own[name])
+        ]
+        rows = np.fromiter((at for at, _ in values), np.int64, len(values))
+        return _Column(pa.array([text for _, text in values], pa.string()), rows)
+
+
+def _texts(value: Any) -> Sequence[str]:
+    """Return a value of metadata as texts: numbers in their shortest form, of a list each item."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, bool):
+        return ("true" if value else "false",)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return (str(value),)
+
+
+def _as_numbers(column: _Column, condition: Condition) -> tuple[npt.NDArray[np.float64], float]:
+    """Return the values of a column and the one that they are compared with, as numbers."""
+    if column.numbers is None:
+        shown = Counter(column.texts.slice(0, 3).to_pylist())
+        raise SearchError(
+            f"{condition.field!r} is not a column of numbers (it has {', '.join(map(repr, shown))})"
+            f", so {condition.operator} does not apply; use =, != or ~"
+        )
+    try:
+        return column.numbers, float(condition.value)
+    except ValueError:
+        raise SearchError(
+            f"{condition.field}{condition.operator}{condition.value}: {condition.value!r} is not a "
+            "number"
+        ) from None
+
+
+def _matches(texts: pa.Array, condition: Condition) -> Mask:
+    """Return which texts a regular expression matches, (texts,) bool, within `SECONDS`."""
+    found, start, size, begun = [np.zeros(0, bool)], 0, _FIRST_BATCH, time.monotonic()
+    while start < len(texts) or not start:
+        batch, since = texts.slice(start, size), time.monotonic()
+        try:
+            matched = pc.match_substring_regex(batch, condition.value)
+        except pa.ArrowInvalid as error:
+            raise SearchError(
+                f"the regular expression {condition.value!r} of {condition.field!r} does not "
+                f"compile ({str(error).removeprefix('Invalid regular expression: ')}); the syntax "
+                "is that of RE2, without lookarounds and references to groups"
+            ) from error
+        found.append(matched.to_numpy(zero_copy_only=False).astype(bool))
+        start, now = start + size, time.monotonic()
+        if start < len(texts) and now - begun > SECONDS:
+            raise SearchError(
+                f"the regular expression {condition.value!r} takes longer than {SECONDS:g} s for "
+                f"{len(texts)} values; use a simpler one"
+            )
+        if now - since < 0.1:
+            size *= 4
+    return np.concatenate(found)
