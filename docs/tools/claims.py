@@ -19,7 +19,8 @@ The papers' claims on the 1,000 dev images of Flickr8k and, those of phrases, on
 with the boxes of Flickr30k Entities. The photos are copies squashed to 224 x 224; 5,000 others
 train the systems, 2,000 those of phrases. **Tuned on dev**: the dev images also chose each system's
 epoch and settings. Features of EfficientNet-Lite0, networks of the size `small`, on an AMD EPYC
-without AMX. [Claims](claims.md) describes the test; [Results](results.md) has the systems.
+without AMX. [Claims](claims.md) describes the test; [Results](results.md) has the systems, and
+which of Wang's networks had fewer epochs here.
 
 ```
 pipeline compare --claims papers --dataset data/flickr8k --out data/claims/flickr8k
