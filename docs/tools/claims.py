@@ -19,7 +19,8 @@ The papers' claims on the 1,000 dev images of Flickr8k and, those of phrases, on
 with the boxes of Flickr30k Entities. The photos are copies squashed to 224 x 224; 5,000 others
 train the systems, 2,000 those of phrases. **Tuned on dev**: the dev images also chose each system's
 epoch and settings. Features of EfficientNet-Lite0, networks of the size `small`, on an AMD EPYC
-without AMX. [Claims](claims.md) describes the test; [Results](results.md) has the systems.
+without AMX. [Claims](claims.md) describes the test; [Results](results.md) has the systems, and
+which of Wang's networks had fewer epochs here.
 
 ```
 pipeline compare --claims papers --dataset data/flickr8k --out data/claims/flickr8k
@@ -41,7 +42,8 @@ def page(judged: list[dict[str, Any]]) -> str:
     tested = [one for one in judged if one["comparison"]]
     lines = [_summary(judged, tested), "", f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS)]
     lines[-1] += "|"
-    lines += [f"| {' | '.join(_row(one))} |" for one in tested]
+    rows = [[cell.replace("|", "\\|") for cell in _row(one)] for one in tested]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
     missing = dict.fromkeys(one["name"] for one in judged if not one["comparison"])
     reason = {one["name"]: one["reason"] for one in judged}
     texts = {one["name"]: one["claim"] for one in judged}
@@ -73,18 +75,24 @@ def _row(one: dict[str, Any]) -> list[str]:
     printed = [figure["first"], figure["second"]]
     means = [sum(found[side]) / len(found[side]) for side in ("first", "second")]
     sides = (f"`{one[side]}` ({len(found[side])})" for side in ("first", "second"))
-    p = one["adjusted_p"]
+    p, source = one["adjusted_p"], ", ".join(filter(None, (one["paper"], one["section"])))
     return [
-        f"{one['claim']} ({one['paper']}, {one['section']})",
+        one["claim"] + (f" ({source})" if source else ""),
         "; ".join(sides),
         heading(figure["measure"]),
         "" if None in printed else ", ".join(f"{value:g}" for value in printed),
         ", ".join(f"{mean:.{digits}f}" for mean in means),
-        f"{found['difference']:+.{digits}f}, {found['low']:+.{digits}f} to "
-        f"{found['high']:+.{digits}f}",
+        _difference(found, digits),
         "< 0.001" if p < 0.001 else f"{p:.3f}",
         one["outcome"],
     ]
+
+
+def _difference(found: dict[str, Any], digits: int) -> str:
+    """Return the difference with its interval, which few images have none of."""
+    difference, low, high = (found[key] for key in ("difference", "low", "high"))
+    bounds = "" if low is None or high is None else f", {low:+.{digits}f} to {high:+.{digits}f}"
+    return f"{difference:+.{digits}f}{bounds}"
 
 
 def _missing(reason: str) -> str:

@@ -1,6 +1,7 @@
 """Lists of claims: Holm's correction against the definition, outcomes, and what is not judged."""
 
 import json
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pipeline.claims.judge import holm, judge
 from pipeline.claims.tables import as_json, markdown, write_claims
 from pipeline.heads.presets import PRESETS
 from pipeline.language.presets import LANGUAGE_PRESETS
+from tests.project import PROJECT
 from tests.retrieval.factories import noisy, written
 
 
@@ -109,6 +111,10 @@ def test_each_outcome(claims: Callable[..., Path], tmp_path: Path) -> None:
     stored = json.loads((tmp_path / "out/claims.json").read_text())
     assert stored == json.loads(json.dumps(as_json(judged)))
     assert (tmp_path / "out/claims.md").read_text() == table
+    page = runpy.run_path(str(PROJECT / "docs/tools/claims.py"))["page"](stored)
+    assert "**3 claims hold** in every figure, 0 in some; 2 are contradicted in a figure" in page
+    assert "| claim of worse (a\\|b) |" in page
+    assert "- claim of lost: `make lost`\n" in page
 
 
 def test_other_captions_compare_from_text_to_image_alone(claims: Callable[..., Path]) -> None:
