@@ -20,7 +20,7 @@ import torch
 from PIL import Image
 from torchvision.io import ImageReadMode, decode_jpeg
 
-from pipeline.images.decode import decode
+from pipeline.images.decoding.decode import decode
 from pipeline.images.transforms import resize_image
 from pipeline.recipes import Resize
 

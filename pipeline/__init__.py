@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from pipeline.scenes.moving.draw_clips import draw_moving_scenes as draw_moving_scenes
     from pipeline.search.region_searcher import RegionSearcher as RegionSearcher
     from pipeline.search.searcher import Searcher as Searcher
-    from pipeline.shards.card import write_card as write_card
+    from pipeline.shards.cards.card import write_card as write_card
     from pipeline.shards.convert.export import export as export
     from pipeline.shards.convert.importers.import_features import import_features as import_features
     from pipeline.shards.convert.merge import merge as merge
@@ -180,7 +180,7 @@ _HOMES = {
     "serve": "pipeline.experiments.searchers",
     "store_vectors": "pipeline.text.vectors.store",
     "verify": "pipeline.shards.verify",
-    "write_card": "pipeline.shards.card",
+    "write_card": "pipeline.shards.cards.card",
     "write_embeddings": "pipeline.retrieval.embedding_file",
     "write_features": "pipeline.shards.resume.arrays",
     "write_report": "pipeline.experiments.reports",

@@ -86,7 +86,7 @@ def compare(
         kind_of_names,
     )
     from pipeline.claims.tables import comparison_json, line, side
-    from pipeline.retrieval.paired import compare_outputs
+    from pipeline.retrieval.significance.paired import compare_outputs
     from stages.params import load_params
 
     given = [Path(name) for name in (first, second) if _is_file(name)]

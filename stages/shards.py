@@ -250,7 +250,7 @@ def card(path: Path, licence: str | None, dataset: Path | None) -> None:
     Example:
       pipeline shards card data/features/scenes/efficientnet-lite0-pool --dataset data/scenes
     """
-    from pipeline.shards.card import write_card
+    from pipeline.shards.cards.card import write_card
 
     written = write_card(path, licence=licence, dataset=dataset, monitor=CONSOLE)
     log_done(f"{written} and croissant.json written")

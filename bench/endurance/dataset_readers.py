@@ -11,7 +11,7 @@ from typing import Any
 
 
 def pictures(folder: Path) -> object:
-    from pipeline.images.decode import UnusableImage, decode
+    from pipeline.images.decoding.decode import UnusableImage, decode
     from pipeline.images.transforms import resize_image
     from pipeline.recipes import Resize
 
@@ -29,7 +29,7 @@ def clips(folder: Path) -> object:
     from pipeline.clips.clip_file import open_clip
     from pipeline.clips.frames import taken_frames
     from pipeline.clips.sampling import Sampling
-    from pipeline.images.decode import UnusableImage
+    from pipeline.images.decoding.decode import UnusableImage
 
     for path in sorted(folder.iterdir()):
         try:

@@ -84,7 +84,7 @@ def rebuilt_index(folder: Path) -> object:
 
 
 def card(folder: Path) -> object:
-    from pipeline.shards.card import write_card
+    from pipeline.shards.cards.card import write_card
     from pipeline.shards.describe import describe
 
     return describe(folder), write_card(folder)

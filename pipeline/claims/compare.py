@@ -19,10 +19,10 @@ from pipeline.localization import compare_localized
 from pipeline.localization.compare_localized import read_phrases_found
 from pipeline.localization.localized import FORMAT as LOCALIZATIONS
 from pipeline.one_or_many import values_of
-from pipeline.retrieval import compare as compare_embeddings
-from pipeline.retrieval.compare import read_ranked
-from pipeline.retrieval.paired import RESAMPLES, Comparison, Outputs, compare_outputs
 from pipeline.retrieval.ranking.protocols import resolve_protocol
+from pipeline.retrieval.significance import compare as compare_embeddings
+from pipeline.retrieval.significance.compare import read_ranked
+from pipeline.retrieval.significance.paired import RESAMPLES, Comparison, Outputs, compare_outputs
 from pipeline.wording import did_you_mean
 
 Kind = Literal["embeddings", "localizations", "captions"]
@@ -65,7 +65,7 @@ def compare(
     Returns
     -------
     Comparison
-        See there; `pipeline.retrieval.paired.compare_trainings` describes the test.
+        See there; `pipeline.retrieval.significance.paired.compare_trainings` describes the test.
 
     Raises
     ------

@@ -16,7 +16,7 @@ from pipeline.claims.compare import (
 from pipeline.errors import PipelineError
 from pipeline.experiments.layout import Layout
 from pipeline.progress import QUIET, Monitor
-from pipeline.retrieval.paired import RESAMPLES, Comparison, compare_outputs
+from pipeline.retrieval.significance.paired import RESAMPLES, Comparison, compare_outputs
 
 LEVEL = 0.05
 """Adjusted p below which a claim is decided."""

@@ -10,7 +10,7 @@ from typing import Any
 from pipeline.claims.claim import Claim, Figure
 from pipeline.claims.judge import LEVEL, Judged
 from pipeline.files import require_folder, write_json, write_text
-from pipeline.retrieval.paired import Comparison
+from pipeline.retrieval.significance.paired import Comparison
 from pipeline.retrieval.tables import HEADINGS
 
 _HEADINGS = {

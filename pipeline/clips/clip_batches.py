@@ -22,7 +22,7 @@ from pipeline.clips.frames import taken_frames
 from pipeline.clips.recipes import PARTS, ClipRecipe
 from pipeline.clips.sampling import Sampling
 from pipeline.devices import device_type, one_core_each
-from pipeline.images.decode import UnusableImage, fault_of_the_system
+from pipeline.images.decoding.decode import UnusableImage, fault_of_the_system
 from pipeline.jobs.ordered import ending_at_once, started_ahead
 from pipeline.progress import DECODE, FORWARD, Stopwatch
 from pipeline.shards.format import OK, RowBlock

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from PIL import Image
 
 from pipeline.errors import PipelineError
-from pipeline.images.decode import (
+from pipeline.images.decoding.decode import (
     FORMATS,
     MAX_PIXELS,
     MissingImage,

@@ -8,7 +8,7 @@ from pipeline.clips.clip_file import NoPyAv, open_clip
 from pipeline.clips.frames import taken_frames
 from pipeline.clips.sampling import Sampling
 from pipeline.datasets.manifest import Media
-from pipeline.images.decode import Decoded, UnusableImage, fault_of_the_system, read_image
+from pipeline.images.decoding.decode import Decoded, UnusableImage, fault_of_the_system, read_image
 from pipeline.shards.format import UNREADABLE
 
 FRAMES, COLUMNS = 6, 3

@@ -9,7 +9,7 @@ from PIL import Image
 
 from pipeline.clips.clip_file import ClipFile, require_time
 from pipeline.clips.sampling import Sampling
-from pipeline.images.decode import RefusedImage, UnreadableImage
+from pipeline.images.decoding.decode import RefusedImage, UnreadableImage
 
 if TYPE_CHECKING:
     from av import VideoFrame

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pipeline.clips.clip_file import open_clip, require_av
-from pipeline.images.decode import UnusableImage
+from pipeline.images.decoding.decode import UnusableImage
 
 _AS_IT_IS = {"mov": "video/mp4", "matroska": "video/webm", "gif": "image/gif"}
 _OF_BROWSERS = {

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pipeline.experiments.captioners import experiment_finder
 from pipeline.experiments.layout import DATA, Layout
-from pipeline.experiments.phrase_steps import localize_experiments
-from pipeline.experiments.steps import Plan
+from pipeline.experiments.steps.phrase_steps import localize_experiments
+from pipeline.experiments.steps.step import Plan
 from pipeline.heads.experiments import Size
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions

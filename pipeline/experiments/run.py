@@ -8,12 +8,12 @@ from typing import Any
 from pipeline.datasets.splits import require_captions
 from pipeline.devices import AUTO, choose_device
 from pipeline.errors import PipelineError
-from pipeline.experiments.experiment_steps import add_experiment
 from pipeline.experiments.failures import Failure, StepsFailed
-from pipeline.experiments.language_steps import add_language_model
 from pipeline.experiments.layout import DATA, Layout, seeded
-from pipeline.experiments.result_steps import add_ensemble
-from pipeline.experiments.steps import Plan
+from pipeline.experiments.steps.experiment_steps import add_experiment
+from pipeline.experiments.steps.language_steps import add_language_model
+from pipeline.experiments.steps.result_steps import add_ensemble
+from pipeline.experiments.steps.step import Plan
 from pipeline.heads.experiments import TRAINED_VECTORS, Size, resolve_experiment
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.training.training_options import DEFAULT_TRAINING, TrainingOptions

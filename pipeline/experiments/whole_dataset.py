@@ -13,7 +13,7 @@ from pipeline.datasets.splits import ALL
 from pipeline.errors import PipelineError
 from pipeline.experiments.layout import Layout, NotMade, of_splits, unseeded
 from pipeline.experiments.records import Record, why_stale
-from pipeline.experiments.result_steps import embeddings_record
+from pipeline.experiments.steps.result_steps import embeddings_record
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.embed import embed, require_head_of
 from pipeline.heads.head_types import Experiment

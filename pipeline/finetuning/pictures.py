@@ -14,7 +14,7 @@ from pipeline.finetuning import FinetuningError
 from pipeline.finetuning.augmentation import Augmentation, augmented
 from pipeline.hashing import canonical_json
 from pipeline.heads.inputs.feature_rows import Features, RowNumbers
-from pipeline.images.decode import decoding_rule, read_image, source_crc32
+from pipeline.images.decoding.decode import decoding_rule, read_image, source_crc32
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.recipes import Recipe
 

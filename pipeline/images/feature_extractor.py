@@ -11,7 +11,7 @@ from PIL import Image
 from pipeline.devices import AUTO
 from pipeline.errors import PipelineError
 from pipeline.images.batches import Parallelism, default_parallelism, feature_header, picture_rows
-from pipeline.images.decode import UnusableImage
+from pipeline.images.decoding.decode import UnusableImage
 from pipeline.images.given_pictures import GivenPicture, picture_of, pictures_of
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import load_weights

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from pipeline.errors import UnexpectedType
-from pipeline.images.decode import decode
+from pipeline.images.decoding.decode import decode
 from pipeline.one_or_many import items_of
 
 GivenPicture = str | Path | bytes | Image.Image | np.ndarray | torch.Tensor

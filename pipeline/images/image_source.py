@@ -16,7 +16,7 @@ from pipeline.images.batches import (
     feature_header,
     picture_rows,
 )
-from pipeline.images.decode import source_crc32
+from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.memory import expected_memory, resident_memory
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.region import PhotoCache, Region, Source, photo_of

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pipeline.images.decode import Decoded, Rule, read_image
+from pipeline.images.decoding.decode import Decoded, Rule, read_image
 from pipeline.progress import Stopwatch
 from pipeline.shards.format import REFUSED
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pipeline.images.decode import (
+from pipeline.images.decoding.decode import (
     MAX_PIXELS,
     RefusedImage,
     UnusableImage,

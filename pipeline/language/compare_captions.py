@@ -14,7 +14,7 @@ from pipeline.language.scores.bleu import MAX_N, Words, bleu_counts, bleu_of_cou
 from pipeline.language.scores.cider import cider_d
 from pipeline.language.scores.rouge import rouge_l
 from pipeline.language.scores.table import split_captions
-from pipeline.retrieval.paired import Doubles, Totals, mean_of
+from pipeline.retrieval.significance.paired import Doubles, Totals, mean_of
 from pipeline.wording import counted, did_you_mean
 
 _BLEUS = {f"bleu_{n}": n for n in range(1, MAX_N + 1)}
@@ -25,7 +25,7 @@ DEFAULT_MEASURES = ("bleu_4", "cider", "rouge_l")
 
 @dataclass(frozen=True)
 class ScoredCaptions:
-    """Captions of one system; see `pipeline.retrieval.paired.Outputs`.
+    """Captions of one system; see `pipeline.retrieval.significance.paired.Outputs`.
 
     Attributes
     ----------

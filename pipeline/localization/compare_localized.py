@@ -12,7 +12,7 @@ from pipeline.localization.drawn_precision import MeanAveragePrecision
 from pipeline.localization.evaluate_localization import CUTOFFS
 from pipeline.localization.localized import Localized, read_localized
 from pipeline.localization.measures import by_head, rank
-from pipeline.retrieval.paired import Part, mean_of
+from pipeline.retrieval.significance.paired import Part, mean_of
 from pipeline.wording import did_you_mean
 
 Entry = tuple[str, bytes]
@@ -28,7 +28,7 @@ DEFAULT_MEASURES = (
 
 @dataclass(frozen=True)
 class LocalizedPhrases:
-    """Phrases that one training localized; see `pipeline.retrieval.paired.Outputs`.
+    """Phrases that one training localized; see `pipeline.retrieval.significance.paired.Outputs`.
 
     Attributes
     ----------

@@ -63,7 +63,7 @@ class MeanAveragePrecision:
         return cls(each[None], ranking, photo[by_phrase], truths[by_phrase], starts)
 
     def figures(self, times: Scores) -> Scores:
-        """See `pipeline.retrieval.paired.Part.figures`."""
+        """See `pipeline.retrieval.significance.paired.Part.figures`."""
         step = max(1, _AT_ONCE // max(1, len(self.truths)))
         some = [self._figures(times[at : at + step]) for at in range(0, len(times), step)]
         return np.concatenate(some)

@@ -27,8 +27,8 @@ from pipeline.localization.measures import (
     rank_whole_image,
 )
 from pipeline.progress import QUIET, Monitor
-from pipeline.retrieval import bootstrap
-from pipeline.retrieval.bootstrap import mean_intervals
+from pipeline.retrieval.significance import bootstrap
+from pipeline.retrieval.significance.bootstrap import mean_intervals
 
 PROTOCOL = "entities"
 LOCALIZATION_FILE, PROVENANCE_FILE = "localization.json", "provenance.json"

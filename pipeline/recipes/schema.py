@@ -12,7 +12,7 @@ STORAGES = ("float32", "float16")
 Pool = Literal["none", "mean over cells", "class token", "distillation token", "register tokens"]
 
 PILLOW_RGB = "pillow, exif orientation applied, 16-bit / 257, convert('RGB')"
-"""The decoding rule of every recipe of the catalogue; see `pipeline.images.decode`."""
+"""The decoding rule of every recipe of the catalogue; see `pipeline.images.decoding.decode`."""
 
 
 class RecipeError(PipelineError):
@@ -110,7 +110,7 @@ class Recipe:
     ----------
     name, backbone : as on the command line; two names are two recipes.
     weights : the weights that 'imagenet' means.
-    decode : the rule from file to 8-bit RGB, a key of `pipeline.images.decode.RULES`.
+    decode : the rule from file to 8-bit RGB, a key of `pipeline.images.decoding.decode.RULES`.
     resize, crop, normalise : from 8-bit RGB to the network's input.
     tap : the layer that is read, as torchvision (or the package) names it, or another output of
         the network; see `pipeline.images.tap`.

@@ -12,7 +12,7 @@ from PIL import Image
 from pipeline.devices import AUTO
 from pipeline.errors import WrongUsage
 from pipeline.files import created_by
-from pipeline.images.decode import to_rgb
+from pipeline.images.decoding.decode import to_rgb
 from pipeline.jobs.options import Compute
 from pipeline.regions.by_photo import ByPhoto
 from pipeline.shards.format import FeatureHeader

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pipeline.images.decode import Rule
+from pipeline.images.decoding.decode import Rule
 from pipeline.shards.format import FeatureHeader
 
 RowsOf = Callable[[Image.Image, npt.NDArray[np.float64]], npt.NDArray[np.float32]]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.devices import one_core_each
-from pipeline.images.decode import source_crc32
+from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.region import PhotoCache, Region
 from pipeline.jobs.feature_source import Task
 from pipeline.jobs.options import Compute

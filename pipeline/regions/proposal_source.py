@@ -13,7 +13,7 @@ import numpy as np
 from pipeline.datasets.regions import read_phrases, regions_sha256
 from pipeline.errors import WrongUsage
 from pipeline.hashing import sha256_of_file
-from pipeline.images.decode import read_image, source_crc32
+from pipeline.images.decoding.decode import read_image, source_crc32
 from pipeline.jobs.feature_source import Task
 from pipeline.jobs.ordered import ending_at_once, in_order
 from pipeline.jobs.origins import Files, Rows

@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from pipeline.images.batches import feature_header
-from pipeline.images.decode import decoding_rule
+from pipeline.images.decoding.decode import decoding_rule
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import cut_crops, resize_image
 from pipeline.images.weights import load_weights

@@ -16,7 +16,7 @@ from pipeline.datasets.manifest import Manifest, read_manifest
 from pipeline.errors import WrongUsage
 from pipeline.files import parse_json, require_folder, write_text
 from pipeline.hashing import sha256_of_file
-from pipeline.images.decode import read_image
+from pipeline.images.decoding.decode import read_image
 from pipeline.language.captioning.captions_file import read_captions
 from pipeline.language.score_captions import CAPTIONS_FILE, PROVENANCE_FILE, headings
 from pipeline.language.scores.caption_truth import truth_columns

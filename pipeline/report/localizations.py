@@ -15,7 +15,7 @@ from pipeline.datasets.phrases import RegionPhrase
 from pipeline.datasets.regions import read_phrases
 from pipeline.errors import WrongUsage
 from pipeline.files import require_folder, write_text
-from pipeline.images.decode import read_image
+from pipeline.images.decoding.decode import read_image
 from pipeline.localization.evaluate_localization import CUTOFFS, LocalizationTable, tabulate
 from pipeline.localization.localized import Localized, RowNumbers, read_localized
 from pipeline.localization.measures import NMS, NO_HIT, by_head, rank

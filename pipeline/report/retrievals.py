@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from pipeline.embedding_map.typical_words import words_of
 from pipeline.hashing import chosen
-from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.geometry import Closeness, closeness, principal_plane
 from pipeline.retrieval.ranking.galleries import galleries
@@ -19,6 +18,7 @@ from pipeline.retrieval.ranking.protocols import Protocol
 from pipeline.retrieval.ranking.ranks import Ranks, image_rows, query_rows, rank_both_ways
 from pipeline.retrieval.recall import measures
 from pipeline.retrieval.search import Gallery, SideName, nearest
+from pipeline.retrieval.significance.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.similarity import unit_rows
 from pipeline.retrieval.tables import TableError
 from pipeline.schema import SchemaError, convert

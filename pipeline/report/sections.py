@@ -23,7 +23,7 @@ from pipeline.report.results import Dataset, Result, dataset_of
 from pipeline.report.retrievals import LengthBin, WordRow, by_length, by_word
 from pipeline.report.verdict import Verdict, verdict_of
 from pipeline.retrieval.recall import DIRECTIONS
-from pipeline.retrieval.small_galleries import warning_of
+from pipeline.retrieval.significance.small_galleries import warning_of
 from pipeline.retrieval.tables import COUNTS, HEADINGS, SEEN_SIGN
 
 _RUN = re.compile(r"(.+)-seed[0-9]+")

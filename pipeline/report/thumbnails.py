@@ -59,7 +59,7 @@ class Thumbnails:
         Raises
         ------
         FileReadError
-            The system failed; see `pipeline.images.decode`.
+            The system failed; see `pipeline.images.decoding.decode`.
         """
         key = dataset.manifest.name, image_id
         if key not in self._made:

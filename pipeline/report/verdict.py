@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from pipeline.report.results import Result
 from pipeline.report.retrievals import QueryResult
-from pipeline.retrieval.bootstrap import RESAMPLES
-from pipeline.retrieval.compare import rsum_of
-from pipeline.retrieval.paired import margins, percentile_interval
-from pipeline.retrieval.small_galleries import FEWEST_IMAGES
+from pipeline.retrieval.significance.bootstrap import RESAMPLES
+from pipeline.retrieval.significance.compare import rsum_of
+from pipeline.retrieval.significance.paired import margins, percentile_interval
+from pipeline.retrieval.significance.small_galleries import FEWEST_IMAGES
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from pipeline.errors import PipelineError
 from pipeline.files import require_folder, write_json
 from pipeline.hashing import sha256_of_file
 from pipeline.progress import QUIET, Monitor
-from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
 from pipeline.retrieval.quantised.codes import shortened
@@ -34,7 +33,8 @@ from pipeline.retrieval.relevance.evaluate_relevance import (
     evaluate_relevance,
     read_all,
 )
-from pipeline.retrieval.small_galleries import (
+from pipeline.retrieval.significance.bootstrap import RankedGallery, intervals
+from pipeline.retrieval.significance.small_galleries import (
     INTERVALS,
     chance_columns,
     is_small,
@@ -63,7 +63,7 @@ class Evaluation:
     table : the columns of `pipeline.retrieval.recall.recall_table`; with a protocol then
         `pipeline.retrieval.tables.EXTRA_COLUMNS`, and `num_images` and `num_captions` count all
         folds; of a gallery of fewer than 1,000 images
-        `pipeline.retrieval.small_galleries.SMALL_COLUMNS`.
+        `pipeline.retrieval.significance.small_galleries.SMALL_COLUMNS`.
     folds : the same columns up to the chance levels, of each fold; () with one gallery.
     method : the protocol, or without one `captions_per_image`, and the intervals' parameters, as
         JSON values.
@@ -184,8 +184,8 @@ def evaluate_protocol(
 
     The figures of folds are means, the median and mean rank too (as vsepp and SCAN do), and so
     is `rsum`. `<direction>_r<K>_chance` is what a random order would give, `..._low` and
-    `..._high` the bounds of `pipeline.retrieval.bootstrap.intervals`. `rank` is what ranks each
-    gallery; `pipeline.retrieval.ranking.on_device.rank_on` gives one for a GPU.
+    `..._high` the bounds of `pipeline.retrieval.significance.bootstrap.intervals`. `rank` is what
+    ranks each gallery; `pipeline.retrieval.ranking.on_device.rank_on` gives one for a GPU.
 
     Raises
     ------

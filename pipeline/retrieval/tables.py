@@ -10,9 +10,14 @@ from typing import Any
 
 from pipeline.errors import PipelineError
 from pipeline.files import write_json, write_text
-from pipeline.retrieval import bootstrap
 from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS, MEASURES
-from pipeline.retrieval.small_galleries import SMALL, SMALL_COLUMNS, chance_rows, warning_of
+from pipeline.retrieval.significance import bootstrap
+from pipeline.retrieval.significance.small_galleries import (
+    SMALL,
+    SMALL_COLUMNS,
+    chance_rows,
+    warning_of,
+)
 from pipeline.schema import SchemaError, convert, decode
 
 Recall = Mapping[str, float | int]

@@ -6,7 +6,7 @@ from pathlib import Path
 from PIL import Image
 
 from pipeline.files import require_folder, write_text
-from pipeline.images.decode import read_image
+from pipeline.images.decoding.decode import read_image
 from pipeline.pages.marked import Mark, marked_photo
 from pipeline.pages.rendering import jpeg_of
 from pipeline.search.region_searcher import RegionHit

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from pipeline.images.decode import UnusableImage
+from pipeline.images.decoding.decode import UnusableImage
 from pipeline.images.given_pictures import GivenPicture, picture_of
 from pipeline.language.captioning.captions import Caption, Captioner
 from pipeline.language.captioning.captions_file import Described

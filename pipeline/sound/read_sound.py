@@ -18,7 +18,7 @@ from pipeline.clips.clip_file import (
     require_av,
     require_whole,
 )
-from pipeline.images.decode import (
+from pipeline.images.decoding.decode import (
     RefusedImage,
     UnreadableImage,
     UnusableImage,
@@ -56,7 +56,7 @@ class Sound:
         if `status` is not 0.
     seconds : how long the picture beside it lasts; None of a file without moving picture, or one
         that does not say.
-    source_crc32, status, reason : see `pipeline.images.decode.Decoded`.
+    source_crc32, status, reason : see `pipeline.images.decoding.decode.Decoded`.
     """
 
     samples: npt.NDArray[np.float32] | None
@@ -80,7 +80,7 @@ def read_sound(path: Path, rate: int) -> Sound:
     Raises
     ------
     FileReadError
-        The system failed; see `pipeline.images.decode.read_image`.
+        The system failed; see `pipeline.images.decoding.decode.read_image`.
     NoPyAv
         It is not installed.
     """

@@ -12,7 +12,12 @@ import pytest
 from pipeline.clips.clip_file import LIMITS, Limits, clip_crc32, open_clip
 from pipeline.clips.frames import TakenFrame, taken_frames
 from pipeline.clips.sampling import Sampling
-from pipeline.images.decode import MissingImage, RefusedImage, UnreadableImage, UnusableImage
+from pipeline.images.decoding.decode import (
+    MissingImage,
+    RefusedImage,
+    UnreadableImage,
+    UnusableImage,
+)
 from pipeline.recipes import RecipeError
 from tests.clips.moving import number_of, picture, turned, write_clip
 from tests.project import SHARED

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.images.decode import RefusedImage
+from pipeline.images.decoding.decode import RefusedImage
 from pipeline.shards.format import MISSING, OK, UNREADABLE
 from pipeline.sound.read_sound import decode_sound, read_sound
 from tests.clips.factories import RATE, encode, tone, write_changing_sound, write_wav

@@ -9,7 +9,7 @@ import pytest
 from pipeline.errors import FileReadError, PipelineError
 from pipeline.experiments.failures import StepsFailed
 from pipeline.experiments.layout import Layout
-from pipeline.experiments.steps import Plan, Step
+from pipeline.experiments.steps.step import Plan, Step
 from pipeline.progress import QUIET, Monitor
 from pipeline.shards.format import ShardError
 from pipeline.shards.resume.locking import NoRoom

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 from PIL import Image
 
-from pipeline.images.decode import UnusableImage, decode
+from pipeline.images.decoding.decode import UnusableImage, decode
 from pipeline.images.transforms import resize_image
 from pipeline.recipes import Resize
 from pipeline.shards.format import STATUS_NAMES

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.images import heif
-from pipeline.images.decode import RefusedImage, UnreadableImage, decode, read_image
+from pipeline.images.decoding import heif
+from pipeline.images.decoding.decode import RefusedImage, UnreadableImage, decode, read_image
 from pipeline.shards.format import OK, UNREADABLE
 from tests.images.odd_files import photo
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.images import decode as decoding
-from pipeline.images.decode import (
+from pipeline.images.decoding import decode as decoding
+from pipeline.images.decoding.decode import (
     MAX_PIXELS,
     FileReadError,
     RefusedImage,

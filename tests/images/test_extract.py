@@ -16,7 +16,7 @@ from pipeline.datasets.manifest import Manifest
 from pipeline.errors import WrongUsage
 from pipeline.executor import serial
 from pipeline.images import network
-from pipeline.images.decode import source_crc32
+from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.extract import extract
 from pipeline.jobs.options import Compute, Selection, Storage
 from pipeline.jobs.side_by_side import SideBySide, split_name

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.images.decode import read_image
+from pipeline.images.decoding.decode import read_image
 from pipeline.images.engine import ENGINES
 from pipeline.images.extract import extract
 from pipeline.images.feature_extractor import FeatureExtractor, PictureError

@@ -3,7 +3,7 @@
 `python -m bench.endurance files` does thousands, of every format.
 """
 
-from pipeline.images.decode import decode
+from pipeline.images.decoding.decode import decode
 from tests.images.fuzz import damaged_files, fuzz, sound_files
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.images.decode import UnreadableImage, decode
+from pipeline.images.decoding.decode import UnreadableImage, decode
 from tests.images.odd_files import photo
 
 

@@ -15,9 +15,9 @@ from torchvision.models.resnet import Bottleneck, ResNet
 from torchvision.models.vgg import VGG, make_layers
 
 from pipeline.hashing import recipe_hash
-from pipeline.images import decode
 from pipeline.images.backbones.known_backbones import BACKBONES
 from pipeline.images.batches import feature_header
+from pipeline.images.decoding import decode
 from pipeline.images.engine import ENGINES
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.transforms import read_sample

@@ -7,7 +7,7 @@ from PIL import Image
 from torch.nn import functional as F
 from torchvision.transforms import v2
 
-from pipeline.images.decode import MAX_PIXELS, RefusedImage
+from pipeline.images.decoding.decode import MAX_PIXELS, RefusedImage
 from pipeline.images.transforms import (
     bilinear,
     canvas_size,

@@ -14,7 +14,7 @@ from pipeline.language import LanguageError
 from pipeline.language.compare_captions import MEASURES, read_scored
 from pipeline.language.scores.bleu import bleu
 from pipeline.language.scores.table import score
-from pipeline.retrieval.paired import figure
+from pipeline.retrieval.significance.paired import figure
 
 WORDS = tuple("a the dog cat runs sits on in grass snow red blue two small with".split())  # noqa: SIM905
 NUMBER = 60

@@ -13,7 +13,7 @@ from pipeline.localization.drawn_precision import MeanAveragePrecision
 from pipeline.localization.evaluate_localization import tabulate
 from pipeline.localization.localized import Localized, write_localized
 from pipeline.localization.measures import average_precisions, by_head
-from pipeline.retrieval.paired import figure
+from pipeline.retrieval.significance.paired import figure
 from tests.localization.factories import localized
 
 

@@ -13,8 +13,8 @@ import pipeline
 from pipeline.datasets.manifest import read_manifest
 from pipeline.datasets.regions import read_phrases
 from pipeline.experiments.layout import Layout
-from pipeline.experiments.phrase_steps import localize_experiments
-from pipeline.experiments.steps import Plan
+from pipeline.experiments.steps.phrase_steps import localize_experiments
+from pipeline.experiments.steps.step import Plan
 from pipeline.heads import HeadError
 from pipeline.heads.experiments import resolve_experiment
 from pipeline.heads.head_types import Experiment

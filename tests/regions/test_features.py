@@ -12,7 +12,7 @@ from torchvision.ops import roi_align
 from pipeline.datasets.manifest import read_manifest
 from pipeline.errors import PipelineError, WrongUsage
 from pipeline.images import region as module
-from pipeline.images.decode import Decoded
+from pipeline.images.decoding.decode import Decoded
 from pipeline.images.feature_extractor import FeatureExtractor
 from pipeline.images.region import PhotoCache, Region
 from pipeline.images.transforms import read_sample

@@ -8,12 +8,12 @@ import pytest
 
 from pipeline.claims.compare import compare
 from pipeline.errors import UnknownName
-from pipeline.retrieval.bootstrap import RankedGallery
-from pipeline.retrieval.compare import MEASURES, RankedEmbeddings, read_ranked, rsum_of
 from pipeline.retrieval.embeddings import Embeddings, EmbeddingsError
-from pipeline.retrieval.paired import compare_trainings, figure, margins, mean_of
 from pipeline.retrieval.ranking.protocols import Protocol, resolve_protocol
 from pipeline.retrieval.recall import recall_table
+from pipeline.retrieval.significance.bootstrap import RankedGallery
+from pipeline.retrieval.significance.compare import MEASURES, RankedEmbeddings, read_ranked, rsum_of
+from pipeline.retrieval.significance.paired import compare_trainings, figure, margins, mean_of
 from tests.retrieval.factories import made, noisy, written
 
 

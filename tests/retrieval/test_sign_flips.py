@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import permutation_test
 
-from pipeline.retrieval.sign_flips import MOST_EXACT, sign_flip_interval, sign_flip_p
+from pipeline.retrieval.significance.sign_flips import MOST_EXACT, sign_flip_interval, sign_flip_p
 
 
 @pytest.mark.parametrize("number", [1, 2, 5, 9])

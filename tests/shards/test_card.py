@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from pipeline.hashing import sha256_of_file
-from pipeline.shards.card import card_text, write_card
+from pipeline.shards.cards.card import card_text, write_card
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.remote.pull import pull
 from pipeline.shards.remote.push import push

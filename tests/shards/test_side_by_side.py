@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pipeline.shards.card import write_card
+from pipeline.shards.cards.card import write_card
 from pipeline.shards.convert.export import export
 from pipeline.shards.convert.merge import merge
 from pipeline.shards.describe import describe

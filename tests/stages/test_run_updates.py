@@ -65,7 +65,7 @@ def test_other_options_in_params_are_followed_and_taken_back(project: Path, pipe
 def test_an_experiment_that_fails_does_not_stop_the_others(
     project: Path, pipeline: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipeline.experiments import head_steps
+    from pipeline.experiments.steps import head_steps
 
     fit = head_steps.fit
 

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pipeline.errors import PipelineError
-from pipeline.images.decode import UnusableImage
+from pipeline.images.decoding.decode import UnusableImage
 from pipeline.search.serve.region_service import RegionService
 from pipeline.search.serve.result_pages import MAX_BODY, Pages
 from pipeline.search.serve.served_images import Pictures

@@ -12,7 +12,7 @@ from pathlib import Path
 from pipeline.clips.clip_file import NoPyAv
 from pipeline.clips.playable import media_type, write_mp4
 from pipeline.datasets.manifest import Manifest
-from pipeline.images.decode import MissingImage, UnreadableImage
+from pipeline.images.decoding.decode import MissingImage, UnreadableImage
 from pipeline.packed import TextIndex
 from pipeline.search.serve.served_images import below
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from pipeline.clips.contact_sheet import contact_sheet
 from pipeline.datasets.manifest import Manifest
-from pipeline.images.decode import MissingImage, UnreadableImage, decode, read_bytes
+from pipeline.images.decoding.decode import MissingImage, UnreadableImage, decode, read_bytes
 from pipeline.packed import TextIndex
 from pipeline.pages.rendering import jpeg_of
 

@@ -12,7 +12,7 @@ from PIL import Image
 from pipeline.embedding_map.make_map import EmbeddingMap, make_map
 from pipeline.embedding_map.plane import Projection
 from pipeline.errors import PipelineError
-from pipeline.images.decode import MissingImage, decode
+from pipeline.images.decoding.decode import MissingImage, decode
 from pipeline.language.captioning.captions import Caption
 from pipeline.progress import QUIET, Monitor
 from pipeline.retrieval.composition import is_composable

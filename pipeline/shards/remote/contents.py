@@ -14,8 +14,8 @@ from typing import Any
 
 from pipeline.files import parse_json
 from pipeline.hashing import sha256_of_file
-from pipeline.shards.card import CARD_FILE
-from pipeline.shards.croissant import CROISSANT_FILE
+from pipeline.shards.cards.card import CARD_FILE
+from pipeline.shards.cards.croissant import CROISSANT_FILE
 from pipeline.shards.index import INDEX_FILE, FeatureIndex
 from pipeline.shards.reader import ShardFile
 from pipeline.shards.remote.retry import ExchangeError

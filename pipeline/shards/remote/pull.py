@@ -10,9 +10,9 @@ from pipeline.datasets.manifest import read_manifest
 from pipeline.errors import WrongUsage
 from pipeline.packed import TextIndex
 from pipeline.progress import QUIET, Monitor
-from pipeline.shards.card import CARD_FILE
+from pipeline.shards.cards.card import CARD_FILE
+from pipeline.shards.cards.croissant import CROISSANT_FILE
 from pipeline.shards.convert.importers.id_files import read_ids
-from pipeline.shards.croissant import CROISSANT_FILE
 from pipeline.shards.feature_set import FeatureSet, MissingRows
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.reader import ShardFile

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from pipeline.progress import QUIET, Monitor
-from pipeline.shards.card import CARD_FILE
+from pipeline.shards.cards.card import CARD_FILE
 from pipeline.shards.format import DamagedShard, ShardEntry, ShardError
 from pipeline.shards.index import INDEX_FILE, FeatureIndex, index_from, read_index
 from pipeline.shards.remote.contents import (

@@ -8,7 +8,7 @@ from PIL import Image
 
 from pipeline.datasets.checks import DatasetError
 from pipeline.datasets.readers.image_files import SUFFIXES, image_files
-from pipeline.images.decode import FORMATS
+from pipeline.images.decoding.decode import FORMATS
 
 
 def touch(root: Path, *names: str) -> None:

@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from pipeline.retrieval.bootstrap import RankedGallery, intervals
-from pipeline.retrieval.compare import rsum_of
 from pipeline.retrieval.embedding_file import write_embeddings
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate_protocol
-from pipeline.retrieval.paired import margins
 from pipeline.retrieval.ranking.galleries import galleries
 from pipeline.retrieval.ranking.protocols import (
     PROTOCOLS,
@@ -23,7 +20,10 @@ from pipeline.retrieval.ranking.protocols import (
     resolve_protocol,
 )
 from pipeline.retrieval.recall import recall_table
-from pipeline.retrieval.small_galleries import SMALL_COLUMNS
+from pipeline.retrieval.significance.bootstrap import RankedGallery, intervals
+from pipeline.retrieval.significance.compare import rsum_of
+from pipeline.retrieval.significance.paired import margins
+from pipeline.retrieval.significance.small_galleries import SMALL_COLUMNS
 from pipeline.retrieval.tables import (
     COUNTS,
     EXTRA_COLUMNS,

@@ -13,7 +13,7 @@ import pytest
 from pipeline import guard
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
-from pipeline.shards.card import CARD_FILE, card_text, write_card
+from pipeline.shards.cards.card import CARD_FILE, card_text, write_card
 from pipeline.shards.describe import describe
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import DamagedShard, OtherShard, RowBlock, ShardError

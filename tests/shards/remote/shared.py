@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.datasets.manifest import ImageEntry, Manifest
-from pipeline.shards.card import write_card
+from pipeline.shards.cards.card import write_card
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.resume.arrays import write_features
 from tests.project import PROJECT

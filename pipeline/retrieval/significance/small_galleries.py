@@ -6,8 +6,6 @@ The fewer images, the higher is recall by chance and the wider the interval of e
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.retrieval import bootstrap
-from pipeline.retrieval.bootstrap import RankedGallery, intervals
 from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.ranking.galleries import first_captions
 from pipeline.retrieval.ranking.ranks import Ranker, query_rows, rank_both_ways
@@ -19,6 +17,8 @@ from pipeline.retrieval.recall import (
     chance_ranks,
     table_of_ranks,
 )
+from pipeline.retrieval.significance import bootstrap
+from pipeline.retrieval.significance.bootstrap import RankedGallery, intervals
 from pipeline.wording import counted
 
 SMALL = 1000
@@ -78,7 +78,7 @@ def table_of_gallery(
     dict
         The columns of `recall_table`. Of a small gallery also `<figure>_chance`, the expected
         figure of a random order, and for each R@K and `rsum` the bounds `..._low` and `..._high`
-        of `pipeline.retrieval.bootstrap.intervals`.
+        of `pipeline.retrieval.significance.bootstrap.intervals`.
     """
     gallery = (
         embeddings if captions_per_image is None else first_captions(embeddings, captions_per_image)

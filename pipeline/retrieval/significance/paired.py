@@ -13,9 +13,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.bootstrap import LEVEL, SEED
-from pipeline.retrieval.sign_flips import sign_flip_interval, sign_flip_p
-from pipeline.retrieval.small_galleries import FEWEST_IMAGES
+from pipeline.retrieval.significance.bootstrap import LEVEL, SEED
+from pipeline.retrieval.significance.sign_flips import sign_flip_interval, sign_flip_p
+from pipeline.retrieval.significance.small_galleries import FEWEST_IMAGES
 
 RESAMPLES = 10_000
 """Draws of a comparison: p is then at least 0.0002."""

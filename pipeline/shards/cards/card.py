@@ -12,7 +12,7 @@ from pipeline.datasets.manifest import read_manifest
 from pipeline.files import write_json, write_text
 from pipeline.hashing import canonical_json
 from pipeline.progress import QUIET, Monitor
-from pipeline.shards.croissant import CROISSANT_FILE, croissant
+from pipeline.shards.cards.croissant import CROISSANT_FILE, croissant
 from pipeline.shards.describe import reading_lines
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.format import ShardError

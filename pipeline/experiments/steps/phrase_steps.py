@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.experiments.head_steps import expected_training, head_record
 from pipeline.experiments.layout import seeded
 from pipeline.experiments.records import Record
-from pipeline.experiments.steps import Plan, Step
+from pipeline.experiments.steps.head_steps import expected_training, head_record
+from pipeline.experiments.steps.step import Plan, Step
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.trained_head import TENSORS_FILE

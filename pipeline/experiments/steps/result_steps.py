@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from pipeline.experiments.head_steps import hashes_of
 from pipeline.experiments.records import Record, json_record
-from pipeline.experiments.steps import Plan, Step
+from pipeline.experiments.steps.head_steps import hashes_of
+from pipeline.experiments.steps.step import Plan, Step
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.embed import embed, require_head_of
 from pipeline.heads.head_types import Experiment

@@ -4,11 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.datasets.manifest import MANIFEST_FILE
-from pipeline.experiments.experiment_steps import add_experiment
-from pipeline.experiments.input_steps import add_features, add_text
 from pipeline.experiments.layout import seeded
 from pipeline.experiments.records import Record, json_record
-from pipeline.experiments.steps import Plan, Step
+from pipeline.experiments.steps.experiment_steps import add_experiment
+from pipeline.experiments.steps.input_steps import add_features, add_text
+from pipeline.experiments.steps.step import Plan, Step
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.trained_head import TENSORS_FILE
 from pipeline.language.data import LanguageInputs

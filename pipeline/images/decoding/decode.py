@@ -26,9 +26,9 @@ import numpy as np
 from PIL import AvifImagePlugin, ExifTags, Image, UnidentifiedImageError
 
 from pipeline.errors import FileReadError
-from pipeline.images import heif
-from pipeline.images.libtiff import TiffError, libtiff_errors
-from pipeline.images.png_checksums import pixels_are_damaged
+from pipeline.images.decoding import heif
+from pipeline.images.decoding.libtiff import TiffError, libtiff_errors
+from pipeline.images.decoding.png_checksums import pixels_are_damaged
 from pipeline.progress import DECODE, READ, Stopwatch
 from pipeline.recipes import PILLOW_RGB, RecipeError
 from pipeline.shards.format import MISSING, OK, REFUSED, UNREADABLE

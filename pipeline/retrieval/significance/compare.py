@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.errors import UnknownName
-from pipeline.retrieval.bootstrap import RankedGallery
 from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.retrieval.embeddings import EmbeddingsError
-from pipeline.retrieval.paired import Doubles, Totals
 from pipeline.retrieval.ranking.galleries import galleries
 from pipeline.retrieval.ranking.protocols import Protocol
 from pipeline.retrieval.ranking.ranks import Ranks, query_rows, rank_both_ways
 from pipeline.retrieval.ranking.splits import of_split
 from pipeline.retrieval.recall import CUTOFFS, DIRECTIONS
+from pipeline.retrieval.significance.bootstrap import RankedGallery
+from pipeline.retrieval.significance.paired import Doubles, Totals
 from pipeline.wording import counted, did_you_mean
 
 _BY_LENGTH = "r10_long_less_short"
@@ -49,7 +49,7 @@ class Gallery:
 
 @dataclass(frozen=True)
 class RankedEmbeddings:
-    """Ranks of one training of a system; see `pipeline.retrieval.paired.Outputs`.
+    """Ranks of one training of a system; see `pipeline.retrieval.significance.paired.Outputs`.
 
     Attributes
     ----------

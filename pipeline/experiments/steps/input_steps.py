@@ -7,7 +7,7 @@ from pipeline.clips.extract_clips import extract_clips
 from pipeline.clips.recipe_lookup import recipe_of_clips
 from pipeline.clips.recipes import ClipRecipe
 from pipeline.experiments.records import features_record, why_stale
-from pipeline.experiments.steps import Plan, Step
+from pipeline.experiments.steps.step import Plan, Step
 from pipeline.heads.head_types import CaptionFeatures
 from pipeline.images.extract import extract
 from pipeline.jobs.options import Storage, extract_options

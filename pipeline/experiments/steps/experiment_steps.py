@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from pipeline.experiments.head_steps import add_head, add_tuned_features
-from pipeline.experiments.input_steps import add_features, add_own_vectors, add_text
 from pipeline.experiments.layout import seeded
-from pipeline.experiments.result_steps import add_embeddings, add_evaluation
-from pipeline.experiments.steps import Plan
+from pipeline.experiments.steps.head_steps import add_head, add_tuned_features
+from pipeline.experiments.steps.input_steps import add_features, add_own_vectors, add_text
+from pipeline.experiments.steps.result_steps import add_embeddings, add_evaluation
+from pipeline.experiments.steps.step import Plan
 from pipeline.heads import HeadError
 from pipeline.heads.head_types import Experiment
 

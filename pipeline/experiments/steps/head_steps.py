@@ -4,9 +4,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.experiments.input_steps import recipe_for, rows_of
 from pipeline.experiments.records import Record, features_record, json_record, weights_of
-from pipeline.experiments.steps import Plan, Step
+from pipeline.experiments.steps.input_steps import recipe_for, rows_of
+from pipeline.experiments.steps.step import Plan, Step
 from pipeline.finetuning import WEIGHTS_FILE
 from pipeline.finetuning.finetune import finetune
 from pipeline.hashing import sha256_of_file

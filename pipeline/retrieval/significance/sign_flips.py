@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.bootstrap import LEVEL, SEED
+from pipeline.retrieval.significance.bootstrap import LEVEL, SEED
 
 MOST_EXACT = 14
 """Differences up to which all signs are tried; of more, as many are drawn at random."""
