@@ -154,6 +154,7 @@ EXPLAINED: tuple[Explained, ...] = (
             ("*.h5", "*features_crc32*"),
             ("*", "key *embeddings_sha256"),
             ("data/ensembles/*.h5", "attribute provenance"),
+            ("made/ensemble.h5", "attribute provenance"),
         )
     ),
     *(
