@@ -558,7 +558,8 @@ def test_the_command_joins_the_tables_and_writes_the_report(
     assert [cell.strip() for cell in first[0].split("|")][3:7] == ["–", "pool", "random:0", "pool"]
     assert "first-20, 2 captions an image" in table
     command += ["--html", "out"]
-    assert CliRunner().invoke(report, command, catch_exceptions=False).exit_code == 0
+    drawn = CliRunner().invoke(report, command, catch_exceptions=False)
+    assert drawn.exit_code == 0, drawn.output
     assert Path("data/report/mine/recall.md").read_text() == table
     assert Path("out/index.html").is_file()
     command += ["--out", "elsewhere"]
