@@ -85,8 +85,8 @@ class ApproximateIndex:
             allowed[:] = False
             allowed[among] = True
             share = max(len(among), 1) / len(allowed)
-        top, width = min(top, round(share * len(allowed))), max(WIDTH_OF_SEARCH, 2 * top)
-        if share < EXACT_SHARE:
+        top, width = min(top, int(allowed.sum())), max(WIDTH_OF_SEARCH, 2 * top)
+        if share < EXACT_SHARE or not top:
             return nearest(gallery, queries, asking, top, among=among)
         _, candidates = self.candidates(queries, math.ceil(width / share))
         hits = Hits(
@@ -243,9 +243,11 @@ def _with_recall(
 def recall_of(index: ApproximateIndex, embeddings: Embeddings) -> float:
     """Return recall@10: the share of the exact ten nearest that the index finds.
 
-    The queries are rows of the other side, up to 100 at equal distances.
+    The queries are rows of the other side, or of its own without captions, up to 100 at equal
+    distances.
     """
-    asking: SideName = "captions" if index.gallery.side == "images" else "images"
+    one_side = not len(embeddings.caption_ids)
+    asking: SideName = "images" if one_side or index.gallery.side == "captions" else "captions"
     rows = Gallery.of(embeddings, asking).rows
     queries = rows[:: max(1, len(rows) // _SAMPLE)][:_SAMPLE]
     exact = nearest(index.gallery, queries, asking, 10).rows
