@@ -42,7 +42,7 @@ EXACT_SHARE = 0.1
 """Below this share of a gallery, an exact search of the subset is the faster one."""
 
 MOST_GONE = 0.2
-"""Share of nodes without a row beyond which a graph is made again."""
+"""Share of nodes without a row beyond which a graph is rebuilt."""
 
 _SAMPLE = 100  # queries that recall is measured with
 _ROWS_AT_ONCE = 1 << 14
@@ -167,13 +167,13 @@ def open_index(
     """Read, extend or make the index of an embedding file, next to it in `<file>.index/`.
 
     An index of an earlier file is extended by the rows that are new or changed. Nodes of rows that
-    are gone stay as ways to others; with more of them than `MOST_GONE` all is made again.
+    are gone still lead to others; with more of them than `MOST_GONE` the index is rebuilt.
 
     Parameters
     ----------
     path, embeddings : the file, and its contents.
     side : which side is searched.
-    log : takes a line before an index is made or extended, and one with its recall.
+    log : receives a line before an index is made or extended, and one with its recall.
 
     Raises
     ------
@@ -192,10 +192,13 @@ def open_index(
     }
     embedded, stored = sha256_of_file(path), None
     try:
-        stored = read_graph(file, LINKS, gallery.rows.shape[-1])
+        stored = read_graph(file, LINKS)
     except DamagedGraph as error:
-        log(f"the index is damaged and made again: {error}")
-    if stored is not None and source != {name: stored.about.get(name) for name in source}:
+        log(f"the index is damaged and rebuilt: {error}")
+    if stored is not None and (
+        source != {name: stored.about.get(name) for name in source}
+        or stored.points.shape[1] != gallery.rows.shape[1]
+    ):
         stored = None
     rows = None if stored is None else _rows_of_nodes(gallery, stored)
     if stored is None or rows is None:

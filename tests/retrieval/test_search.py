@@ -285,6 +285,11 @@ def test_images_without_captions_have_an_index(tmp_path: Path) -> None:
     assert lines[-1].startswith("approximate: recall@10 1.000")
     assert index.nearest(rows[:2], "images", 3).rows[:, 0].tolist() == [0, 1]
     assert index.nearest(rows[:2], "images", 3, np.arange(0)).rows.shape == (2, 0)
+    # Fewer dimensions, as of `embed --dim`: another index, which is not damaged.
+    shorter = replace(made, image_embeddings=rows[:, :3], caption_embeddings=rows[:0, :3])
+    write_embeddings(path, shorter)
+    assert open_index(path, shorter, "images", lines.append).graph.d == 3
+    assert not [line for line in lines if "damaged" in line]
 
 
 @pytest.mark.parametrize(
@@ -304,7 +309,7 @@ def test_a_graph_that_leads_out_of_its_arrays_is_not_walked(
     arrays[name].reshape(-1)[int(arrays["levels"].argmax())] = value
     write_tensors(file, arrays, "graph", about)
     with pytest.raises(DamagedGraph):
-        read_graph(file, approximate.LINKS, made.image_embeddings.shape[1])
+        read_graph(file, approximate.LINKS)
     open_index(path, made, "images", lines.append)
     assert [line for line in lines if "is damaged" in line]
 
