@@ -236,8 +236,7 @@ def test_zero_vectors_do_not_crowd_out_the_best() -> None:
     rows[100:] = 0.0
     quantiser = quantiser_for("int8", "cosine", rows, rows)
     assert quantiser is not None
-    ids = [f"{k:03d}" for k in range(300)]
-    gallery = Gallery("images", ids, quantiser.encode(rows, "images", "cosine"), "cosine")
+    gallery = gallery_of(quantiser.encode(rows, "images", "cosine"))
     queries = rng.normal(size=(20, 16)).astype(np.float32)
     expected = nearest(gallery, queries, "captions", 5)
     found = nearest_stored(gallery, queries, "captions", 5)
