@@ -59,8 +59,9 @@ def make_map(
     captions_of: Callable[[str], Sequence[str]],
     projection: Projection = "pca",
     points: int = POINTS,
+    images: Sequence[str] | None = None,
 ) -> EmbeddingMap | None:
-    """Return a map of the images of a gallery; None of a gallery without images.
+    """Return a map of the images of a gallery; None without images.
 
     The order of the rows changes nothing. Images that are sets of vectors are placed by their mean
     vector.
@@ -71,15 +72,17 @@ def make_map(
     captions_of : the captions of an image id, or ().
     projection : how images are placed.
     points : images of the map, at most.
+    images : sequence of str or None. Ids of the gallery that the map may show; None: all.
 
     Raises
     ------
     WrongUsage
         There is no such projection.
     """
-    if not len(gallery.ids):
+    images = gallery.ids if images is None else images
+    if not len(images):
         return None
-    ids = chosen(gallery.ids, points, SEED)
+    ids = chosen(images, points, SEED)
     row_of = {image: row for row, image in enumerate(gallery.ids)}
     vectors = row_vectors(gallery.rows[[row_of[image] for image in ids]])
     symmetric = gallery.similarity in SYMMETRIC and gallery.rows.ndim == 2
@@ -96,7 +99,7 @@ def make_map(
     return EmbeddingMap(
         tuple(ids), places, "pca" if shares else projection, shares, groups,
         tuple(typical_words(texts, WORDS)), neighbours, scores, similarity,
-        len(gallery.ids) - len(ids),
+        len(images) - len(ids),
     )  # fmt: skip
 
 

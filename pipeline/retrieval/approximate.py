@@ -42,7 +42,7 @@ EXACT_SHARE = 0.1
 """Below this share of a gallery, an exact search of the subset is the faster one."""
 
 MOST_GONE = 0.2
-"""Share of nodes without a row beyond which a graph is made again."""
+"""Share of nodes without a row beyond which a graph is rebuilt."""
 
 _SAMPLE = 100  # queries that recall is measured with
 _ROWS_AT_ONCE = 1 << 14
@@ -85,8 +85,8 @@ class ApproximateIndex:
             allowed[:] = False
             allowed[among] = True
             share = max(len(among), 1) / len(allowed)
-        top, width = min(top, round(share * len(allowed))), max(WIDTH_OF_SEARCH, 2 * top)
-        if share < EXACT_SHARE:
+        top, width = min(top, int(allowed.sum())), max(WIDTH_OF_SEARCH, 2 * top)
+        if share < EXACT_SHARE or not top:
             return nearest(gallery, queries, asking, top, among=among)
         _, candidates = self.candidates(queries, math.ceil(width / share))
         hits = Hits(
@@ -167,13 +167,13 @@ def open_index(
     """Read, extend or make the index of an embedding file, next to it in `<file>.index/`.
 
     An index of an earlier file is extended by the rows that are new or changed. Nodes of rows that
-    are gone stay as ways to others; with more of them than `MOST_GONE` all is made again.
+    are gone still lead to others; with more of them than `MOST_GONE` the index is rebuilt.
 
     Parameters
     ----------
     path, embeddings : the file, and its contents.
     side : which side is searched.
-    log : takes a line before an index is made or extended, and one with its recall.
+    log : receives a line before an index is made or extended, and one with its recall.
 
     Raises
     ------
@@ -192,10 +192,13 @@ def open_index(
     }
     embedded, stored = sha256_of_file(path), None
     try:
-        stored = read_graph(file, LINKS, gallery.rows.shape[-1])
+        stored = read_graph(file, LINKS)
     except DamagedGraph as error:
-        log(f"the index is damaged and made again: {error}")
-    if stored is not None and source != {name: stored.about.get(name) for name in source}:
+        log(f"the index is damaged and rebuilt: {error}")
+    if stored is not None and (
+        source != {name: stored.about.get(name) for name in source}
+        or stored.points.shape[1] != gallery.rows.shape[1]
+    ):
         stored = None
     rows = None if stored is None else _rows_of_nodes(gallery, stored)
     if stored is None or rows is None:
@@ -243,9 +246,11 @@ def _with_recall(
 def recall_of(index: ApproximateIndex, embeddings: Embeddings) -> float:
     """Return recall@10: the share of the exact ten nearest that the index finds.
 
-    The queries are rows of the other side, up to 100 at equal distances.
+    The queries are rows of the other side, or of its own without captions, up to 100 at equal
+    distances.
     """
-    asking: SideName = "captions" if index.gallery.side == "images" else "images"
+    one_side = not len(embeddings.caption_ids)
+    asking: SideName = "images" if one_side or index.gallery.side == "captions" else "captions"
     rows = Gallery.of(embeddings, asking).rows
     queries = rows[:: max(1, len(rows) // _SAMPLE)][:_SAMPLE]
     exact = nearest(index.gallery, queries, asking, 10).rows

@@ -135,7 +135,7 @@ def evaluate(
     if relevance and asked is not None and (asked.folds > 1 or asked.sets):
         raise ProtocolError(
             f"the protocol {asked.name} has several galleries, and judgments are of one; leave out "
-            "the protocol, or take one of a single gallery, such as coco-5k"
+            "the protocol, or choose one of a single gallery, such as coco-5k"
         )
     judgments = read_all(relevance)
     require_folder(folder)
@@ -185,7 +185,7 @@ def evaluate_protocol(
     The figures of folds are means, the median and mean rank too (as vsepp and SCAN do), and so
     is `rsum`. `<direction>_r<K>_chance` is what a random order would give, `..._low` and
     `..._high` the bounds of `pipeline.retrieval.significance.bootstrap.intervals`. `rank` is what
-    ranks each gallery; `pipeline.retrieval.ranking.on_device.rank_on` gives one for a GPU.
+    ranks each gallery; `pipeline.retrieval.ranking.on_device.rank_on` returns one for a GPU.
 
     Raises
     ------

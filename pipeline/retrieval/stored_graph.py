@@ -1,6 +1,6 @@
 """The graph of an approximate index in a file: plain arrays, checked before faiss walks them.
 
-faiss's own reader trusts what a file says of its lengths and neighbours. Here the arrays are in a
+faiss's own reader trusts the lengths and neighbours that a file states. Here the arrays are in a
 safetensors file, and every neighbour is known to exist at its level, whoever wrote the file.
 """
 
@@ -93,12 +93,13 @@ class StoredGraph:
         return made
 
 
-def read_graph(path: Path, links: int, dim: int) -> StoredGraph | None:
+def read_graph(path: Path, links: int) -> StoredGraph | None:
     """Read a graph, None if there is no file.
 
     Parameters
     ----------
-    links, dim : of the graph and its points; see `StoredGraph`.
+    path : Path. The file.
+    links : int. Links of a node on a level; see `StoredGraph`.
 
     Raises
     ------
@@ -124,19 +125,19 @@ def read_graph(path: Path, links: int, dim: int) -> StoredGraph | None:
         stored = StoredGraph(
             about, PackedTexts(data[a:b].decode() for a, b in pairs), **found, entry=entry
         )
-        _check(stored, links, dim)
+        _check(stored, links)
     except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
         raise DamagedGraph(f"{path}: {error}") from error
     return stored
 
 
-def _check(stored: StoredGraph, links: int, dim: int) -> None:
+def _check(stored: StoredGraph, links: int) -> None:
     """Raise ValueError unless faiss can walk the graph without leaving its arrays."""
     nodes, levels, near = len(stored.ids), stored.levels, stored.neighbors
     if not nodes or {nodes} != {len(stored.rows), len(stored.points), len(levels)}:
         raise ValueError("the arrays have different numbers of nodes")
-    if stored.points.shape[1] != dim or not np.isfinite(stored.points).all():
-        raise ValueError(f"the points are not finite vectors of {dim} numbers")
+    if not np.isfinite(stored.points).all():
+        raise ValueError("the points are not finite vectors")
     if levels.min() < 1 or levels.max() > _MOST_LEVELS:
         raise ValueError("a node has an impossible level")
     offsets = _offsets(levels, links)

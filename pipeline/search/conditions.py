@@ -26,7 +26,7 @@ MAX_CHARACTERS = 1000
 """Of a condition."""
 
 SECONDS = 5.0
-"""How long a regular expression may take."""
+"""Limit of the time for all regular expressions of a query."""
 
 MAX_CHOICES = 20
 """Distinct values of a column that are offered for choice."""
@@ -123,9 +123,9 @@ class Fields:
             There is no such field (similar names are suggested), a regular expression does not
             compile or takes too long, or a comparison of numbers has something else.
         """
-        mask = np.ones(len(self._entries), bool)
+        mask, begun = np.ones(len(self._entries), bool), time.monotonic()
         for condition in conditions:
-            mask &= self._matching(condition)
+            mask &= self._matching(condition, begun)
         return mask
 
     def choices(self, entries: npt.NDArray[np.int64]) -> dict[str, tuple[str, ...]]:
@@ -147,10 +147,10 @@ class Fields:
                 found[name] = tuple(sorted(values, key=float if number else None))
         return found
 
-    def _matching(self, condition: Condition) -> Mask:
+    def _matching(self, condition: Condition, begun: float) -> Mask:
         column, value = self._column(condition.field), condition.value
         if condition.operator == "~":
-            chosen = _matches(column.texts, condition)
+            chosen = _matches(column.texts, condition, begun)
         elif condition.operator in _COMPARE:
             chosen = _COMPARE[condition.operator](*_as_numbers(column, condition))
         else:
@@ -216,11 +216,16 @@ def _as_numbers(column: _Column, condition: Condition) -> tuple[npt.NDArray[np.f
         ) from None
 
 
-def _matches(texts: pa.Array, condition: Condition) -> Mask:
-    """Return which texts a regular expression matches, (texts,) bool, within `SECONDS`."""
-    found, start, size, begun = [np.zeros(0, bool)], 0, _FIRST_BATCH, time.monotonic()
+def _matches(texts: pa.Array, condition: Condition, begun: float) -> Mask:
+    """Return which texts a regular expression matches, (texts,) bool, `SECONDS` after `begun`."""
+    found, start, size = [np.zeros(0, bool)], 0, _FIRST_BATCH
     while start < len(texts) or not start:
         batch, since = texts.slice(start, size), time.monotonic()
+        if since - begun > SECONDS:
+            raise SearchError(
+                f"regular expressions, the last one {condition.value!r} of {condition.field!r}, "
+                f"take longer than {SECONDS:g} s for {len(texts)} values; use simpler ones"
+            )
         try:
             matched = pc.match_substring_regex(batch, condition.value)
         except pa.ArrowInvalid as error:
@@ -230,12 +235,7 @@ def _matches(texts: pa.Array, condition: Condition) -> Mask:
                 "is that of RE2, without lookarounds and references to groups"
             ) from error
         found.append(matched.to_numpy(zero_copy_only=False).astype(bool))
-        start, now = start + size, time.monotonic()
-        if start < len(texts) and now - begun > SECONDS:
-            raise SearchError(
-                f"the regular expression {condition.value!r} takes longer than {SECONDS:g} s for "
-                f"{len(texts)} values; use a simpler one"
-            )
-        if now - since < 0.1:
+        start += size
+        if time.monotonic() - since < 0.1:
             size *= 4
     return np.concatenate(found)

@@ -34,7 +34,7 @@ class EnsembleModels:
         folders: Sequence[tuple[Path, Path]],
         weights: str | None = None,
     ) -> None:
-        """Take where the members' models are stored.
+        """Open nothing yet; models are loaded when they are first needed.
 
         Parameters
         ----------
@@ -51,7 +51,7 @@ class EnsembleModels:
         members = provenance.get("ensemble")
         if not isinstance(members, list) or len(members) != len(folders):
             raise SearchError(
-                f"{file} is not an ensemble of {len(folders)} members; make it again with "
+                f"{file} is not an ensemble of {len(folders)} members; rebuild it with "
                 "`pipeline ensemble`"
             )
         self._shares = shares([float(weight) for weight in provenance["weights"]])

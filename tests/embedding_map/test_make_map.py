@@ -164,3 +164,14 @@ def test_values_fit_the_page_and_hold_no_markup() -> None:
     few = map_values(made_of(gallery_of(40), 30), lambda image: "")
     assert "10 more images are left out" in few.note
     assert json.loads(str(few.data))["sheet"] is None
+
+
+def test_a_map_of_some_images_is_that_of_a_gallery_of_them() -> None:
+    gallery = gallery_of(40)
+    some = gallery.ids[5:30]
+    alone = made_of(Gallery("images", some, gallery.rows[5:30], "cosine"))
+    made = make_map(gallery, captions_of, images=some)
+    assert made is not None
+    assert (made.ids, made.left_out, made.words) == (alone.ids, 0, alone.words)
+    np.testing.assert_array_equal(made.places, alone.places)
+    assert make_map(gallery, captions_of, images=()) is None

@@ -71,6 +71,26 @@ def test_it_is_made_once_and_again_where_the_dataset_changed(layout: Layout) -> 
     assert manifest.counts["test"] == len(read_embeddings(fallback).image_ids)
 
 
+def test_shortened_files_are_not_an_experiment_s_own(layout: Layout) -> None:
+    """A file of fewer dimensions, or a table of them, is replaced before a table states it."""
+    own, table = layout.embeddings(NAME), layout.evaluation(NAME) / "recall.json"
+    files = own.read_bytes(), table.read_bytes()
+    for shorten in (
+        lambda: pipeline.embed(
+            layout.dataset,
+            own,
+            head=layout.head(NAME),
+            images=layout.features("efficientnet-lite0-pool"),
+            captions=layout.text(resolve_experiment(NAME).captions.name),
+            stored=pipeline.Stored(dim=8),
+        ),
+        lambda: pipeline.evaluate(own, layout.evaluation(NAME), dim=1),
+    ):
+        shorten()
+        pipeline.run(NAME, layout.dataset, root=layout.root, size="tiny")
+        assert (own.read_bytes(), table.read_bytes()) == files
+
+
 def test_a_named_split_is_that_of_its_own_file(layout: Layout) -> None:
     assert found(layout, split="test") == (layout.embeddings(NAME), [])
     assert found(layout, split="train")[0] == of_splits(layout.embeddings(NAME), "all")

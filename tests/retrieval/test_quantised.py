@@ -227,3 +227,17 @@ def test_the_types_of_embeddings_are_checked_for_codes_too() -> None:
     stored, *_ = quantised("int8", 2)
     with pytest.raises(EmbeddingsError, match="1 ids for 2 rows"):
         Embeddings(("a",), stored, (), (), vectors(0, 0), "cosine", {})  # type: ignore[arg-type]
+
+
+def test_zero_vectors_do_not_crowd_out_the_best() -> None:
+    """Such as captions without a known word: their codes are no numbers to compare with."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(300, 16)).astype(np.float32)
+    rows[100:] = 0.0
+    quantiser = quantiser_for("int8", "cosine", rows, rows)
+    assert quantiser is not None
+    gallery = gallery_of(quantiser.encode(rows, "images", "cosine"))
+    queries = rng.normal(size=(20, 16)).astype(np.float32)
+    expected = nearest(gallery, queries, "captions", 5)
+    found = nearest_stored(gallery, queries, "captions", 5)
+    np.testing.assert_array_equal(found.rows, expected.rows)

@@ -275,6 +275,23 @@ def test_a_subset_is_ranked_as_if_it_were_all(number: int, tmp_path: Path) -> No
             np.testing.assert_array_equal(found.scores, expected.scores)
 
 
+def test_images_without_captions_have_an_index(tmp_path: Path) -> None:
+    """Its recall is measured with images; a subset without rows has no hits."""
+    pytest.importorskip("faiss", reason="needs the extra search")
+    path, rows, lines = tmp_path / "a.h5", vectors(9, "cosine", 1), list[str]()
+    made = Embeddings([*"abcdefghi"], rows, [], [], rows[:0], "cosine", {})
+    write_embeddings(path, made)
+    index = open_index(path, made, "images", lines.append)
+    assert lines[-1].startswith("approximate: recall@10 1.000")
+    assert index.nearest(rows[:2], "images", 3).rows[:, 0].tolist() == [0, 1]
+    assert index.nearest(rows[:2], "images", 3, np.arange(0)).rows.shape == (2, 0)
+    # Fewer dimensions, as of `embed --dim`: another index, which is not damaged.
+    shorter = replace(made, image_embeddings=rows[:, :3], caption_embeddings=rows[:0, :3])
+    write_embeddings(path, shorter)
+    assert open_index(path, shorter, "images", lines.append).graph.d == 3
+    assert not [line for line in lines if "damaged" in line]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("neighbors", 400), ("levels", 65), ("levels", 1), ("points", np.nan), ("id_lengths", -1)],
@@ -292,7 +309,7 @@ def test_a_graph_that_leads_out_of_its_arrays_is_not_walked(
     arrays[name].reshape(-1)[int(arrays["levels"].argmax())] = value
     write_tensors(file, arrays, "graph", about)
     with pytest.raises(DamagedGraph):
-        read_graph(file, approximate.LINKS, made.image_embeddings.shape[1])
+        read_graph(file, approximate.LINKS)
     open_index(path, made, "images", lines.append)
     assert [line for line in lines if "is damaged" in line]
 

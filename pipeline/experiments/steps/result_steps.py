@@ -31,6 +31,7 @@ def add_embeddings(
         return {
             "tensors_sha256": sha256_of_file(head / TENSORS_FILE),
             "split": test,
+            "dim": None,
             **hashes_of(plan, images, captions),
         }
 
@@ -76,12 +77,13 @@ def add_evaluation(plan: Plan, name: str, embeddings: Path) -> None:
 
     def read(folder: Path) -> Record | None:
         record = json_record(folder / PROVENANCE_FILE)
-        return record and {"protocol": None, **record}
+        return record and {"protocol": None, "dim": None, **record}
 
     def expected() -> Record:
         asked = plan.evaluate.get("protocol")
         number = plan.evaluate.get("captions_per_image", 5)
-        embedded = {"embeddings_sha256": sha256_of_file(embeddings)}
+        dim = plan.evaluate.get("dim")
+        embedded = {"embeddings_sha256": sha256_of_file(embeddings), "dim": dim}
         if asked is None:
             return {**embedded, "protocol": None, "captions_per_image": number}
         return {**embedded, "protocol": asdict(resolve_protocol(asked, number))}
@@ -93,11 +95,13 @@ def add_evaluation(plan: Plan, name: str, embeddings: Path) -> None:
 
 
 def embeddings_record(file: Path) -> Record | None:
-    """Return the provenance of an embedding file, None if it is missing.
+    """Return the provenance of an embedding file, with `dim` None unless it is shortened.
+
+    None if the file is missing.
 
     Raises
     ------
     EmbeddingsError
         The file is damaged.
     """
-    return read_provenance(file) if file.is_file() else None
+    return {"dim": None, **read_provenance(file)} if file.is_file() else None

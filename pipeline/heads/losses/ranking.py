@@ -257,10 +257,10 @@ def require_prefixes(
     if prefixes and prefixes[-1] >= dim:
         raise HeadError(
             f"head {head!r}: matryoshka has a prefix of {prefixes[-1]} dimensions, and the joint "
-            f"space has {dim}; give fewer dimensions"
+            f"space has {dim}; use fewer dimensions"
         )
     if weights and len(weights) != len(prefixes):
         raise HeadError(
             f"head {head!r}: {len(weights)} matryoshka_weights found for {len(prefixes)} prefixes; "
-            "give one for each, or none"
+            "set one for each, or none"
         )

@@ -17,7 +17,10 @@ Vectors = npt.NDArray[np.float32]
 STORES: tuple[Store, ...] = ("float32", "float16", "int8", "binary")
 """How the rows of an embedding file may be stored. "binary" keeps sign bits next to int8 codes."""
 
-_LARGEST, _ZERO = 127, -128
+_LARGEST = 127
+ZERO = -128
+"""Code of all dimensions of the zero vector."""
+
 _WORD_BYTES = 8
 _NO_ROWS: Vectors = np.empty((0, 0), np.float32)
 
@@ -70,7 +73,7 @@ class Quantiser:
         step, centred = self.steps[side], rows - self.middles[side]
         codes = np.divide(centred, step, out=np.zeros_like(rows), where=step > 0)
         codes = np.clip(np.rint(codes), -_LARGEST, _LARGEST).astype(np.int8)
-        codes[~rows.any(axis=1)] = _ZERO
+        codes[~rows.any(axis=1)] = ZERO
         bits = self.signs(rows, side) if self.store == "binary" else None
         return QuantisedRows(codes, side, self, bits)
 
@@ -125,7 +128,7 @@ class QuantisedRows:
         if self.step is not None:
             vectors *= self.step
             vectors += self.quantiser.middles[self.side]
-            vectors[codes[..., 0] == _ZERO] = 0.0
+            vectors[codes[..., 0] == ZERO] = 0.0
         return vectors
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:

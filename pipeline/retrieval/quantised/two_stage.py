@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.retrieval.quantised.codes import QuantisedRows, words_of
+from pipeline.retrieval.quantised.codes import ZERO, QuantisedRows, words_of
 from pipeline.retrieval.search import (
     Gallery,
     Hits,
@@ -97,13 +97,17 @@ def _products(rows: QuantisedRows, queries: Vectors) -> Iterator[tuple[int, Scor
     """
     weights = unit_rows(queries).astype(np.float32)
     if rows.step is not None:
+        of_zero = -weights @ rows.quantiser.middles[rows.side]
         weights = weights * rows.step
     size = max(1, _ELEMENTS // rows.shape[1])
     buffer = np.empty((min(size, len(rows)), rows.shape[1]), np.float32)
     for start in range(0, len(rows), size):
         block = rows.codes[start : start + size]
         np.copyto(buffer[: len(block)], block)
-        yield start, weights @ buffer[: len(block)].T
+        products = weights @ buffer[: len(block)].T
+        if rows.step is not None:  # the codes of the zero vector are no numbers
+            products[:, block[:, 0] == ZERO] = of_zero[:, None]
+        yield start, products
 
 
 def _agreements(

@@ -29,7 +29,7 @@ class Pages:
 
     Attributes
     ----------
-    style, script, map_script : what the pages ask for beside themselves, as CSS and JavaScript.
+    style, script, map_script : what the pages load, as CSS and JavaScript.
     clips : that the page plays, of a dataset of clips.
     """
 

@@ -206,6 +206,7 @@ class SearchService:
             self._searcher.embedded.gallery("images"),
             lambda image: entries[image].captions,
             self._projection,
+            images=self.image_ids,
         )
 
     def answer(self, query: Query) -> Answer:

@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from io import BytesIO
 from pathlib import Path
 from urllib.parse import quote
@@ -99,6 +100,8 @@ def test_an_upload_finds_what_its_file_finds(site: Site, searcher: Searcher) -> 
 def test_conditions_restrict_what_is_found(site: Site, searcher: Searcher) -> None:
     options = [tag for tag in site.get().page.tags if tag[0] == "select"]
     assert [tag["name"] for _, tag in options] == [f"is.{n}" for n in ("kind", "number")] * 2
+    values = [tag["value"] for name, tag in site.get().page.tags if name == "option"]
+    assert values[:4] == ["", *sorted(KINDS), ""], "browsers join the blanks of an option's text"
     ids = [entry.id for entry in read_manifest(site.sources.dataset).entries]
     fields = {"is.kind": KINDS[0], "is.number": "", "where": "number<5\r\nid!=red\r\n"}
     got = site.get("/", q="a red dog", of="images", **fields)
@@ -119,6 +122,15 @@ def test_conditions_restrict_what_is_found(site: Site, searcher: Searcher) -> No
     ):
         got = site.get("/", q="a red dog", where=where)
         assert (got.status, text in got.page.fault) == (400, True), got.page.fault
+
+
+def test_the_map_has_the_searched_images_alone(site: Site) -> None:
+    """An image of another split would have no picture."""
+    service = copy(site.service)
+    service.__dict__.pop("_map", None)
+    service.image_ids = service.image_ids[:3]
+    assert service.map is not None
+    assert {*service.map.ids} == {*service.image_ids}
 
 
 def test_an_upload_is_described(site: Site) -> None:
