@@ -18,6 +18,7 @@ from pipeline.near_duplicates.alignment import Field, Templates, correlation, sm
 from pipeline.near_duplicates.pairs import DECIMALS, Pairs
 from pipeline.near_duplicates.parts import DuplicatesError, Part, RowNumbers, located
 from pipeline.progress import QUIET, Monitor
+from pipeline.wording import counted
 
 CANDIDATES = 16
 """Nearest rows of each row whose images are compared."""
@@ -29,6 +30,7 @@ LEAST_CORRELATION = 0.65
 """Of a pair that is confirmed; docs/duplicates.md has the measurements."""
 
 _FIELDS_HELD = 4096
+_NAMED = 3
 
 
 class Nearest:
@@ -86,7 +88,7 @@ def confirmed_pairs(
     parts : what the rows are of.
     rank : of each row, see `Grouping`.
     images : by the folder of a feature set its images.
-    monitor : receives progress.
+    monitor : receives progress, and a line on images without pixels.
     least : lowest correlation of a pair.
 
     Raises
@@ -107,6 +109,12 @@ def confirmed_pairs(
             if (grey := _grey(*located(parts, row), images)) is not None:
                 greys[row] = grey
             progress(done, len(rows), done - len(greys))
+    if unread := [row for row in rows.tolist() if row not in greys]:
+        named = ", ".join(located(parts, row)[1] for row in unread[:_NAMED])
+        monitor.log(
+            f"{len(unread)} of {counted(len(rows), 'image')} of candidates are missing or cannot be "
+            f"decoded and match nothing, first {named}"
+        )
     field_of = lru_cache(_FIELDS_HELD)(lambda row: Field.of(greys[row]))
     scores = np.full(len(pairs), -1.0)
     # Either image may be the part: each is sought in all its partners.
