@@ -23,7 +23,8 @@ from pipeline.schema import SchemaError, decode_lines
 CORRELATIONS_FILE = "correlations.json"
 
 Correlations = dict[str, dict[str, float | None]]
-"""By the name of a score `tau_b` and `tau_c`; None if all scores or all ratings are equal, as one is."""
+"""By the name of a score `tau_b` and `tau_c`; None of a single rating, or if all scores or all
+ratings are equal."""
 
 
 class _Line(msgspec.Struct):
