@@ -67,7 +67,8 @@ def _summary(judged: list[dict[str, Any]], tested: list[dict[str, Any]]) -> str:
     return (
         f"{len(claims)} claims, {len(judged)} figures; {len(whole)} claims with {len(tested)} "
         f"figures are tested. **{agree} claims hold** in every figure, {some} in some; {against} "
-        f"are contradicted in a figure, the others undecided or without a difference. By figure: {counts}."
+        "are contradicted in a figure, the others undecided or without a difference. "
+        f"By figure: {counts}."
     )
 
 

@@ -112,8 +112,8 @@ def confirmed_pairs(
     if unread := [row for row in rows.tolist() if row not in greys]:
         named = ", ".join(located(parts, row)[1] for row in unread[:_NAMED])
         monitor.log(
-            f"{len(unread)} of {counted(len(rows), 'image')} of candidates are missing or cannot be "
-            f"decoded and match nothing, first {named}"
+            f"{len(unread)} of {counted(len(rows), 'image')} of candidates are missing or cannot "
+            f"be decoded and match nothing, first {named}"
         )
     field_of = lru_cache(_FIELDS_HELD)(lambda row: Field.of(greys[row]))
     scores = np.full(len(pairs), -1.0)
