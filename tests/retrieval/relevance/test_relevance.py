@@ -263,6 +263,8 @@ def test_the_own_captions_as_judgments_give_recall(tmp_path: Path) -> None:
         ("x.jsonl", '{"query": "a"}\n', "line 1.*item"),
         ("x.json", '{"a": {"b": 1}, "c": 2}', "expected lines with query"),
         ("x.json", '{"a": ["b"]}', "0 of 1 judged pairs"),
+        ("x.json", '{"im0": []}', "has no judged pair"),
+        ("x.jsonl", "", "has no judged pair"),
         ("x.jsonl", '{"query": 1, "item": 2}\n{"query": "1", "item": "2", "grade": 3}', "1.0 and"),
         ("x.json", '{"im0": {"im1#0": 0}}', "no judged item has a grade above 0"),
     ],
