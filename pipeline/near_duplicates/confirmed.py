@@ -39,7 +39,7 @@ class Nearest:
     Attributes
     ----------
     rows, partners : (n,) int64, at most `CANDIDATES` partners of a row, the nearest first; of
-        equally near ones the first by `rank`.
+        equally near ones the first by `rank`. Without the pairs added last; see `pairs`.
     """
 
     def __init__(self, rank: RowNumbers) -> None:
@@ -48,12 +48,24 @@ class Nearest:
         self.rows: RowNumbers = np.empty(0, np.int64)
         self.partners: RowNumbers = np.empty(0, np.int64)
         self._scores: npt.NDArray[np.float64] = np.empty(0)
+        self._added: list[Pairs] = []
 
     def add(self, pairs: Pairs) -> None:
         """Keep what is nearer than what is kept."""
-        rows = np.concatenate((self.rows, pairs.first, pairs.second))
-        partners = np.concatenate((self.partners, pairs.second, pairs.first))
-        scores = np.concatenate((self._scores, pairs.scores, pairs.scores))
+        self._added.append(pairs)
+        # Sorted with as many as are kept, so that each pair costs a constant number of sorts.
+        if sum(len(some.first) for some in self._added) > len(self.rows):
+            self._merge()
+
+    def _merge(self) -> None:
+        first, second, scores = (
+            np.concatenate([getattr(some, name) for some in self._added])
+            for name in ("first", "second", "scores")
+        )
+        self._added = []
+        rows = np.concatenate((self.rows, first, second))
+        partners = np.concatenate((self.partners, second, first))
+        scores = np.concatenate((self._scores, scores, scores))
         order = np.lexsort((self._rank[partners], -scores, rows))
         rows, partners = rows[order], partners[order]
         # A graph finds some pairs twice.
@@ -68,6 +80,8 @@ class Nearest:
     @property
     def pairs(self) -> npt.NDArray[np.int64]:
         """The pairs (n, 2), each once, the smaller row first, sorted."""
+        if self._added:
+            self._merge()
         both = np.stack((self.rows, self.partners), axis=1)
         return np.unique(np.sort(both, axis=1), axis=0)
 
