@@ -99,6 +99,21 @@ EXPLAINED: tuple[Explained, ...] = (
         "key captions_per_image",
         "an evaluation records how many captions of an image count, without a protocol too",
     ),
+    *(
+        Explained(
+            path,
+            place,
+            "a caption without words is no candidate; unfinished hypotheses alone are computed, in "
+            "blocks of other sizes, which moves the last bits of log-probabilities; scores follow",
+        )
+        for path, place in (
+            ("data/captions/scenes/kiros2014-lstm-decoder.jsonl", "line *"),
+            ("data/caption-scores/scenes/kiros2014-lstm-decoder/captions.*", "*"),
+            ("data/caption-scores/scenes/kiros2014-lstm-decoder/provenance.json", "key captions_*"),
+            ("stdout/language/06.txt", "line *"),
+            ("made/report-of-captions/captions.html", "line *"),
+        )
+    ),
     Explained(
         "stdout/language/00.txt",
         "line *",
@@ -154,6 +169,7 @@ EXPLAINED: tuple[Explained, ...] = (
             ("*.h5", "*features_crc32*"),
             ("*", "key *embeddings_sha256"),
             ("data/ensembles/*.h5", "attribute provenance"),
+            ("made/ensemble.h5", "attribute provenance"),
         )
     ),
     *(
