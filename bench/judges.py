@@ -178,22 +178,36 @@ def _uvx_of(command: str, **values: str) -> list[str]:
     """
     path = [f"PYTHONPATH={PROJECT}{os.pathsep}{sysconfig.get_path('purelib')}"]
     reads = command.startswith(("deptry", "pyright"))
-    return ["env", *(path if reads else []), "uvx", "--quiet", *command.format(**values).split()]
+    uvx = ["uvx", "--quiet", *command.format(**values).split()]
+    return ["env", *path, *uvx] if reads else uvx
 
 
 def _judge(name: str, command: Sequence[str | Path], score: str) -> None:
     """Run a judge in the project; print its status and the first 12 lines of its score."""
-    if not shutil.which(command[0]):
-        print(f"{name}: skipped, {command[0]} is not installed", flush=True)
+    ended = _ended(name, command, PROJECT, 1800)
+    if ended is None:
         return
-    ended = subprocess.run(
-        [str(part) for part in command], cwd=PROJECT, capture_output=True, text=True, timeout=1800
-    )
     found = [line.strip() for line in re.findall(score, ended.stdout + ended.stderr, re.MULTILINE)]
     print(
         f"{name}: status {ended.returncode}, {len(found)} lines; {'; '.join(found[:12])}",
         flush=True,
     )
+
+
+def _ended(
+    name: str, command: Sequence[str | Path], folder: Path, seconds: int
+) -> subprocess.CompletedProcess[str] | None:
+    """Run a program in a folder; None, and a line, if it is not installed or exceeds its time."""
+    words = [str(part) for part in command]
+    program = words[2] if words[0] == "env" else words[0]  # env PYTHONPATH=... PROGRAM
+    if not shutil.which(program):
+        print(f"{name}: skipped, {program} is not installed", flush=True)
+        return None
+    try:
+        return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        print(f"{name}: stopped after {seconds} s", flush=True)
+        return None
 
 
 def _judge_page(url: str) -> None:
@@ -214,9 +228,10 @@ def _read_a_shard(work: Path) -> None:
     print("the first row is", features.ids[0], *features.read([features.ids[0]])[0, :3])
     (shard,) = (work / "features").glob("*.h5")
     for name, command in READERS:
-        ended = subprocess.run(
-            [*command, str(shard)], cwd=NODE.parent, capture_output=True, text=True, timeout=300
-        )
+        # Node.js finds its packages from the folder that it runs in.
+        ended = _ended(name, [*command, shard], NODE.parent if NODE.exists() else work, 300)
+        if ended is None:
+            continue
         found = re.findall(r"0\.png|-?\d+\.\d{3,}", ended.stdout)
         print(f"{name}: {' '.join(found[:4]) or ended.stderr.strip()[-300:]}", flush=True)
 
@@ -227,8 +242,10 @@ def _served(folder: Path) -> Iterator[str]:
     handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-        server.shutdown()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/"
+        finally:
+            server.shutdown()
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ def exit_of(function: Callable[..., object], *arguments: object) -> int:
         function(*arguments)
         status = 0
     except SystemExit as ended:
-        status = ended.code if isinstance(ended.code, int) else 0
+        # As `sys.exit` has it: a text is an error.
+        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:
         traceback.print_exc()
     finally:

@@ -210,3 +210,16 @@ def test_the_search_answers_from_the_disk_and_from_a_server(site: Path, tmp_path
     assert found[0] != found[1]
     assert found[:2] == found[2:]
     assert all("matching document" in count for count, _ in found)
+
+
+def test_the_readme_has_the_figures_of_the_results() -> None:
+    row = re.compile(r"^\| `?([\w-]+)`?(?: ‡)? \|(.*)\|$", re.MULTILINE)
+    section = (PROJECT / "docs/results.md").read_text(encoding="utf-8").partition("\n### ")[0]
+    results = {name: cells.split(" | ") for name, cells in row.findall(section)}
+    readme = (PROJECT / "README.md").read_text(encoding="utf-8").partition("## Results")[2]
+    found = {name: cells.split(" | ")[:5] for name, cells in row.findall(readme)}
+    found = {name: [cell.strip() for cell in cells] for name, cells in found.items()}
+    named = {name: cells for name, cells in found.items() if name in results}
+    assert len(named) > 5
+    for name, cells in named.items():
+        assert cells == [results[name][at].strip() for at in (0, 2, 4, 6, 8)], name

@@ -30,7 +30,9 @@ python docs/tools/claims.py data/claims/flickr8k
 Each claim is tested on its paper's own measure and direction. In brackets the number of trainings
 of each side: with one the interval does not hold how far another training would be off; such a test
 rejects a true null in 13 to 26 of 100 cases before the correction. p is Holm's, over all tests of
-the table. The papers' figures are of other features, larger networks and mostly more images.
+the table. "No better than" is tested as equal: that the linear network is worse than CCA from text
+to image is counted as contradicted, although these words allow it. The papers' figures are of other
+features, larger networks and mostly more images.
 """
 
 
@@ -65,7 +67,8 @@ def _summary(judged: list[dict[str, Any]], tested: list[dict[str, Any]]) -> str:
     return (
         f"{len(claims)} claims, {len(judged)} figures; {len(whole)} claims with {len(tested)} "
         f"figures are tested. **{agree} claims hold** in every figure, {some} in some; {against} "
-        f"are contradicted in a figure, the others undecided. By figure: {counts}."
+        "are contradicted in a figure, the others undecided or without a difference. "
+        f"By figure: {counts}."
     )
 
 

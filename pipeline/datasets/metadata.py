@@ -67,14 +67,14 @@ def value_of(cell: Any) -> Any:
     Parameters
     ----------
     cell : of a table or an object in memory: dates become ISO 8601 text, numbers of numpy those of
-        Python, NaN and blank text count as empty.
+        Python, NaN, NaT and blank text count as empty.
 
     Raises
     ------
     NotKept
     """
     if isinstance(cell, str):
-        return cell.strip() and _text(cell)
+        return _text(cell) or None
     if cell is None or cell is True or cell is False:
         return cell
     if hasattr(cell, "tolist"):
@@ -86,9 +86,9 @@ def value_of(cell: Any) -> Any:
             raise NotKept
         return None if math.isnan(cell) else cell
     if isinstance(cell, date | time):
-        return cell.isoformat()
+        return cell.isoformat() if cell == cell else None  # pandas' NaT is a date
     if isinstance(cell, Decimal):
-        return str(cell)
+        return None if cell.is_nan() else str(cell)
     if isinstance(cell, list | tuple) and all(isinstance(item, str) for item in cell):
         return [_text(item) for item in cell if item.strip()] or None
     raise NotKept

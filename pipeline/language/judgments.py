@@ -23,7 +23,8 @@ from pipeline.schema import SchemaError, decode_lines
 CORRELATIONS_FILE = "correlations.json"
 
 Correlations = dict[str, dict[str, float | None]]
-"""By the name of a score `tau_b` and `tau_c`; None if all scores or all ratings are equal."""
+"""By the name of a score `tau_b` and `tau_c`; None of a single rating, or if all scores or all
+ratings are equal."""
 
 
 class _Line(msgspec.Struct):
@@ -176,6 +177,8 @@ def markdown(found: Correlations) -> str:
 
 
 def _taus(scores: Sequence[float], ratings: Sequence[float]) -> dict[str, float | None]:
+    if len(scores) < 2:
+        return {"tau_b": None, "tau_c": None}
     taus = {}
     for variant in ("b", "c"):
         value = float(kendalltau(scores, ratings, variant=variant).statistic)

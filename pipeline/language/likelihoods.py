@@ -36,7 +36,8 @@ def log_likelihoods(
     Parameters
     ----------
     model : SentenceModel. In evaluation mode.
-    conditions : (conditions, condition_dim) float32.
+    conditions : (conditions, condition_dim) or (conditions, *cells, condition_dim) float32; see
+        `SentenceModel.start`.
     sentences : (sentences, length) int64 token ids, `START` first, `PADDING` behind the end.
     tags : (sentences, tag length) int64, of a model that takes tags.
     progress : called with (conditions done, conditions, 0).

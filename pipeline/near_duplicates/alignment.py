@@ -23,6 +23,9 @@ SIDE = 48
 SCALES = tuple(k / 20 for k in range(20, 9, -1))
 """Sides of a part that are tried, as shares of the largest that fits into the other image."""
 
+LEAST_PIXELS = 144
+"""Of a template: fewer pixels match some window of a large field by chance."""
+
 _SIGMA, _GREY_LEVELS = 2.0, 2.0
 # A window with less contrast than this share of the usual one is flat, and matches nothing.
 _FLAT = 0.05
@@ -94,7 +97,8 @@ class Templates:
     def of(cls, grey: Image.Image, field: Shape) -> "Templates":
         """Return the templates of an image of `small_grey` for fields of a shape (h, w).
 
-        The first one is the image squashed to the whole field.
+        The first one is the image squashed to the whole field. Scales at which the image has fewer
+        than `LEAST_PIXELS` pixels are left out, as those of a wide image in a tall field are.
         """
         height, width = field
         fitting = min(width / grey.width, height / grey.height)
@@ -105,6 +109,7 @@ class Templates:
             )
             for scale in SCALES
         ]
+        sizes = [sizes[0], *(size for size in sizes if size[0] * size[1] >= LEAST_PIXELS)]
         sizes = list(dict.fromkeys(sizes))
         stack = np.zeros((2 * len(sizes), *padded(field)), np.float32)
         for k, (w, h) in enumerate(sizes):

@@ -18,6 +18,7 @@ from pipeline.near_duplicates.alignment import Field, Templates, correlation, sm
 from pipeline.near_duplicates.pairs import DECIMALS, Pairs
 from pipeline.near_duplicates.parts import DuplicatesError, Part, RowNumbers, located
 from pipeline.progress import QUIET, Monitor
+from pipeline.wording import counted
 
 CANDIDATES = 16
 """Nearest rows of each row whose images are compared."""
@@ -29,6 +30,7 @@ LEAST_CORRELATION = 0.65
 """Of a pair that is confirmed; docs/duplicates.md has the measurements."""
 
 _FIELDS_HELD = 4096
+_NAMED = 3
 
 
 class Nearest:
@@ -37,7 +39,7 @@ class Nearest:
     Attributes
     ----------
     rows, partners : (n,) int64, at most `CANDIDATES` partners of a row, the nearest first; of
-        equally near ones the first by `rank`.
+        equally near ones the first by `rank`. Without the pairs added last; see `pairs`.
     """
 
     def __init__(self, rank: RowNumbers) -> None:
@@ -46,12 +48,24 @@ class Nearest:
         self.rows: RowNumbers = np.empty(0, np.int64)
         self.partners: RowNumbers = np.empty(0, np.int64)
         self._scores: npt.NDArray[np.float64] = np.empty(0)
+        self._added: list[Pairs] = []
 
     def add(self, pairs: Pairs) -> None:
         """Keep what is nearer than what is kept."""
-        rows = np.concatenate((self.rows, pairs.first, pairs.second))
-        partners = np.concatenate((self.partners, pairs.second, pairs.first))
-        scores = np.concatenate((self._scores, pairs.scores, pairs.scores))
+        self._added.append(pairs)
+        # Sorted with as many as are kept, so that each pair costs a constant number of sorts.
+        if sum(len(some.first) for some in self._added) > len(self.rows):
+            self._merge()
+
+    def _merge(self) -> None:
+        first, second, scores = (
+            np.concatenate([getattr(some, name) for some in self._added])
+            for name in ("first", "second", "scores")
+        )
+        self._added = []
+        rows = np.concatenate((self.rows, first, second))
+        partners = np.concatenate((self.partners, second, first))
+        scores = np.concatenate((self._scores, scores, scores))
         order = np.lexsort((self._rank[partners], -scores, rows))
         rows, partners = rows[order], partners[order]
         # A graph finds some pairs twice.
@@ -66,6 +80,8 @@ class Nearest:
     @property
     def pairs(self) -> npt.NDArray[np.int64]:
         """The pairs (n, 2), each once, the smaller row first, sorted."""
+        if self._added:
+            self._merge()
         both = np.stack((self.rows, self.partners), axis=1)
         return np.unique(np.sort(both, axis=1), axis=0)
 
@@ -86,7 +102,7 @@ def confirmed_pairs(
     parts : what the rows are of.
     rank : of each row, see `Grouping`.
     images : by the folder of a feature set its images.
-    monitor : receives progress.
+    monitor : receives progress, and a line on images without pixels.
     least : lowest correlation of a pair.
 
     Raises
@@ -107,6 +123,12 @@ def confirmed_pairs(
             if (grey := _grey(*located(parts, row), images)) is not None:
                 greys[row] = grey
             progress(done, len(rows), done - len(greys))
+    if unread := [row for row in rows.tolist() if row not in greys]:
+        named = ", ".join(located(parts, row)[1] for row in unread[:_NAMED])
+        monitor.log(
+            f"{len(unread)} of {counted(len(rows), 'image')} of candidates are missing or cannot "
+            f"be decoded and match nothing, first {named}"
+        )
     field_of = lru_cache(_FIELDS_HELD)(lambda row: Field.of(greys[row]))
     scores = np.full(len(pairs), -1.0)
     # Either image may be the part: each is sought in all its partners.

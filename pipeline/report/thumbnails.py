@@ -1,4 +1,4 @@
-"""Small copies of the pictures that a report shows, each made when it is first asked for."""
+"""Thumbnails of the images of a report, computed on first use."""
 
 import hashlib
 import io
@@ -21,7 +21,7 @@ SIDE = 224
 """Of the square that a small copy fits into, in pixels."""
 
 TINY = 76
-"""Twice the pixels that a figure gives them, for dense screens."""
+"""Side of a square in a figure, in pixels: twice its CSS size, for dense screens."""
 
 _QUALITY = 80
 _NO_PICTURE = (128, 128, 128)
@@ -31,7 +31,7 @@ _RATE = 8000
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A small copy by its file's name, or "" and why there is none; and the line of its sound."""
+    """File name of a thumbnail, or "" and the reason; and the waveform of a clip's sound."""
 
     name: str
     fault: str = ""
@@ -39,9 +39,9 @@ class Thumbnail:
 
 
 class Thumbnails:
-    """The folder that small copies go to; each picture is copied when it is first asked for.
+    """The folder of the thumbnails; that of an image is computed on first use.
 
-    Of a clip the copy is a sheet of its frames.
+    A clip's is a contact sheet of its frames.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -51,10 +51,9 @@ class Thumbnails:
         self._sheets: list[str] = []
 
     def of(self, dataset: Dataset, image_id: str) -> Thumbnail:
-        """Return the copy of a picture.
+        """Return the thumbnail of an image.
 
-        Its name says nothing of the id, which may be any text. No metadata of the picture's file
-        goes into it.
+        Its name is a hash, since an id may be any text. It has no metadata of the image's file.
 
         Raises
         ------
@@ -77,7 +76,7 @@ class Thumbnails:
         return self._made[key]
 
     def tiny(self, dataset: Dataset, image_id: str) -> bytes:
-        """Return the JPEG of a square of `TINY` pixels from a picture's middle; b"" without one.
+        """Return the JPEG of the central square of an image, `TINY` pixels wide; b"" if unreadable.
 
         Raises
         ------
@@ -95,7 +94,12 @@ class Thumbnails:
         return self._tiny[key]
 
     def sheet(self, dataset: Dataset, image_ids: Sequence[str]) -> str:
-        """Return the file of one picture with the squares of `tiny` of some images, row by row.
+        """Return the name of the sprite sheet with the squares of `tiny`, row by row.
+
+        Parameters
+        ----------
+        dataset : of the images.
+        image_ids : one or more.
 
         Raises
         ------
@@ -122,7 +126,7 @@ class Thumbnails:
 
     @property
     def faults(self) -> list[str]:
-        """A sentence about each picture that there is no copy of."""
+        """A sentence about each image without a thumbnail."""
         return sorted(
             f"{image_id} of {dataset} has no picture: {copy.fault}."
             for (dataset, image_id), copy in self._made.items()
@@ -131,6 +135,6 @@ class Thumbnails:
 
 
 def grid(number: int) -> tuple[int, int]:
-    """Return columns and rows of a sheet of pictures."""
+    """Return columns and rows of a sprite sheet of one or more images."""
     columns = ceil(number**0.5)
     return columns, ceil(number / columns)

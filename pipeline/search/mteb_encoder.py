@@ -21,7 +21,7 @@ class MtebEncoder:
     """What `mteb.evaluate` accepts as a model: embeds batches of images or of texts.
 
     The image network is loaded when images are first embedded. A text without a word that the
-    encoder knows has the embedding that `pipeline embed` computes.
+    encoder knows has the same embedding as in the output of `pipeline embed`.
 
     Attributes
     ----------

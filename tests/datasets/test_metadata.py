@@ -2,10 +2,12 @@
 
 import json
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 from pipeline.datasets.checks import DatasetError
@@ -44,7 +46,6 @@ def test_metadata_are_stored_apart_from_the_manifest(root: Path) -> None:
 
 
 def test_tables_of_all_kinds_have_the_same_metadata(root: Path) -> None:
-    pandas = pytest.importorskip("pandas", reason="needs the extra pandas")
     arrow = pytest.importorskip("pyarrow", reason="reads Parquet")
     import pyarrow.parquet
 
@@ -70,6 +71,9 @@ def test_cells_of_text_stay_text_and_columns_of_captions_are_left_out(root: Path
     made = prepare([{**PLAIN[0], **own}, PLAIN[2]], root=root)
     assert made.metadata == {"a.jpg": {"day": "2020-01-02", "n": 3, "x": 0.5}}
     assert prepare([{**PLAIN[0], "x": float("inf")}], root=root).metadata == {}
+    empty = {"day": pandas.NaT, "price": Decimal("NaN"), "name": " ", "n": 0, "no": False}
+    made = prepare([{**PLAIN[0], **empty}], root=root)
+    assert made.metadata == {"a.jpg": {"n": 0, "no": False}}
 
 
 def test_changed_metadata_are_refused(root: Path) -> None:

@@ -1,6 +1,7 @@
 """Scores of single captions against ratings: read, correlated, and refused by name."""
 
 import json
+import warnings
 from itertools import combinations
 from pathlib import Path
 
@@ -93,6 +94,10 @@ def test_equal_ratings_have_no_correlation(tmp_path: Path, dataset: Path) -> Non
     (tmp_path / "same.jsonl").write_text(json.dumps(line))
     found = correlate(tmp_path / "same.jsonl", dataset, tmp_path / "out")
     assert found["cider"] == {"tau_b": None, "tau_c": None}
+    (tmp_path / "one.jsonl").write_text(json.dumps({**line, "caption": "", "rating": 1}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert correlate(tmp_path / "one.jsonl", dataset, tmp_path / "out") == found
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image, ImageEnhance, ImageOps
 
+from pipeline.datasets.readers.folder import read_folder
 from pipeline.errors import WrongUsage
 from pipeline.near_duplicates.alignment import (
     SIDE,
@@ -22,6 +23,7 @@ from pipeline.near_duplicates.pairs import Pairs
 from pipeline.near_duplicates.parts import DuplicatesError
 from pipeline.shards.resume.arrays import write_features
 from stages.cli import cli
+from tests.project import Recorder
 
 
 def drawn(seed: int, size: tuple[int, int] = (200, 140)) -> Image.Image:
@@ -151,3 +153,41 @@ def test_the_command_aligns_and_refuses_without_images() -> None:
     write_features("odd", ["a.png", "z.png"], np.ones((2, 4), np.float32), recipe={"name": "any"})
     with pytest.raises(DuplicatesError, match=r"a row 'z.png', which is not an image of photos"):
         duplicates("odd", images="photos")
+
+
+@pytest.mark.parametrize(("width", "height"), [(400, 100), (600, 60), (900, 30)])
+def test_a_wide_image_does_not_match_a_tall_one_by_chance(width: int, height: int) -> None:
+    """A few pixels correlate with some window of any image."""
+    wide = [drawn(seed, (width, height)) for seed in range(6)]
+    tall = [drawn(seed, (height, width)) for seed in range(6, 12)]
+    square = drawn(20, (200, 200))
+    pairs = [(one, other) for one in wide for other in tall]
+    pairs += [(square, one) for one in wide] + [(one, square) for one in wide]
+    assert max(aligned(part, whole) for part, whole in pairs) < LEAST_CORRELATION
+    middle = wide[0].crop((width // 4, 0, width // 4 + 2 * height, height))
+    assert aligned(middle, wide[0]) > LEAST_CORRELATION
+
+
+@pytest.mark.usefixtures("photos")
+def test_missing_and_damaged_images_are_counted() -> None:
+    images = read_folder("photos", name="photos")
+    Path("photos/b.png").unlink()
+    monitor = Recorder()
+    duplicates("features", images=images, monitor=monitor)
+    (line,) = (line for line in monitor.lines if "match nothing" in line)
+    assert line == (
+        "2 of 6 images of candidates are missing or cannot be decoded and match nothing, "
+        "first b.png, f.png"
+    )
+
+
+@pytest.mark.usefixtures("photos")
+def test_modes_and_sizes_of_the_same_image_align() -> None:
+    image = drawn(0)
+    image.convert("RGBA").save("photos/b.png")
+    image.convert("L").resize((2000, 1400)).save("photos/c.png")
+    Image.new("L", (1, 1)).save("photos/e.png")
+    found = duplicates("features", images="photos")
+    assert [[one.id for one in group.images] for group in found] == [
+        ["a.png", "b.png", "c.png", "d.png"]
+    ]

@@ -123,7 +123,9 @@ class AttentionDecoder(nn.Module):
     def step(self, state: State, words: Tensor) -> tuple[Tensor, State]:
         """See `SentenceModel.step`."""
         condition, read = state.own["condition"], self.inputs[words]
-        cells, keys = (state.shared[name][condition] for name in ("cells", "keys"))
+        cells, keys = state.shared["cells"], state.shared["keys"]
+        if len(cells) > 1:  # one grid is broadcast, not copied per sentence
+            cells, keys = cells[condition], keys[condition]
         context, _ = self._attend(cells, keys, state.own["state"])
         own = self._read(state.own, self.of_word(read), context)
         scores = self.output.scores(self._vectors(read, own["state"], context), self.words)
@@ -141,7 +143,13 @@ class AttentionDecoder(nn.Module):
         }
 
     def _attend(self, cells: Tensor, keys: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the contexts (n, condition_dim) and the attention to each cell (n, cells)."""
+        """Return the contexts (n, condition_dim) and the attention to each cell (n, cells).
+
+        Parameters
+        ----------
+        cells, keys : (n, cells, ...) float32, or (1, cells, ...) if all look at the same grid.
+        state : (n, hidden) float32.
+        """
         fits = (keys + self.state_keys(state)[:, None]).tanh() @ self.fit
         share = fits.softmax(dim=1)
         context = (share[:, None] @ cells)[:, 0]

@@ -10,7 +10,7 @@ from pipeline.retrieval.search import Gallery, nearest
 
 Figures = dict[str, float | int]
 
-_QUERIES_AT_ONCE = 1024
+_QUERIES_AT_ONCE, _HITS_AT_ONCE = 1024, 1 << 21
 
 
 def relevance_figures(e: Embeddings, judged: Judged) -> Figures:
@@ -54,8 +54,10 @@ def relevance_figures(e: Embeddings, judged: Judged) -> Figures:
     gallery = Gallery.of(e, other)
     starts = np.searchsorted(query, np.arange(len(asking) + 1))
     sums: dict[str, float] = {}
-    for first in range(0, len(asking), _QUERIES_AT_ONCE):
-        last = min(first + _QUERIES_AT_ONCE, len(asking))
+    most = min(max(*CUTOFFS, int(np.diff(starts).max())), len(gallery.ids))
+    step = max(1, min(_QUERIES_AT_ONCE, _HITS_AT_ONCE // most))
+    for first in range(0, len(asking), step):
+        last = min(first + step, len(asking))
         pairs = slice(starts[first], starts[last])
         top = max(*CUTOFFS, int(np.diff(starts[first : last + 1]).max()))
         hits = nearest(gallery, rows[asking[first:last]], side, top).rows

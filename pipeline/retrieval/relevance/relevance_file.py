@@ -74,8 +74,8 @@ def read_relevance(path: str | Path) -> dict[str, dict[str, float]]:
     Raises
     ------
     RelevanceError
-        The file is missing or damaged, a grade is negative, or a pair is listed twice with two
-        grades.
+        The file is missing, damaged or empty, a grade is negative, or a pair is listed twice
+        with two grades.
     """
     path = Path(path)
     found: dict[str, dict[str, float]] = {}
@@ -98,6 +98,8 @@ def read_relevance(path: str | Path) -> dict[str, dict[str, float]]:
             f"{path}: {error}; expected lines with query, item and grade (NAME.jsonl), or a JSON "
             "object with the items of each query"
         ) from error
+    if not pairs:
+        raise RelevanceError(f"{path} has no judged pair; expected a query with an item")
     for query, item, grade in pairs:
         if not (math.isfinite(grade) and grade >= 0):
             raise RelevanceError(

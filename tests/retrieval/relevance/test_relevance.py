@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +14,14 @@ from pipeline.retrieval.embeddings import Embeddings
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.ranking.protocols import ProtocolError
 from pipeline.retrieval.recall import DIRECTIONS, recall_table
+from pipeline.retrieval.relevance import figures
 from pipeline.retrieval.relevance.figures import relevance_figures
 from pipeline.retrieval.relevance.relevance_file import (
     RelevanceError,
     read_relevance,
     rows_of,
 )
+from pipeline.retrieval.search import Hits, nearest
 from pipeline.retrieval.similarity import SIMILARITIES
 from stages.evaluate import evaluate as command
 from tests.project import Recorder
@@ -101,6 +104,24 @@ def test_figures_are_those_of_their_definitions(
     relevant = sum(grade > 0 for of in grades.values() for grade in of.values())
     assert found.pop("relevant_per_query") == pytest.approx(relevant / len(grades))
     assert found == pytest.approx(expected, abs=1e-10)
+
+
+def test_queries_are_searched_in_blocks_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    e = made([5] * 40, "cosine")
+    judged = rows_of(drawn(e, DIRECTIONS[0], 3), e)
+    expected = relevance_figures(e, judged)
+    sizes = []
+
+    def searched(*given: Any) -> Hits:
+        hits = nearest(*given)
+        sizes.append(hits.rows.size)
+        return hits
+
+    monkeypatch.setattr(figures, "nearest", searched)
+    monkeypatch.setattr(figures, "_HITS_AT_ONCE", 100)
+    assert relevance_figures(e, judged) == pytest.approx(expected, abs=1e-10)
+    assert max(sizes) <= 100
+    assert len(sizes) > 3
 
 
 def test_the_figures_are_those_of_ir_measures() -> None:
@@ -242,6 +263,8 @@ def test_the_own_captions_as_judgments_give_recall(tmp_path: Path) -> None:
         ("x.jsonl", '{"query": "a"}\n', "line 1.*item"),
         ("x.json", '{"a": {"b": 1}, "c": 2}', "expected lines with query"),
         ("x.json", '{"a": ["b"]}', "0 of 1 judged pairs"),
+        ("x.json", '{"im0": []}', "has no judged pair"),
+        ("x.jsonl", "", "has no judged pair"),
         ("x.jsonl", '{"query": 1, "item": 2}\n{"query": "1", "item": "2", "grade": 3}', "1.0 and"),
         ("x.json", '{"im0": {"im1#0": 0}}', "no judged item has a grade above 0"),
     ],

@@ -98,7 +98,7 @@ class RowReader:
             except NotKept:
                 self.ignored.add(name)
                 continue
-            if value not in (None, ""):
+            if value is not None:
                 found[name] = value
         return found
 
