@@ -426,7 +426,7 @@ def _store(file: h5py.File) -> Store:
     store = _text(file, "store") or "float32"
     if store not in STORES:
         raise EmbeddingsError(f"the attribute 'store' is {store!r}, expected one of {STORES}")
-    return cast(Store, store)
+    return store
 
 
 def _both_sides(file: h5py.File, ndim: int) -> tuple[Vectors, Vectors]:
