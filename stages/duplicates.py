@@ -109,7 +109,7 @@ def duplicates(
         from pipeline.near_duplicates.page import write_page
 
         write_page(found, page, dict(zip(folders, manifests, strict=False)))
-        CONSOLE.log(f"{page}: the pictures of the groups")
+        CONSOLE.log(f"{page}: the images of the groups")
     if as_json:
         click.echo(json.dumps(_values(found), indent=2))
     elif found.groups:

@@ -127,5 +127,5 @@ def embed(
             f"{to_file}: {counted(len(embeddings.image_ids), 'image')} and "
             f"{counted(len(embeddings.caption_ids), 'caption')} in "
             f"{counted(embeddings.image_embeddings.shape[-1], 'dimension')}, similarity "
-            f"{embeddings.similarity}"
+            f"{embeddings.similarity}" + ("" if store == "float32" else f", stored as {store}")
         )

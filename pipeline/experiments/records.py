@@ -112,7 +112,8 @@ def _first_difference(found: Record, expected: Record, path: str = "") -> str:
             if unlike := _first_difference(one, other, f"{path}{name}."):
                 return unlike
         elif name in found and name in expected and one != other and name.endswith("_sha256"):
-            return f"the {name.removesuffix('_sha256').replace('_', ' ')} has changed"
+            changed = name.removesuffix("_sha256").replace("_", " ")
+            return f"the {changed} {'have' if changed.endswith('s') else 'has'} changed"
         elif name not in found or name not in expected or one != other:
             return f"{path}{name} is {_shown(found, name)}, expected {_shown(expected, name)}"
     return ""

@@ -6,6 +6,7 @@ its head, the dataset or the features have changed.
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from pipeline.datasets.manifest import read_description
@@ -15,14 +16,16 @@ from pipeline.experiments.layout import Layout, NotMade, of_splits, unseeded
 from pipeline.experiments.records import Record, why_stale
 from pipeline.experiments.steps.result_steps import embeddings_record
 from pipeline.hashing import sha256_of_file
-from pipeline.heads.embed import embed, require_head_of
+from pipeline.heads.embed import Stored, embed, require_head_of
 from pipeline.heads.head_types import Experiment
 from pipeline.heads.inputs.pairs import made_from
 from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE
 from pipeline.jobs.options import Selection
 from pipeline.progress import QUIET, Monitor
-from pipeline.retrieval.embedding_file import read_provenance
+from pipeline.retrieval.embedding_file import read_provenance, read_store
+from pipeline.retrieval.embeddings import EmbeddingsError
 from pipeline.retrieval.ensemble import ensemble
+from pipeline.retrieval.quantised.codes import StoreError
 from pipeline.shards.feature_set import read_set_index
 from pipeline.shards.index import INDEX_FILE, read_index
 from pipeline.shards.side_by_side import is_view
@@ -75,6 +78,14 @@ def searched_embeddings(
         return own
 
 
+def _stored_before(file: Path) -> Stored:
+    """Return how the vectors of a file are stored; the default if it cannot be read."""
+    try:
+        return Stored(read_store(file), read_provenance(file).get("dim"))
+    except EmbeddingsError:
+        return Stored()
+
+
 class _Whole:
     """Makes the embedding files of all splits of a dataset."""
 
@@ -119,10 +130,18 @@ class _Whole:
 
         def make() -> object:
             require_head_of(head, name)
-            return embed(
-                layout.dataset, out, head=head, images=images, captions=captions,
+            make_stored = partial(
+                embed, layout.dataset, out, head=head, images=images, captions=captions,
                 select=Selection(ALL, leave_out_failed=True), monitor=self._monitor,
             )  # fmt: skip
+            stored = _stored_before(out)
+            try:
+                return make_stored(stored=stored)
+            except StoreError as error:  # The head has another similarity or fewer dimensions.
+                if stored == Stored():
+                    raise
+                self._monitor.log(f"{out}: stored as float32 in full, since {error}")
+                return make_stored()
 
         count = described.images or described.clips
         size = f"{count} {described.media} and {described.captions} captions"

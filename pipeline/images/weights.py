@@ -166,8 +166,8 @@ def _fetched(weights: str) -> Path:
         return path
     url = _address(weights)
     remedy = (
-        f"fetch {url} on a machine that can and put it at {path}, or give the path of such a "
-        "file, or take random:SEED for a trial without meaning"
+        f"fetch {url} on a machine that can and put it at {path}, or pass the path of such a "
+        "file as weights, or use random:SEED for a trial with random weights"
     )
     if name in _UNVERIFIED:
         raise WeightsError(f"{weights} are not in torch's cache; {remedy}")

@@ -69,7 +69,9 @@ def load_clip_weights(model: ClipModel, source: str, net: Any) -> Weights:
     try:
         path = fetch_weights(model) if published else Path(source)
     except OSError as error:
-        raise WeightsError(f"{error}; or take random:SEED for a trial without meaning") from error
+        raise WeightsError(
+            f"{error}; or use random:SEED for a trial with random weights"
+        ) from error
     if not path.is_file():
         raise WeightsError(
             f"no weights file {source!r}; give the path of a .pth, .pt, .bin or .safetensors file, "

@@ -289,6 +289,21 @@ def read_provenance(path: Path) -> dict[str, Any]:
         raise EmbeddingsError(f"{path}: cannot be read as HDF5 ({error})") from error
 
 
+def read_store(path: Path) -> Store:
+    """Read how the vectors of an embedding file are stored.
+
+    Raises
+    ------
+    EmbeddingsError
+        The file cannot be read, or its store is unknown.
+    """
+    _require_unbroken(path, _stored_store)
+    try:
+        return _stored_store(path)
+    except (OSError, RuntimeError) as error:
+        raise EmbeddingsError(f"{path}: cannot be read as HDF5 ({error})") from error
+
+
 def read_features_crc32(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
     """Read by side the CRC-32 of the features that each row was embedded from; {} if unknown.
 
@@ -324,6 +339,11 @@ def _require_unbroken(path: Path, read: Callable[[Path], object]) -> None:
 def _stored_provenance(path: Path) -> dict[str, Any]:
     with h5py.File(path, "r") as file:
         return _provenance(file)
+
+
+def _stored_store(path: Path) -> Store:
+    with h5py.File(path, "r") as file:
+        return _store(file)
 
 
 def _stored(path: Path) -> dict[str, Any]:
@@ -402,15 +422,20 @@ def _dataset(file: h5py.File, name: str, ndim: int) -> h5py.Dataset:
     return require_held(dataset)
 
 
+def _store(file: h5py.File) -> Store:
+    store = _text(file, "store") or "float32"
+    if store not in STORES:
+        raise EmbeddingsError(f"the attribute 'store' is {store!r}, expected one of {STORES}")
+    return store
+
+
 def _both_sides(file: h5py.File, ndim: int) -> tuple[Vectors, Vectors]:
     """Return the rows of images and of captions; quantised ones are `QuantisedRows`."""
-    store = _text(file, "store")
-    if store in (None, "float32"):
+    store = _store(file)
+    if store == "float32":
         return _embedding(file, "images/embedding", ndim), _embedding(
             file, "captions/embedding", ndim
         )
-    if store not in STORES:
-        raise EmbeddingsError(f"the attribute 'store' is {store!r}, expected one of {STORES}")
     sides, kind = ("images", "captions"), "<f2" if store == "float16" else "|i1"
     found = [_stored_rows(file, f"{side}/embedding", ndim, kind) for side in sides]
     middles, steps = {}, {}

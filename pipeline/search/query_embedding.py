@@ -79,8 +79,8 @@ def _log_unknown_words(
         first = [texts[at] for at in sorted(unknown)[:5]]
         raise SearchError(
             f"the encoder {fitted.name!r} knows no word of {len(unknown)} of "
-            f"{len(texts)} queries, first {first}, which would all be one and the same query; use "
-            "words of the captions that it was fitted to"
+            f"{len(texts)} queries, first {first}; use words of its vocabulary, which may lack "
+            "rare words of the captions that it was fitted to"
         )
     for name, report in reports.items():
         if report.oov_words:

@@ -150,8 +150,8 @@ def read_index(folder: str | Path) -> FeatureIndex:
     path = Path(folder) / INDEX_FILE
     if not path.is_file():
         raise ShardError(
-            f"{path} not found: {folder} is no finished feature folder; `pipeline extract` or "
-            "`pipeline text` makes one (run again, it goes on where it stopped)"
+            f"{path} not found: {folder} is not a finished feature folder; `pipeline extract` or "
+            "`pipeline text` writes one, and resumes if it was interrupted"
         )
     try:
         return index_from(path.read_bytes(), str(path))

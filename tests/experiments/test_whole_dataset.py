@@ -11,8 +11,10 @@ import pytest
 import pipeline
 from pipeline.experiments.layout import Layout, NotMade, of_splits
 from pipeline.experiments.whole_dataset import searched_embeddings
+from pipeline.heads.embed import Stored
 from pipeline.heads.experiments import resolve_experiment
-from pipeline.retrieval.embedding_file import read_embeddings
+from pipeline.jobs.options import Selection
+from pipeline.retrieval.embedding_file import read_embeddings, read_store
 from pipeline.retrieval.search import SearchError
 from tests.project import Recorder
 
@@ -89,6 +91,22 @@ def test_shortened_files_are_not_an_experiment_s_own(layout: Layout) -> None:
         shorten()
         pipeline.run(NAME, layout.dataset, root=layout.root, size="tiny")
         assert (own.read_bytes(), table.read_bytes()) == files
+
+
+def test_a_file_that_is_recomputed_keeps_its_store(layout: Layout) -> None:
+    file, experiment = of_splits(layout.embeddings(NAME), "all"), resolve_experiment(NAME)
+    pipeline.embed(
+        layout.dataset, file, head=layout.head(NAME), images=layout.features(experiment.images),
+        captions=layout.text(experiment.captions.name), select=Selection("all"),
+        stored=Stored("binary", 16),
+    )  # fmt: skip
+    assert found(layout) == (file, [])
+    manifest = pipeline.read_manifest(layout.dataset)
+    moved = [replace(e, split="test") if e.split == "val" else e for e in manifest]
+    pipeline.Manifest(manifest.name, manifest.image_root, moved, "", "", {}).write(layout.dataset)
+    assert found(layout)[1][0].startswith(f"{file}: the manifest has changed")
+    assert read_store(file) == "binary"
+    assert read_embeddings(file).image_embeddings.shape == (20, 16)
 
 
 def test_a_named_split_is_that_of_its_own_file(layout: Layout) -> None:

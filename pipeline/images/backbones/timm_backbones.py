@@ -86,12 +86,12 @@ def _pretrained(name: str, cfg: dict[str, Any]) -> dict[str, Tensor]:
         else:
             raise WeightsError(
                 f"timm has no pretrained weights of {name}; give a file of them, or random:SEED "
-                "for a trial without meaning"
+                "for a trial with random weights"
             ) from error
         raise WeightsError(
             f"the pretrained weights of {name} ({source}) are not in the cache and cannot be "
             f"downloaded ({str(error).partition(chr(10))[0]}); {remedy}, or give a state dict of "
-            "timm's as a file, or take random:SEED for a trial without meaning"
+            "timm's as a file, or use random:SEED for a trial with random weights"
         ) from error
     return state
 
