@@ -4,7 +4,6 @@ import csv
 import json
 import random
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from pipeline.retrieval.embedding_file import read_embeddings
 from pipeline.search.query_embedding import embed_sentences
 from pipeline.search.query_models import open_encoder
 from pipeline.shards.feature_set import FeatureSet
-from stages.cli import main
+from tests.in_process import status_of
 from tests.project import PROJECT
 
 IMAGES, CAPTIONS = "efficientnet-lite0-pool", "mean-glove-6b-50d"
@@ -61,10 +60,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
         for command in commands:
-            patched.setattr(sys, "argv", ["pipeline", *command])
-            with pytest.raises(SystemExit) as ended:
-                main()
-            assert not ended.value.code
+            assert status_of(*command) == 0
     data = folder / "data"
     return _folders(data)
 

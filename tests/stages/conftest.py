@@ -1,30 +1,26 @@
 """A project folder with a drawn dataset, and commands called as their users call them."""
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from pipeline.scenes.draw_scenes import draw_scenes
-from stages.cli import main
+from tests.in_process import status_of
 from tests.project import PROJECT, Call, Ended
 
 
 @pytest.fixture
-def pipeline(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+def pipeline(capsys: pytest.CaptureFixture[str]) -> Call:
     """Call `pipeline ARGUMENTS...` in this process."""
 
     def call(*arguments: object) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["pipeline", *map(str, arguments)])
         capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
+        status = status_of(*arguments)
         out, err = capsys.readouterr()
         assert "Traceback" not in err
-        code = ended.value.code
-        return Ended(code if isinstance(code, int) else 0, out, err)
+        return Ended(status, out, err)
 
     return call
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import h5py
@@ -12,7 +11,7 @@ import yaml
 
 from pipeline.datasets.manifest import read_manifest
 from pipeline.retrieval.embedding_file import read_embeddings
-from stages.cli import main
+from tests.in_process import status_of
 from tests.project import PROJECT, Call, Ended
 
 LITE, MEAN = "efficientnet-lite0-pool", "mean-glove-6b-50d"
@@ -51,10 +50,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
         for command in commands:
-            patched.setattr(sys, "argv", ["pipeline", *command])
-            with pytest.raises(SystemExit) as ended:
-                main()
-            assert not ended.value.code
+            assert status_of(*command) == 0
     return folder
 
 
