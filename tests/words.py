@@ -23,7 +23,9 @@ WORDS = {
     r"says?|said|saying": "states, records, prints",
     r"tells?|told|telling": "logs, states, returns whether",
     r"pictures?": "image",
-    r"(?<!there )(?:is|are) (?:none|no(?= (?!longer|more|faster|slower|better)))": "is not, does not exist",
+    r"(?<!there )(?:is|are) (?:none|no(?= (?!longer|more|faster|slower|better)))": (
+        "is not, does not exist"
+    ),
     r"lies?|lay": "is stored in, is",
     r"stands?|stood": "appears, is",
     r"came|coming": "arrive, are received, next",
@@ -100,20 +102,16 @@ def main() -> None:
     """Print the words of the given files or folders, or the count of each in the project."""
     if len(sys.argv) == 1:
         hits = [hit for path in read_by_people() for hit in found_in(path)]
-        for word, count in Counter(hit.word.lower() for hit in hits).most_common():
-            print(f"{count:5} {word}")
-        print(f"{len(hits):5} in all")
+        counts = Counter(hit.word.lower() for hit in hits)
+        lines = [f"{count:5} {word}" for word, count in counts.most_common()]
+        sys.stdout.write("\n".join([*lines, f"{len(hits):5} in all", ""]))
         return
     for argument in sys.argv[1:]:
         path = Path(argument).resolve()
-        files = (
-            sorted(p for p in path.rglob("*") if p.suffix in (".py", ".md"))
-            if path.is_dir()
-            else [path]
-        )
-        for file in files:
+        inside = (p for p in path.rglob("*") if p.suffix in (".py", ".md"))
+        for file in sorted(inside) if path.is_dir() else [path]:
             for hit in found_in(file):
-                print(f"{hit.path}:{hit.line}: {hit.word}: {hit.text}")
+                sys.stdout.write(f"{hit.path}:{hit.line}: {hit.word}: {hit.text}\n")
 
 
 if __name__ == "__main__":
