@@ -45,6 +45,8 @@ class FitOptions:
     words : (vocab_size, d) float32, a vector for each token id and NaN where there is none, for
         heads that read words and may start from known vectors.
     start : tensors of a trained head of the same architecture, which training goes on from.
+    precision : of the products of the network's layers while it trains, "float32" or "bf16"; see
+        `pipeline.heads.layers.products`.
     """
 
     seed: int
@@ -54,6 +56,7 @@ class FitOptions:
     device: str = "cpu"
     words: Features | None = None
     start: Mapping[str, torch.Tensor] | None = None
+    precision: str = "float32"
     log: Callable[[str], None] = QUIET.log
 
 

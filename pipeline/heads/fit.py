@@ -36,8 +36,9 @@ def fit(
     ----------
     dataset : str or Path. Folder of a prepared dataset.
     out : str or Path. Folder of the head.
-    experiment : Experiment. Of its fields the name, the head, its settings, its word vectors and
-        whether captions are averaged; the features are those of the folders below.
+    experiment : Experiment. Of its fields the name, the head, its settings, its word vectors,
+        whether captions are averaged and the precision; the features are those of the folders
+        below.
     images, captions : str or Path. Feature folders of both sides.
     encoder : str or Path or None. Folder of the captions' fitted encoder, which has the vocabulary
         of an experiment with word vectors; None: the one that `pipeline text` leaves next to the
@@ -66,6 +67,7 @@ def fit(
         The run was interrupted; how many epochs are kept is logged.
     """
     job = TrainingJob.open(read_manifest(Path(dataset)), out, training)
+    experiment = job.in_precision(experiment)
     features = PairedFeatures(FeatureSet(Path(images)), FeatureSet(Path(captions)))
     unfitted = job.unfitted_head(experiment, features.inputs, features.made_from(dataset))
     if experiment.average_captions:

@@ -29,6 +29,7 @@ from pipeline.heads.inputs.feature_rows import Features, RowNumbers, Rows
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.links import LinkedDataset
 from pipeline.heads.inputs.pairs import HeldOut, Pairs
+from pipeline.heads.layers.products import products_in
 from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.heads.training.task import TrainingTask
 
@@ -123,10 +124,11 @@ def train_network(
     validation : the task's score of it chooses the epoch; the first of equals wins, or the last
         where the split has fewer than 10 images: these tell epochs apart so badly that the first
         one would win before anything is learnt.
-    options : seed, device, workers and where checkpoints go.
+    options : seed, device, precision, workers and where checkpoints go.
     identity : JSON values that name the task; with both splits, the word vectors, the start, the
-        device and the seed they decide whether a checkpoint is of this work. The number of epochs
-        should not be among them: it may be raised before an interrupted training is continued.
+        device, the precision and the seed they decide whether a checkpoint is of this work. The
+        number of epochs should not be among them: it may be raised before an interrupted training
+        is continued.
 
     Returns
     -------
@@ -179,7 +181,8 @@ def train_network(
             losses = []
             for batch in loader:
                 optimiser.zero_grad()
-                loss = task.loss(net, batch, len(history), negatives)
+                with products_in(options.precision):
+                    loss = task.loss(net, batch, len(history), negatives)
                 loss.backward()
                 if task.clip:
                     task.clip(net.parameters())
@@ -275,7 +278,9 @@ def _fingerprint(pairs: Pairs, validation: HeldOut, options: FitOptions, identit
     words = None if options.words is None else hashlib.sha256(options.words.tobytes()).hexdigest()
     splits = [pairs.digest(), validation.digest()]
     start = hashlib.sha256(save(dict(options.start))).hexdigest() if options.start else None
-    return sha256_of_json([identity, splits, words, options.seed, options.device, start])
+    work = [identity, splits, words, options.seed, options.device, start]
+    # Checkpoints from before there was a choice stay valid.
+    return sha256_of_json(work if options.precision == "float32" else [*work, options.precision])
 
 
 @contextmanager

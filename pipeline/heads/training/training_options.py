@@ -1,8 +1,8 @@
 """The options that every training shares, whatever it trains."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pipeline.devices import AUTO
+from pipeline.devices import AUTO, choose_precision
 from pipeline.progress import QUIET, Monitor
 
 
@@ -18,6 +18,8 @@ class TrainingOptions:
     max_epochs : int or None. Upper bound on the number of epochs; None: as the experiment says.
     workers : int. Processes that prefetch batches; no result depends on their number.
     device : str. A torch device, such as "cuda"; "auto" for the best of this machine.
+    precision : str or None. Of a training in epochs, "float32" or "bf16", or "auto" for the fastest
+        of the device; None: as the experiment says. See `pipeline.heads.layers.products`.
     leave_out_failed : bool. Leave out images whose features failed; otherwise they are an error.
     monitor : Monitor. Receives log lines, and progress by epoch.
     """
@@ -28,8 +30,16 @@ class TrainingOptions:
     max_epochs: int | None = None
     workers: int = 0
     device: str = AUTO
+    precision: str | None = None
     leave_out_failed: bool = False
     monitor: Monitor = QUIET
+
+    def with_named_precision(self) -> "TrainingOptions":
+        """Return the options with the precision by name: "auto" is resolved, and logged."""
+        if self.precision is None:
+            return self
+        named = choose_precision(self.precision, self.device, self.monitor)
+        return replace(self, precision=named)
 
 
 DEFAULT_TRAINING = TrainingOptions()
