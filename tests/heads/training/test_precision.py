@@ -1,7 +1,6 @@
 """Training in bfloat16: what is computed in it, that it is recorded, and that float32 stays."""
 
 import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,18 +11,13 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from pipeline import devices
-from pipeline.devices import DeviceError
 from pipeline.heads import HeadError
 from pipeline.heads.base import FitOptions, History
-from pipeline.heads.fit import fit
 from pipeline.heads.head_types import Experiment, Finetuning, with_precision
 from pipeline.heads.layers.products import products_in
 from pipeline.heads.layers.recurrence import run_recurrent
-from pipeline.heads.trained_head import load_head
 from pipeline.heads.training.trainer import NetworkHead
-from pipeline.heads.training.training_options import TrainingOptions
 from tests.heads.factories import pairs, small_task
-from tests.project import Recorder
 
 HEAD = Experiment("made", "two-branch", {"hidden": 8, "dim": 4, "epochs": 3, "batch_size": 20})
 
@@ -59,10 +53,12 @@ def test_a_layer_rounds_its_factors_and_nothing_else() -> None:
     wanted = rounded[0] @ rounded[1].T + rounded[2]
     torch.testing.assert_close(found.double(), wanted, rtol=2**-8, atol=1e-6)
     found.sum().backward()
-    assert x.grad is not None and x.grad.dtype == torch.float32
+    assert x.grad is not None
+    assert x.grad.dtype == torch.float32
+    largest = float(rounded[1].abs().sum(0).max())
     torch.testing.assert_close(
-        x.grad[0].double(), rounded[1].sum(0), rtol=2**-8, atol=2**-8 * float(rounded[1].abs().sum(0).max())
-    )  # fmt: skip
+        x.grad[0].double(), rounded[1].sum(0), rtol=2**-8, atol=2**-8 * largest
+    )
     assert torch.equal(linear(x), nn.functional.linear(x, linear.weight, linear.bias))
 
 
