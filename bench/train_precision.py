@@ -4,7 +4,7 @@
 
 Trains each experiment at the size small on features and captions that `pipeline run` made, in both
 precisions in turn, for at most so many epochs, and prints a row for each: seconds an epoch (median
-over epochs and seeds), those of them that validation takes, which is in float32 in both, and the
+over epochs and seeds), those of them in validation, which is in float32 in both, and the
 validation split's rsum of the chosen epochs (mean over seeds, from the lowest to the highest).
 """
 
@@ -43,12 +43,12 @@ class Clock:
         trainer._figures = timed
 
     def progress(self, what: str, unit: str) -> "Clock":
-        """Return what is told of the epochs that are done."""
+        """Return what receives the number of finished epochs."""
         self._started = None
         return self
 
     def log(self, line: str) -> None:
-        """Take no notice."""
+        """Ignore a line."""
 
     def __enter__(self) -> "Clock":
         return self
