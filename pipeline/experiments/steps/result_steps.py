@@ -20,7 +20,6 @@ from pipeline.retrieval.ranking.protocols import resolve_protocol
 from pipeline.retrieval.tables import PROVENANCE_FILE
 from pipeline.wording import counted
 
-
 # How the steps store vectors: `pipeline embed --store` and `--dim` are for other files.
 _IN_FULL: Record = {"store": "float32", "dim": None}
 
