@@ -205,13 +205,13 @@ def test_pools_equal_a_loop_over_pools(rows: int) -> None:
 
 
 def test_heads_and_directions_must_share_the_dimension() -> None:
-    with pytest.raises(HeadError, match="half of dim, 15; give an even number"):
+    with pytest.raises(HeadError, match="even dim, found 15; set an even number"):
         make_head(
             "relational",
             {"dim": 15, "attention_heads": 3, "layer": "gru"},
             inputs_of_parts(GRID, SEQUENCE),
         )
-    with pytest.raises(HeadError, match="3 attention heads cannot share a dim of 16"):
+    with pytest.raises(HeadError, match="attention_heads 3 does not divide dim 16"):
         make_head("relational", {"dim": 16, "attention_heads": 3}, inputs_of_parts(GRID, SEQUENCE))
 
 
