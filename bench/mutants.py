@@ -8,6 +8,8 @@ and the difference that each survivor makes.
 """
 
 import argparse
+import ast
+import difflib
 import json
 import os
 import random
@@ -39,6 +41,7 @@ TARGETS: Mapping[str, Sequence[str]] = {
     "text/fisher/gradients.py": ("text/fisher",),
 }
 _COPIED = ("bench", "docs", "dvc.yaml", "params.yaml", "stages")  # that tests read
+KILLED = ("killed", "timeout")
 _NONE = "no mutant has this name"
 
 
@@ -66,8 +69,8 @@ def main() -> None:
         ended = endings(mutmut(copy, "results", "--all", "true"), chosen)
         print(table(modules, totals, ended))
         for name, ending in sorted(ended.items()):
-            if ending not in ("killed", "timeout"):
-                print(f"\n{mutmut(copy, 'show', name).strip()}")
+            if ending not in KILLED:
+                print(f"\n{name}: {ending}", *difference(copy / "mutants", name), sep="\n")
 
 
 def copy_project(copy: Path, modules: Sequence[str]) -> None:
@@ -116,6 +119,16 @@ def endings(results: str, chosen: Sequence[str]) -> dict[str, str]:
     return {name: ending for name, _, ending in lines if name in wanted}
 
 
+def difference(mutants: Path, name: str) -> list[str]:
+    """Return the lines that a mutant changes; mutmut keeps the function without a change, too."""
+    module, _, mutant = name.rpartition(".")
+    tree = ast.parse((mutants / f"{module.replace('.', '/')}.py").read_text("utf-8"))
+    functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    original = f"{mutant.rpartition('__mutmut_')[0]}__mutmut_orig"
+    old, new = (ast.unparse(functions[key]).splitlines()[1:] for key in (original, mutant))
+    return [*difflib.unified_diff(old, new, lineterm="", n=0)][3:]
+
+
 def table(modules: Sequence[str], totals: Mapping[str, int], ended: Mapping[str, str]) -> str:
     """Return a Markdown table; a mutant that never ends counts as killed."""
     lines = ["| module | mutants | tried | killed | share |", "|---|---:|---:|---:|---:|"]
@@ -126,7 +139,7 @@ def table(modules: Sequence[str], totals: Mapping[str, int], ended: Mapping[str,
         module = next(m for m, prefix in prefixes.items() if name.startswith(prefix))
         for row in (module, "all"):
             tried[row] += 1
-            killed[row] += ending in ("killed", "timeout")
+            killed[row] += ending in KILLED
     for row in (*modules, "all"):
         total = totals.get(row, sum(totals.values()))
         share = 100 * killed[row] / tried[row]
