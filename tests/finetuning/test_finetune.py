@@ -118,7 +118,7 @@ def test_the_tuned_weights_give_the_features_that_the_head_was_fitted_on(project
     models = QueryModels(embeddings, project / "val.h5", head=head, encoder=None, weights=None)
     assert models.network  # of the tuned weights, or it would be refused
     frozen = {**sides, "images": layout.features(RECIPE)}
-    with pytest.raises(HeadError, match=r"backbone\.safetensors.*give the features"):
+    with pytest.raises(HeadError, match=r"backbone\.safetensors.*use the features"):
         embed(layout.dataset, project / "no.h5", head=head, select=Selection("val"), **frozen)
 
 
@@ -158,7 +158,7 @@ def test_pictures_that_changed_are_named_and_counted(project: Path) -> None:
     try:
         pictures[0].write_bytes(pictures[2].read_bytes())
         pictures[1].unlink()
-        with pytest.raises(FinetuningError, match="of 15 pictures") as refused:
+        with pytest.raises(FinetuningError, match="of 15 images") as refused:
             tuned(project, "other")
     finally:
         for path, data in kept.items():
@@ -176,8 +176,8 @@ def test_what_cannot_be_tuned_is_refused(project: Path) -> None:
     how = TUNED.finetuning
     assert how is not None
     refused: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"weights": "random:1"}, "are not those that the image features were made with"),
-        ({"experiment": START}, "says nothing of fine-tuning"),
+        ({"weights": "random:1"}, "are not those of the image features"),
+        ({"experiment": START}, "has no fine-tuning options"),
         ({"experiment": replace(TUNED, head="ridge", settings={})}, "a head of the same kind"),
         (
             {"experiment": replace(TUNED, settings={**TUNED.settings, "dim": 9})},
@@ -206,9 +206,9 @@ def test_recipes_of_several_crops_or_networks_are_refused() -> None:
     assert learnable_recipe(spec(lite)).name == "efficientnet-lite0-pool"
     crops = resolve_recipe("efficientnet-lite0-pool-10crop").to_json()
     for recipe, message in (
-        (crops, "from one; take efficientnet-lite0-pool, and extract"),
-        ({"name": "a+b", "parts": [lite, lite]}, "side by side; fine-tune one of them"),
-        ({"name": "mine"}, "of no recipe"),
+        (crops, "needs one crop; use efficientnet-lite0-pool, and extract"),
+        ({"name": "a+b", "parts": [lite, lite]}, "concatenates several recipes"),
+        ({"name": "mine"}, "not in `pipeline recipes`"),
         ({**lite, "norm": "l2"}, "another version of their recipe"),
     ):
         with pytest.raises(FinetuningError, match=message):

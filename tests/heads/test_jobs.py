@@ -83,7 +83,7 @@ def test_an_interrupted_fit_raises_and_goes_on(data: None) -> None:
     assert monitor.lines[-1].startswith(f"interrupted: 2 epochs are kept in {work};")
     monitor = Recorder()
     fitted("halves", monitor=monitor)
-    assert monitor.lines[-1] == f"{work} has the state after epoch 2 of 3; it goes on"
+    assert monitor.lines[-1] == f"resuming from {work} after epoch 2 of 3"
     assert files(Path("halves")) == files(Path("whole"))
     assert not work.exists()
 
@@ -211,7 +211,7 @@ def test_images_without_captions_are_embedded_alone(data: None) -> None:
     assert [len(found.image_ids), len(found.query_ids), len(found.caption_ids)] == [30, 3, 9]
     whole = embedded("whole.h5")
     np.testing.assert_allclose(found.image_embeddings, whole.image_embeddings, atol=1e-6)
-    with pytest.raises(HeadError, match="no caption features are given"):
+    with pytest.raises(HeadError, match="no caption features are passed"):
         embed("few", "none.h5", captions=None, **sides)
     none = [replace(entry, captions=()) for entry in few]
     Manifest("none", Path.cwd(), none, "", "", {}).write("none")

@@ -1,9 +1,10 @@
-"""GRU and LSTM over packed captions, by far fewer and larger products than torch's own on a CPU.
+"""GRU and LSTM over packed captions, on a CPU with fewer and larger products than torch's own.
 
-A step multiplies the state alone. The words of all steps go through one product before the first,
-and after the last one product each gives the gradients of the weights and of the words, where torch
-adds one of each step. On a GPU torch's own networks run. Under `layers.products` the products are
-those of bfloat16 weights: the type of the weights decides.
+A step multiplies only the state. The words of all steps go through one product before the first
+step, and the gradients of the weights and of the words through one product each after the last,
+where torch sums one product per step. On a GPU, torch's own networks run.
+
+Weights in bfloat16, see `layers.products`, are multiplied with factors rounded to bfloat16.
 """
 
 from collections.abc import Sequence
@@ -17,22 +18,22 @@ from torch.nn.utils.rnn import PackedSequence
 from pipeline.heads.layers.products import factor_type
 
 Sizes = Sequence[int]
-"""Captions that a step has; they end in turn, so that no step has more than the one before."""
+"""Captions per step, descending: captions end in turn."""
 
 
 def run_recurrent(rnn: nn.GRU | nn.LSTM, sequence: PackedSequence) -> tuple[PackedSequence, Tensor]:
-    """Return what a network of torch's would, from its weights.
+    """Return the result of a torch recurrent network, computed from its weights.
 
     Parameters
     ----------
     rnn : any number of layers, one or two directions, no dropout, no projection.
-    sequence : of float32 words.
+    sequence : packed float32 words.
 
     Returns
     -------
-    states : of the top layer, packed as `sequence` is.
-    last : (layers * directions, captions, hidden), the last state of each caption, in the order
-        of the batch before it was packed.
+    states : states of the top layer, packed as `sequence` is.
+    last : (layers * directions, captions, hidden), the last state of each caption, in batch order
+        (as before packing).
     """
     if sequence.data.is_cuda:
         states, last = rnn(sequence)
@@ -62,7 +63,7 @@ def run_recurrent(rnn: nn.GRU | nn.LSTM, sequence: PackedSequence) -> tuple[Pack
 
 
 def last_rows(sequence: PackedSequence) -> Tensor:
-    """Return (captions,): the row of each caption's last word, captions as before the packing."""
+    """Return (captions,): the packed row of each caption's last word, in batch order."""
     sizes = sequence.batch_sizes
     captions = _order(sequence)
     lengths = (sizes[:, None] > captions).sum(0)
@@ -72,13 +73,13 @@ def last_rows(sequence: PackedSequence) -> Tensor:
 def gru_states(
     words: Tensor, sizes: Sizes, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor, b_hh: Tensor
 ) -> Tensor:
-    """Return the states of a GRU, of one layer and direction, with torch's weights and equations.
+    """Return the states of a one-layer, one-directional GRU with torch's weights and equations.
 
     Parameters
     ----------
-    words : (rows, inputs) float32, the captions of step 0, then those of step 1 and so on.
-    sizes : of each step; their sum is the number of rows.
-    w_ih, w_hh, b_ih, b_hh : as those of `torch.nn.GRU`.
+    words : (rows, inputs) float32, the captions of step 0, then those of step 1, and so on.
+    sizes : number of captions per step; they sum to the row count.
+    w_ih, w_hh, b_ih, b_hh : weights and biases as in `torch.nn.GRU`.
 
     Returns
     -------
@@ -99,13 +100,13 @@ def lstm_states(
     b_hh: Tensor | None = None,
     peepholes: Tensor | None = None,
 ) -> Tensor:
-    """Return the states of an LSTM, of one layer and direction, with torch's weights and equations.
+    """Return the states of a one-layer, one-directional LSTM with torch's weights and equations.
 
     Parameters
     ----------
-    words, sizes, w_ih, w_hh, b_ih, b_hh : as of `gru_states`; `b_hh` may be None.
-    peepholes : (3, hidden), by which the input and the forget gate see the cell before the step,
-        and the output gate the cell after it; None: they do not.
+    words, sizes, w_ih, w_hh, b_ih, b_hh : see `gru_states`; `b_hh` may be None.
+    peepholes : (3, hidden) diagonal weights from the cell before the step to the input and forget
+        gates, and from the cell after it to the output gate; None: no peepholes.
 
     Returns
     -------
@@ -121,13 +122,13 @@ def lstm_states(
 def lstm_states_of_whole_peepholes(
     words: Tensor, sizes: Sizes, w_ih: Tensor, w_hh: Tensor, bias: Tensor, *, peepholes: Tensor
 ) -> Tensor:
-    """Return the states of an LSTM whose gates see all of the cell (Kiros et al. 2014, eq. 1-5).
+    """Return the states of an LSTM with full peephole matrices (Kiros et al. 2014, eq. 1-5).
 
-    A loop that autograd differentiates, always in float32.
+    A plain loop in float32; autograd computes the gradients.
 
     Parameters
     ----------
-    words, sizes, w_ih, w_hh, bias : as of `lstm_states`.
+    words, sizes, w_ih, w_hh, bias : see `lstm_states`.
     peepholes : (3, hidden, hidden), W_ci, W_cf and W_co.
 
     Returns
@@ -183,7 +184,7 @@ class _Gru(torch.autograd.Function):
         by_new = (1 - z) * (1 - new * new)
         by_z = (before - new) * z * (1 - z)
         by_r = seen * r * (1 - r)
-        # The new state sees the old one times r, so that the two sides' gradients differ there.
+        # The candidate state uses the previous state times r, so that its two gradients differ.
         of_words, of_state = torch.empty_like(gates), torch.empty_like(gates)
         carried = of_states.new_zeros(ctx.sizes[0], hidden)
         for rows in reversed(_steps(ctx.sizes)):
@@ -288,13 +289,13 @@ def _add_product(out: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
 
 
 def _steps(sizes: Sizes) -> list[slice]:
-    """Return the rows of each step."""
+    """Return the slice of rows of each step."""
     stops = torch.tensor(sizes).cumsum(0).tolist()
     return [slice(stop - size, stop) for stop, size in zip(stops, sizes, strict=True)]
 
 
 def _backwards(sizes: Tensor) -> Tensor:
-    """Return (rows,): the row that stands in each row's place when captions are read backwards."""
+    """Return (rows,): the source row of each row when captions are reversed."""
     starts = sizes.cumsum(0) - sizes
     captions = torch.arange(int(sizes[0]))
     lengths = (sizes[:, None] > captions).sum(0)
@@ -304,7 +305,7 @@ def _backwards(sizes: Tensor) -> Tensor:
 
 
 def _order(sequence: PackedSequence) -> Tensor:
-    """Return (captions,): the place among the packed of each caption of the batch."""
+    """Return (captions,): the position in the packed order of each caption of the batch."""
     if sequence.unsorted_indices is None:
         return torch.arange(int(sequence.batch_sizes[0]))
     return sequence.unsorted_indices
