@@ -278,8 +278,9 @@ def _joint_figures(
 ) -> Iterator[Figure]:
     own = {result.name: numbers[system_of(result.name)] for result in by_rsum}
     bars = [
-        Bar(_signed(r), float(r.recall["rsum"]), *(r.rsum_interval or (None, None)), own[r.name])
+        Bar(_signed(r), float(r.recall["rsum"]), low, high, own[r.name])
         for r in by_rsum
+        for low, high in [r.rsum_interval or (None, None)]
     ]
     yield rsum_figure(f"rsum-{number}", bars)
     lengths = {r.name: breakdowns[r.name].lengths for r in by_rsum if r.name in breakdowns}

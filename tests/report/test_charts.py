@@ -56,7 +56,7 @@ def test_scales_end_where_values_can() -> None:
     full = [Series(name, ((1, 100), (2, 100)), number=n) for n, name in enumerate("ab")]
     for lines in (full, full[:1]):
         svg = line_chart(lines, "x", "R@10", "z", most=100.0)
-        numerals = [float(t.text) for t in _all(svg, "text") if (t.text or "").isdigit()]
+        numerals = [float(text) for t in _all(svg, "text") if (text := t.text or "").isdigit()]
         assert max(numerals) == 100
     svg = dot_chart([Bar("a", 599, 590, 600)], "rsum", "z", most=600.0)
     assert [t.text for t in _all(svg, "text") if t.text == "800"] == []
