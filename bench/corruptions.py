@@ -172,7 +172,7 @@ def main() -> None:
     print(f"{len(images)} images of {manifest.name}; rsum in per cent of the intact images' rsum")
     print(f"{'':11}", *(system.name for system in systems))
     intact: dict[str, float] = {}
-    with given.out.open("w", newline="", encoding="utf-8") as stream:
+    with given.out.open("w", 1, newline="", encoding="utf-8") as stream:
         table = csv.writer(stream)
         table.writerow(["experiment", "corruption", "severity", *COLUMNS])
         for corruption, severity in conditions(bool(frost)):
