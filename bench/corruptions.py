@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +67,7 @@ def corrupt(
     """
     at = severity - 1
     unit = pixels / 255.0
+    changed: npt.NDArray[Any]
     if corruption == "noise":
         changed = 255 * np.clip(unit + rng.normal(size=unit.shape, scale=NOISE[at]), 0, 1)
     elif corruption == "blur":
@@ -172,7 +174,7 @@ def main() -> None:
     print(f"{len(images)} images of {manifest.name}; rsum in per cent of the intact images' rsum")
     print(f"{'':11}", *(system.name for system in systems))
     intact: dict[str, float] = {}
-    with given.out.open("w", newline="", encoding="utf-8") as stream:
+    with given.out.open("w", 1, newline="", encoding="utf-8") as stream:
         table = csv.writer(stream)
         table.writerow(["experiment", "corruption", "severity", *COLUMNS])
         for corruption, severity in conditions(bool(frost)):

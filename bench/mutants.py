@@ -89,6 +89,7 @@ def copy_project(copy: Path, modules: Sequence[str]) -> None:
         "also_copy": list(_COPIED),
         "pytest_add_cli_args_test_selection": tests,
         "use_git_change_detection": False,
+        "timeout_constant": 30,  # a process of pytest takes seconds before its first test
     }
     with (copy / "pyproject.toml").open("a", encoding="utf-8") as stream:
         stream.write("\n[tool.mutmut]\n")

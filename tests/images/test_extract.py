@@ -162,7 +162,7 @@ def test_recipes_side_by_side_are_extracted_each_and_not_written_again(
 def test_names_of_recipes_side_by_side(name: str, found: SideBySide | None) -> None:
     assert split_name(name) == found
     for wrong in ("a+", "a+b+a", "unit:a", "none:"):
-        with pytest.raises(RecipeError, match="give two or more, each once"):
+        with pytest.raises(RecipeError, match="at least two different ones"):
             split_name(wrong)
 
 

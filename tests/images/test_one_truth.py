@@ -261,7 +261,7 @@ def test_a_layer_that_no_picture_passes_through_is_refused(
         return net
 
     monkeypatch.setitem(BACKBONES, "vgg16", replace(BACKBONES["vgg16"], build=build))
-    with pytest.raises(RecipeError, match="do not pass through it"):
+    with pytest.raises(RecipeError, match="images do not pass through"):
         features(replace(BASE, tap="spare"), state, picture, engine)
 
 
