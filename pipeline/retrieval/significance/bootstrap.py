@@ -46,9 +46,9 @@ def intervals(
     The percentile method of Efron & Tibshirani 1993, chapter 13, over images. A resample draws as
     many images as there are, with replacement, each with its captions: the queries of both
     directions. The captions of one image are correlated, so resampling them one by one would make
-    the intervals too narrow, and `rsum` needs both directions of the same resample. The gallery and the
-    ranks stay the same. Each of several galleries (folds) is resampled separately, and figures are
-    means over them.
+    the intervals too narrow, and `rsum` needs both directions of the same resample. The gallery and
+    the ranks stay the same. Each of several galleries (folds) is resampled separately, and figures
+    are means over them.
 
     Parameters
     ----------
