@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.cluster.place import Place
-from pipeline.devices import AUTO, choose_device
+from pipeline.devices import AUTO, choose_device, choose_precision
 from pipeline.errors import WrongUsage
 from pipeline.progress import Monitor
+from pipeline.recipes import PRECISIONS
 
 
 def _require_counts(options: object) -> None:
@@ -87,7 +88,8 @@ class Compute:
         header; changes no feature. None: as the recipe records for its own weights.
     codebook : path or None. Codebook file for bags of audio words: loaded if it exists, else fitted
         and saved. None: next to the output.
-    precision : str. Precision of the network, one of `pipeline.recipes.PRECISIONS`.
+    precision : str. Precision of the network, one of `pipeline.recipes.PRECISIONS`; "auto": the
+        fastest of this machine's device. Recipes and records have the chosen one.
     device : str. A torch device, such as "cpu" or "cuda"; "auto": the best of the machine that
         computes, which is the worker's on a scheduler.
     engine : str. One of `pipeline.images.engine.ENGINES`; they agree up to rounding.
@@ -110,10 +112,32 @@ class Compute:
         _require_counts(self)
 
     def on(self, place: Place, monitor: Monitor) -> "Compute":
-        """Return a copy with "auto" resolved, unless workers of a scheduler compute."""
+        """Return a copy with "auto" resolved, unless workers of a scheduler compute.
+
+        Raises
+        ------
+        WrongUsage
+            See `with_named_precision`.
+        """
+        found = self.with_named_precision(place, monitor)
         if place.scheduler is not None:
-            return self
-        return replace(self, device=choose_device(self.device, monitor))
+            return found
+        return replace(found, device=choose_device(self.device, monitor))
+
+    def with_named_precision(self, place: Place, monitor: Monitor) -> "Compute":
+        """Return these options with the precision by name: "auto" is resolved, and logged.
+
+        Raises
+        ------
+        WrongUsage
+            It is "auto", and a scheduler's workers compute.
+        """
+        if self.precision == AUTO and place.scheduler is not None:
+            raise WrongUsage(
+                f"precision {AUTO!r} is that of this machine's device, and the workers of "
+                f"{place.scheduler} compute; name one of {', '.join(PRECISIONS)}"
+            )
+        return replace(self, precision=choose_precision(self.precision, self.device, monitor))
 
     @property
     def gpu(self) -> bool:
