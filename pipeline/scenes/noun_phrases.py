@@ -104,9 +104,9 @@ class Speaker:
 
         Parameters
         ----------
-        text : the sentence without capital and full stop.
-        setting : probability of naming the setting too.
-        front : probability that it is named before the rest and not after it.
+        text : str. The sentence without capital and full stop.
+        setting : float. Probability of mentioning the setting.
+        front : float. Probability that the setting is first instead of last.
         """
         if self.chance(setting):
             before = self.chance(front)
@@ -114,7 +114,7 @@ class Speaker:
         return text[0].upper() + text[1:] + "."
 
     def _naming(self, group: Group, words: list[str], plural: bool) -> Phrase:
-        """Return the phrase of some words, and note whom it names."""
+        """Return the phrase of some words, and record the group that it names."""
         phrase = Phrase(" ".join(w for w in words if w), plural)
         self.named.append((phrase.text, group))
         return phrase

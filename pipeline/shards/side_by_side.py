@@ -185,7 +185,7 @@ class SideBySideRows:
     ----------
     rows : int. Number of rows.
     ids : sequence of str. In the order of the first set.
-    status, errors : of the first set in which the row failed.
+    status, errors : those of the first set in which the row failed.
     crc32 : numpy.ndarray. (rows,) uint32, CRC-32 of the parts' CRC-32 values.
     source_crc32 : numpy.ndarray. (rows,) uint32 of the source image; 0 if unknown in all sets.
     """

@@ -62,13 +62,13 @@ class Totals:
 
 
 def mean_of(values: Doubles, images: npt.NDArray[np.int64], num_images: int) -> Totals:
-    """Return the mean over queries, of which an image has any number.
+    """Return the mean over queries, any number of which belong to an image.
 
     Parameters
     ----------
-    values : (queries,)
-    images : (queries,) the row of each query's image.
-    num_images : rows.
+    values : (queries,).
+    images : (queries,). Row of each query's image.
+    num_images : int. Number of images.
     """
     each = np.stack(
         [np.bincount(images, minlength=num_images), np.bincount(images, values, num_images)]

@@ -41,7 +41,7 @@ class ShardJob:
     Attributes
     ----------
     work : Path. The work folder.
-    header, plan, compress : of the feature set.
+    header, plan, compress : see `ShardBuild`.
     settings : dict. JSON values that all tasks need.
     shard : int. Shard number.
     ids : sequence of str. Row ids of the shard.
@@ -113,7 +113,7 @@ class ShardResult:
         Parameters
         ----------
         path : Path. Expected location.
-        header, ids : of the requested shard.
+        header, ids : FeatureHeader, sequence of str. Requested metadata and row ids.
 
         Raises
         ------

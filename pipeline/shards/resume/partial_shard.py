@@ -62,7 +62,7 @@ class PartialShard:
         Parameters
         ----------
         work : Path. The work folder.
-        header, plan : of the feature set.
+        header, plan : FeatureHeader, ShardPlan. Metadata and plan of the feature set.
         shard : int. Shard number.
         ids : sequence of str. Row ids of the shard.
         older : sequence of Path. See the class.
