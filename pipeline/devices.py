@@ -1,4 +1,4 @@
-"""Where numbers are computed: the torch device of a name, and one core for each thread."""
+"""Where numbers are computed, and how: torch devices and precisions by name, a core a thread."""
 
 import sys
 from collections.abc import Iterator
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     import torch
 
 AUTO = "auto"
-"""The best device that is found where the numbers are computed: "cuda", "mps" or "cpu"."""
+"""The best device that is found where the numbers are computed: "cuda", "mps" or "cpu".
+
+As a precision, the fastest of the device: "bf16" where `fast_bf16`, otherwise "float32".
+"""
 
 # What the drivers of NVIDIA, of WSL and of AMD leave on Linux. Without any of them there is no
 # GPU, and torch, which takes a second to import, need not be asked.
@@ -61,6 +64,45 @@ def choose_device(name: str, monitor: Monitor, *, float64: bool = False) -> str:
 
         model = f" ({torch.cuda.get_device_name()})" if chosen == "cuda" else ""
         monitor.log(f"device: {chosen}{model}; `device=cpu` computes on the processor")
+    return chosen
+
+
+def fast_bf16(device: str) -> bool:
+    """Return whether a device multiplies bfloat16 faster than float32.
+
+    So do CUDA devices of compute capability 8.0 or more, and processors with AMX or AVX-512 BF16.
+    """
+    kind = device_type(device)
+    if kind not in ("cpu", "cuda"):
+        return False
+    import torch
+
+    if kind == "cuda":
+        return torch.cuda.get_device_capability(named_device(device)) >= (8, 0)
+    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+
+
+def require_fast_bf16(device: str) -> None:
+    """Check that a device multiplies bfloat16 faster than float32; see `fast_bf16`.
+
+    Raises
+    ------
+    DeviceError
+    """
+    if not fast_bf16(device):
+        raise DeviceError(
+            f"precision 'bf16': device {device!r} has no fast products of bfloat16; processors "
+            "with AMX or AVX-512 BF16 and CUDA devices of compute capability 8.0 or more have; use "
+            f"precision 'float32', or {AUTO!r}, which is bf16 where that is fast"
+        )
+
+
+def choose_precision(name: str, device: str, monitor: Monitor) -> str:
+    """Return a precision's name; for `AUTO`, the fastest of a device, which is logged."""
+    if name != AUTO:
+        return name
+    chosen = "bf16" if fast_bf16(device) else "float32"
+    monitor.log(f"precision: {chosen} on {named_device(device)}")
     return chosen
 
 

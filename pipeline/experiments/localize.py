@@ -1,6 +1,7 @@
 """Phrases found in images by the names of experiments."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.experiments.captioners import experiment_finder
@@ -73,6 +74,7 @@ def localize(
     HeadError, DatasetError, ShardError
         A name is unknown, or the dataset or features are missing.
     """
+    training = replace(training, monitor=monitor).with_named_precision()
     layout, finder = Layout(Path(dataset), Path(root)), experiment_finder(experiments, size)
     asked = []
     for name in texts_of(names, "experiment")[0]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.datasets.splits import require_captions
-from pipeline.devices import AUTO, choose_device
+from pipeline.devices import AUTO, choose_device, choose_precision
 from pipeline.errors import PipelineError
 from pipeline.experiments.failures import Failure, StepsFailed
 from pipeline.experiments.layout import DATA, Layout, seeded
@@ -149,10 +149,14 @@ def run(
     names, _ = texts_of(names, "experiment")
     own = experiments or {}
     asked = training.device
-    training = replace(training, device=choose_device(asked, monitor))
+    training = replace(training, device=choose_device(asked, monitor), monitor=monitor)
+    training = training.with_named_precision()
     extract, evaluate = dict(extract or {}), dict(evaluate or {})
     if asked != AUTO or extract.get("device", AUTO) == AUTO:
         extract["device"] = training.device
+    if "precision" in extract:
+        device = extract.get("device", AUTO)
+        extract["precision"] = choose_precision(extract["precision"], device, monitor)
     # "mps" cannot rank, as it has no float64.
     evaluate.setdefault("device", "cpu" if training.device == "mps" else training.device)
 

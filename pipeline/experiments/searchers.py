@@ -230,8 +230,9 @@ def serve(
     experiment: str,
     dataset: str | Path,
     *,
-    regions: bool = False,
-    captions: str | None = None,
+    localize: bool = False,
+    language_model: str | None = None,
+    host: str = "127.0.0.1",
     port: int = 8765,
     top: int = 12,
     projection: Projection = "pca",
@@ -241,33 +242,34 @@ def serve(
     weights: str | None = None,
     monitor: Monitor = QUIET,
 ) -> None:
-    """Serve a page of this machine on which an experiment answers queries, until interrupted.
+    """Serve a web page that searches with an experiment, until interrupted.
 
     Parameters
     ----------
     experiment, dataset, experiments, root, split, weights : see `open_searcher`.
-    regions : bool. Find phrases and mark their boxes; see `open_region_searcher`.
-    captions : str or None. Name of a language model that describes uploaded images.
-    port : int. Port of 127.0.0.1; 0 for any that is free.
-    top : int. Hits of a query.
-    projection : str. How the map places images, "pca" or "tsne", which takes longer.
+    localize : bool. Find phrases, with their boxes; see `open_region_searcher`.
+    language_model : str or None. Name of a language model that describes uploaded images.
+    host : str. Address to listen at; others than those of this machine alone log a warning.
+    port : int. 0 for any free port.
+    top : int. Number of hits per page.
+    projection : str. Projection of the map, "pca" or "tsne", which takes longer.
     monitor : Monitor. Receives the page's address once it answers, and refused requests.
 
     Raises
     ------
     WrongUsage
-        `captions` with `regions`.
+        `language_model` with `localize`.
     NotMade, HeadError, ServeError, LanguageError
         See `open_searcher`; the port is not free, or the language model is missing.
     """
     # Here, since a search needs no server.
     from pipeline.search.serve.server import Server
 
-    if regions and captions:
-        raise WrongUsage("captions describe uploaded images, which regions=True does not accept")
+    if localize and language_model:
+        raise WrongUsage("language_model describes uploads, which localize=True does not accept")
     describe = None
     searcher: Searcher | RegionSearcher
-    if regions:
+    if localize:
         searcher = open_region_searcher(
             experiment, dataset, experiments=experiments, root=root, monitor=monitor
         )
@@ -276,13 +278,14 @@ def serve(
             experiment, dataset, experiments=experiments, root=root, split=split, weights=weights,
             monitor=monitor,
         )  # fmt: skip
-    if captions:
+    if language_model:
         layout = Layout(Path(dataset), Path(root))
-        opened = open_captioner(captions, layout, experiment_finder(experiments))
+        opened = open_captioner(language_model, layout, experiment_finder(experiments))
         describe = partial(describe_picture, opened.captioner, opened.network(), count=3)
     with Server(
-        searcher, port=port, top=top, describe=describe, projection=projection, monitor=monitor
-    ) as server:
+        searcher, host=host, port=port, top=top, describe=describe, projection=projection,
+        monitor=monitor,
+    ) as server:  # fmt: skip
         monitor.log(server.url)
         server.run()
 

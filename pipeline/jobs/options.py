@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.cluster.place import Place
-from pipeline.devices import AUTO, choose_device
+from pipeline.devices import AUTO, choose_device, choose_precision
 from pipeline.errors import WrongUsage
 from pipeline.progress import Monitor
+from pipeline.recipes import PRECISIONS
 
 
 def _require_counts(options: object) -> None:
@@ -88,7 +89,8 @@ class Compute:
         by commas. None: as the recipe records of its own weights. It changes no feature.
     codebook : file of the codebook of bags of sound words: read from there, or fitted and stored
         there. None: next to the output.
-    precision : arithmetic of the network, of `pipeline.recipes.PRECISIONS`.
+    precision : arithmetic of the network, of `pipeline.recipes.PRECISIONS`; "auto" for the fastest
+        of this machine's device, by name in recipes and records.
     device : a torch device, such as "cpu" or "cuda"; "auto" for the best of the machine that
         computes, which is the worker's on a scheduler.
     engine : of `pipeline.images.engine.ENGINES`; their features agree up to rounding.
@@ -111,10 +113,32 @@ class Compute:
         _require_counts(self)
 
     def on(self, place: Place, monitor: Monitor) -> "Compute":
-        """Return these options with "auto" resolved, unless a scheduler's workers compute."""
+        """Return these options with "auto" resolved, unless a scheduler's workers compute.
+
+        Raises
+        ------
+        WrongUsage
+            See `with_named_precision`.
+        """
+        found = self.with_named_precision(place, monitor)
         if place.scheduler is not None:
-            return self
-        return replace(self, device=choose_device(self.device, monitor))
+            return found
+        return replace(found, device=choose_device(self.device, monitor))
+
+    def with_named_precision(self, place: Place, monitor: Monitor) -> "Compute":
+        """Return these options with the precision by name: "auto" is resolved, and logged.
+
+        Raises
+        ------
+        WrongUsage
+            It is "auto", and a scheduler's workers compute.
+        """
+        if self.precision == AUTO and place.scheduler is not None:
+            raise WrongUsage(
+                f"precision {AUTO!r} is that of this machine's device, and the workers of "
+                f"{place.scheduler} compute; name one of {', '.join(PRECISIONS)}"
+            )
+        return replace(self, precision=choose_precision(self.precision, self.device, monitor))
 
     @property
     def gpu(self) -> bool:

@@ -37,7 +37,7 @@ def fit_to_phrases(
     ----------
     sources : Sources. The data.
     out : str or Path. Folder of the head.
-    experiment : Experiment. Name, head and settings are used.
+    experiment : Experiment. Name, head, settings and precision are used.
     start : str or Path or None. Folder of the trained head to continue from, or None.
     validation_images : int or None. Number of validation images for model selection, the first
         ones; None: all.
@@ -54,6 +54,7 @@ def fit_to_phrases(
     """
     opened = sources.opened
     job = TrainingJob.open(opened.manifest, out, training)
+    experiment = job.in_precision(experiment)
     source = opened.made_from_with(validation_images)
     unfitted = job.unfitted_head(experiment, opened.inputs, source)
     left_out = opened.left_out(training.leave_out_failed, training.monitor)

@@ -157,6 +157,9 @@ def evaluate(
         judged = evaluate_relevance(gallery, judgments, monitor)
         write_json(folder / RELEVANCE_FILE, {"embeddings_sha256": digest, "judgments": judged})
         evaluation = replace(evaluation, relevance=judged)
+    else:
+        # That of an earlier evaluation, whose table this one replaces.
+        (folder / RELEVANCE_FILE).unlink(missing_ok=True)
     table = evaluation.table
     write_recall(folder, table)
     provenance = {

@@ -61,8 +61,8 @@ def test_a_page_is_served_by_name(made: Path, monkeypatch: pytest.MonkeyPatch) -
     monitor = Recorder()
     pipeline.serve(NAME, made / "mine", root=made / "made", port=0, monitor=monitor)
     assert monitor.lines[-1].startswith("http://127.0.0.1:")
-    with pytest.raises(WrongUsage, match="regions=True"):
-        pipeline.serve(NAME, made / "mine", regions=True, captions="kiros2014-sc-nlm")
+    with pytest.raises(WrongUsage, match="localize=True"):
+        pipeline.serve(NAME, made / "mine", localize=True, language_model="kiros2014-sc-nlm")
 
 
 def test_images_and_splits_are_described_and_scored(made: Path) -> None:

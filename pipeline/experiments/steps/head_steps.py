@@ -11,7 +11,7 @@ from pipeline.finetuning import WEIGHTS_FILE
 from pipeline.finetuning.finetune import finetune
 from pipeline.hashing import sha256_of_file
 from pipeline.heads.fit import fit
-from pipeline.heads.head_types import Experiment, with_epochs_at_most
+from pipeline.heads.head_types import Experiment, with_epochs_at_most, with_precision
 from pipeline.heads.inputs.pairs import made_from
 from pipeline.heads.inputs.word_vectors import origin_of
 from pipeline.heads.trained_head import HEAD_FILE, TENSORS_FILE
@@ -47,9 +47,10 @@ def add_head(
         record["made_from"] = hashes_of(plan, images, captions)
         for file in _own_vectors(plan, experiment):
             record["word_vectors"] = origin_of(load_vectors(str(file), ()))
-        if experiment.finetuning is not None and start is not None:
+        tuned = with_precision(experiment, plan.training.precision).finetuning
+        if tuned is not None and start is not None:
             tensors = sha256_of_file(start / TENSORS_FILE)
-            how = {**asdict(experiment.finetuning), "start_sha256": tensors}
+            how = {**asdict(tuned), "start_sha256": tensors}
             record["finetuning"] = {**how, **weights_of(images)}
         return record
 
@@ -95,7 +96,8 @@ def add_tuned_features(plan: Plan, experiment: Experiment, head: Path) -> Path:
 
 def head_record(folder: Path) -> Record | None:
     """Return what a trained head records of itself; see `json_record`."""
-    return json_record(folder / HEAD_FILE)
+    record = json_record(folder / HEAD_FILE)
+    return record if record is None else {"precision": "float32", **record}
 
 
 def expected_training(plan: Plan, experiment: Experiment, seed: int) -> dict[str, Any]:
@@ -105,6 +107,7 @@ def expected_training(plan: Plan, experiment: Experiment, seed: int) -> dict[str
         "kind": experiment.head,
         "settings": with_epochs_at_most(experiment.head, experiment.settings, most),
         "average_captions": experiment.average_captions,
+        "precision": with_precision(experiment, plan.training.precision).precision,
         **plan.trained(seed),
     }
 

@@ -13,12 +13,15 @@ from pipeline.heads.head_types import Experiment
 from pipeline.heads.trained_head import TENSORS_FILE
 from pipeline.jobs.options import Selection
 from pipeline.progress import Monitor
-from pipeline.retrieval.embedding_file import read_provenance
+from pipeline.retrieval.embedding_file import read_provenance, read_store
 from pipeline.retrieval.ensemble import ensemble
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.ranking.protocols import resolve_protocol
 from pipeline.retrieval.tables import PROVENANCE_FILE
 from pipeline.wording import counted
+
+# How the steps store vectors: `pipeline embed --store` and `--dim` are for other files.
+_IN_FULL: Record = {"store": "float32", "dim": None}
 
 
 def add_embeddings(
@@ -31,7 +34,7 @@ def add_embeddings(
         return {
             "tensors_sha256": sha256_of_file(head / TENSORS_FILE),
             "split": test,
-            "dim": None,
+            **_IN_FULL,
             **hashes_of(plan, images, captions),
         }
 
@@ -95,7 +98,7 @@ def add_evaluation(plan: Plan, name: str, embeddings: Path) -> None:
 
 
 def embeddings_record(file: Path) -> Record | None:
-    """Return the provenance of an embedding file, with `dim` None unless it is shortened.
+    """Return the provenance of an embedding file and how it stores its vectors.
 
     None if the file is missing.
 
@@ -104,4 +107,6 @@ def embeddings_record(file: Path) -> Record | None:
     EmbeddingsError
         The file is damaged.
     """
-    return {"dim": None, **read_provenance(file)} if file.is_file() else None
+    if not file.is_file():
+        return None
+    return {**_IN_FULL, **read_provenance(file), "store": read_store(file)}

@@ -37,7 +37,8 @@ class RelationalSettings:
         "cross-attention", also on nodes (section 2.5.2).
     pooling : pooling of a side's nodes to one vector.
     positions : whether nodes have learnt positions; otherwise captions are bags of words.
-    layer : "transformer", or for comparison a "gru" over the same cells and words.
+    layer : "transformer", or for comparison "graph-attention" or "relation" in place of its
+        self-attention, or a "gru" over the same cells and words.
     dim, attention_heads : node dimension after a layer, and number of attention heads.
     image_layers, caption_layers : number of layers of each side.
     word_dim : dimension of the word vectors.
@@ -54,7 +55,7 @@ class RelationalSettings:
     loss: str = choice("basic", "pooling", "cross-attention")
     pooling: str = choice("mean", "max")
     positions: bool = setting(True)
-    layer: str = choice("transformer", "gru")
+    layer: str = choice("transformer", "graph-attention", "relation", "gru")
     dim: int = setting(1024, at_least=1)
     attention_heads: int = setting(8, at_least=1)
     image_layers: int = setting(1, at_least=1)

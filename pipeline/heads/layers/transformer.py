@@ -1,10 +1,11 @@
-"""Encoders over image cells and caption words: transformers, or GRUs for comparison.
+"""Encoders over image cells and caption words: transformers, or other layers for comparison.
 
 Yan 2019, sections 2.1 to 2.3. Our choices where the paper is silent: the feedforward sublayer is
 linear, ReLU, linear with four times the width, as in Vaswani et al. 2017; its residual is the
 output of the attention sublayer, where the paper prints the layer's input (of another dimension in
 the first caption layer); there is no final layer norm; padding is masked in attention and pooling.
-The GRU layers are not in the paper.
+The other layers are not in its experiments: graph attention and relation networks replace the
+self-attention of a transformer layer, and a GRU replaces the layer.
 """
 
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from pipeline.heads.layers.recurrence import run_recurrent
+from pipeline.heads.layers.relations import GraphAttention, Relations
 from pipeline.text.encoders.token_ids import PADDING
 
 # Small compared with word vectors: word order starts as a hint, which training may amplify.
@@ -31,7 +33,8 @@ class Stack:
     dropout : dropout probability, after each sublayer and on word vectors.
     pooling : "mean" or "max", pooling of the last layer's nodes.
     positions : whether nodes have learnt positions; otherwise they are a set.
-    layer : "transformer" or "gru".
+    layer : "transformer"; "graph-attention" or "relation", which replace its self-attention; or
+        "gru".
     """
 
     dim: int
@@ -48,8 +51,15 @@ class Stack:
         if self.layer == "gru":
             return nn.ModuleList(GruLayer(width, self.dim, self.dropout) for width in widths)
         return nn.ModuleList(
-            TransformerLayer(width, self.dim, self.heads, self.dropout) for width in widths
+            TransformerLayer(width, self.dim, self._attention(width), self.dropout)
+            for width in widths
         )
+
+    def _attention(self, inputs: int) -> nn.Module:
+        if self.layer == "relation":
+            return Relations(inputs, self.dim)
+        kind = GraphAttention if self.layer == "graph-attention" else SelfAttention
+        return kind(inputs, self.dim, self.heads)
 
 
 class SelfAttention(nn.Module):
@@ -77,15 +87,16 @@ class SelfAttention(nn.Module):
 class TransformerLayer(nn.Module):
     """One pre-norm layer: self-attention, then feedforward, each after a layer norm.
 
-    The attention sublayer has a residual unless it changes the dimension.
+    Dropout follows each sublayer. The attention sublayer has a residual unless it changes the
+    dimension.
     """
 
-    def __init__(self, inputs: int, dim: int, heads: int, dropout: float) -> None:
-        """Build the layer from input and output dimensions; dropout follows each sublayer."""
+    def __init__(self, inputs: int, dim: int, attention: nn.Module, dropout: float) -> None:
+        """Build the layer around an attention from `inputs` to `dim` features."""
         super().__init__()
         self.residual: bool = inputs == dim
         self.before_attention = nn.LayerNorm(inputs)
-        self.attention = SelfAttention(inputs, dim, heads)
+        self.attention = attention
         self.before_feedforward = nn.LayerNorm(dim)
         self.feedforward = nn.Sequential(
             nn.Linear(dim, 4 * dim), nn.ReLU(), nn.Linear(4 * dim, dim)

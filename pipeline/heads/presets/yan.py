@@ -46,6 +46,14 @@ PRESETS = {
         source="not published; yan2019-transformer-basic with a GRU over the same cells and words",
         leaves_open="as yan2019-transformer-basic, apart from the layers; no attention heads",
     ),
+    "yan2019-graph-attention-basic": replace(
+        with_settings(_BASIC, layer="graph-attention"),
+        source="Yan 2019, section 1.5.1, which presents graph attention and does not train it",
+    ),
+    "yan2019-relation-basic": replace(
+        with_settings(_BASIC, layer="relation"),
+        source="Yan 2019, section 1.5.3, which presents relation networks and does not train one",
+    ),
     "yan2019-transformer-pooling": replace(
         with_settings(_BASIC, loss="pooling"),
         tiny={
