@@ -268,7 +268,7 @@ def test_the_file_gives_all_back(tmp_path: Path) -> None:
     other = replace(encoder, name="other")
     with pytest.raises(PcaError, match=r"fitted on 'table' .*not on 'other'"):
         load_pca(path, other)
-    with pytest.raises(PcaError, match=r"fitted to 'table' .*but 'table'"):
+    with pytest.raises(PcaError, match=r"fitted on 'table' .*not on 'table'"):
         Pca(replace(encoder, sha256="1" * 64), found)
 
 
