@@ -120,7 +120,7 @@ def test_a_caption_without_a_known_word_finds_nothing(made: Path) -> None:
         pipeline.score(files[1], dataset, made / "out", ranked_by=NAME, root=root)
     files[1].write_text(json.dumps(lines[:1]))
     pipeline.score(files[1], dataset, made / "out", root=root, monitor=monitor)
-    assert "one image is scored: CIDEr weighs words by other images, and is 0" in monitor.lines
+    assert "one image is scored: CIDEr weights words by other images, and is 0" in monitor.lines
 
 
 def test_a_dataset_is_reported_by_its_folder(made: Path) -> None:

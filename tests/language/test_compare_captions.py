@@ -109,5 +109,5 @@ def test_what_differs_is_refused_by_name(
         with pytest.raises(LanguageError, match=fault):
             compare(other, whole, dataset=dataset)
     (tmp_path / "whole.provenance.json").write_text('{"dataset": "theirs"}')
-    with pytest.raises(LanguageError, match=r"dataset 'theirs', and the references .*'mine'"):
+    with pytest.raises(LanguageError, match=r"dataset 'theirs', but the references .*'mine'"):
         compare(fewer, whole, dataset=dataset)
