@@ -1,7 +1,7 @@
-"""Executors: what runs the tasks of a job, one after the other in this process or on workers.
+"""Executors: run the tasks of a job, serially in this process or on workers.
 
-`serial` is the one of this process; `pipeline.cluster` has those of Dask. Neither knows what a
-task does.
+`serial` runs in this process; `pipeline.cluster` has those of Dask. Neither depends on what a task
+does.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -9,12 +9,12 @@ from typing import Any, Protocol, TypeVar
 
 Result = TypeVar("Result")
 
-# A task reports its progress with it; the caller's own function receives the same arguments.
+# Called by a task to report its progress; the caller's function receives the same arguments.
 OnProgress = Callable[..., None]
 
 
 class Executor(Protocol):
-    """Runs a task once for each of some jobs."""
+    """Runs a task for each job."""
 
     def __call__(
         self,
@@ -27,12 +27,12 @@ class Executor(Protocol):
 
         Parameters
         ----------
-        task : a function of a module, so that workers can import it by name. A job whose worker was
-            lost is run again, perhaps while the lost worker is still running.
-        jobs : arguments; few bytes each where they are sent to workers.
-        on_progress : called in this thread with the arguments that a task passed to its own
-            `on_progress`.
-        stop : called once when no more results are needed; it makes running tasks end soon.
+        task : callable. A module-level function, so that workers can import it by name. The job of
+            a lost worker is run again, possibly while the lost worker is still running.
+        jobs : sequence of tuple. Arguments; only a few bytes each if they are sent to workers.
+        on_progress : callable. Called in this thread with the arguments that a task passed to its
+            own `on_progress`.
+        stop : callable. Called once when no more results are needed; makes running tasks end soon.
         """
 
 
@@ -42,7 +42,7 @@ def serial(
     on_progress: OnProgress,
     stop: Callable[[], None],
 ) -> Generator[Result, None, None]:
-    """Run the tasks in this process, each when its result is asked for; see `Executor`."""
+    """Run each task in this process when its result is requested; see `Executor`."""
     try:
         for job in jobs:
             yield task(*job, on_progress)
