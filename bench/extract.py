@@ -1,4 +1,4 @@
-"""Images a second from JPEG files to shards, beside the obvious script and the bare network.
+"""Images a second from JPEG files to shards, compared with the obvious script and the bare network.
 
     python -m bench.extract --recipe resnet152-grid --images FOLDER
 

@@ -1,9 +1,9 @@
-"""Images a second on a GPU, from JPEG files to shards, beside the bare forward pass.
+"""Images a second on a GPU, from JPEG files to shards, compared with the bare forward pass.
 
     python -m bench.gpu --images FOLDER
 
 For ResNet-152's grid and VGG-19's ten crops, in float32, TF32, bf16 and fp16 on the same card:
-`bare` is the network alone on windows that lie in the card's memory; `ours` is the extraction loop
+`bare` is the network alone on windows in the card's memory; `ours` is the extraction loop
 from the files, in the page cache, to published shards, counted from the first finished batch.
 `difference` is the largest difference of a feature from float32's, relative to the largest
 float32 feature. Weights are seeded unless given, as rates do not depend on them; differences do.
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--images", type=Path, required=True, help="folder of JPEG files")
     parser.add_argument("--count", type=int, default=4096, help="images, taken in turn")
     parser.add_argument("--recipes", nargs="+", default=RECIPES)
-    parser.add_argument("--weights", default="random:0", help="as `pipeline extract` takes them")
+    parser.add_argument("--weights", default="random:0", help="as in `pipeline extract`")
     parser.add_argument("--device", default="cuda", help="cpu only tries the program")
     parser.add_argument("--batch-size", type=int, help="default: that of `pipeline extract`")
     parser.add_argument("--readers", type=int, help="default: cores, at most 16")
@@ -47,7 +47,7 @@ def main() -> None:
     if on_gpu and not torch.cuda.is_available():
         sys.exit(
             "no CUDA device is here, so there is nothing to measure; run this on a machine with "
-            "one, or give --device cpu with a small --count to try the program"
+            "one, or use --device cpu with a small --count to try the program"
         )
     found = sorted(arguments.images.glob("*.jp*g"))
     if not found:

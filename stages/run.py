@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     help="Number of trainings, with the seeds from --seed on: NAME, NAME-seed1, ...",
 )
 @LEAVE_OUT_FAILED
-@click.option("--dry-run", is_flag=True, help="Say what would be done, with sizes, and do nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print what would be done, with sizes, and do nothing."
+)
 @JSON
 @click.pass_context
 def run(
@@ -147,6 +149,6 @@ def _log_failed(failed: Sequence["FailedExperiment"]) -> None:
         log_done(f"| {one.name} | {one.step} | {reason} |")
     if any(one.of_rows for one in failed):
         log_done(
-            "images without features: fix or remove their files, or give --leave-out-failed to "
+            "images without features: fix or remove their files, or pass --leave-out-failed to "
             "`pipeline run`; then run the same command again"
         )

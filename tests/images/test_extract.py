@@ -230,12 +230,12 @@ def test_a_list_of_images_is_read_from_a_file_or_stdin(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([], "give --dataset DIR, a prepared dataset, or --images FOLDER"),
-        (["--dataset", "d", "--images", "d"], "one of them"),
+        ([], "pass --dataset DIR, a prepared dataset, or --images FOLDER"),
+        (["--dataset", "d", "--images", "d"], "pass either --dataset"),
         (["--images", "nowhere"], "nowhere does not exist"),
         (["--images", ".", "--split", "test"], "--split is of a prepared dataset"),
         (["--images", ".", "--regions", "r"], "--regions is of a prepared dataset"),
-        (["--dataset", "d", "a.jpg"], "a.jpg is no option; image files follow --images"),
+        (["--dataset", "d", "a.jpg"], "a.jpg is not an option; image files follow --images"),
     ],
 )
 def test_images_and_a_dataset_exclude_each_other(given: list[str], message: str) -> None:

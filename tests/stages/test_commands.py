@@ -69,7 +69,7 @@ def test_from_scenes_to_the_joint_table(project: Path, pipeline: Call) -> None:
     assert {p: p.read_bytes() for p in before} == before, "the same commands, the same bytes"
 
     assert extract(pipeline, "data/features/half", "--storage", "float16") == 0
-    ended = pipeline("embed", "--experiment", names[0], "--images", "data/features/half")
+    ended = pipeline("embed", "--experiment", names[0], "--image-features", "data/features/half")
     assert ended.status == 1
     assert "use the features that it was fitted on" in ended.stderr
     ended = pipeline("embed", "--experiment", names[0], "--head", f"data/heads/scenes/{names[1]}")
