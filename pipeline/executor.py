@@ -1,8 +1,4 @@
-"""Executors: what runs the tasks of a job, one after the other in this process or on workers.
-
-`serial` is the one of this process; `pipeline.cluster` has those of Dask. Neither knows what a
-task does.
-"""
+"""Executors: what runs the tasks of a job on workers; `pipeline.cluster` has those of Dask."""
 
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, TypeVar
@@ -34,17 +30,3 @@ class Executor(Protocol):
             `on_progress`.
         stop : called once when no more results are needed; it makes running tasks end soon.
         """
-
-
-def serial(
-    task: Callable[..., Result],
-    jobs: Sequence[tuple[Any, ...]],
-    on_progress: OnProgress,
-    stop: Callable[[], None],
-) -> Generator[Result, None, None]:
-    """Run the tasks in this process, each when its result is asked for; see `Executor`."""
-    try:
-        for job in jobs:
-            yield task(*job, on_progress)
-    finally:
-        stop()
