@@ -80,11 +80,13 @@ class RunResult:
     made : the steps that changed their output or, of a dry run, that would be made.
     perplexities : of the language models among the experiments, on the validation split; a word out
         of vocabulary counts as one word.
+    outputs : the folder or file of every step, in the order of the steps.
     """
 
     tables: Mapping[str, Row]
     made: tuple[str, ...]
     perplexities: Mapping[str, float] = field(default_factory=dict)
+    outputs: tuple[Path, ...] = ()
 
 
 def run(
@@ -203,7 +205,7 @@ def run(
         name: load_language_model(plan.layout.language(name)) for name in there if name in written
     }
     perplexities = {name: found.chosen["perplexity"] for name, found in models.items()}
-    result = RunResult(tables, made, perplexities)
+    result = RunResult(tables, made, perplexities, tuple(plan.steps))
     if failed:
         raise RunFailed(result, failed)
     return result
