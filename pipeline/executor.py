@@ -1,8 +1,4 @@
-"""Executors: run the tasks of a job, serially in this process or on workers.
-
-`serial` runs in this process; `pipeline.cluster` has those of Dask. Neither depends on what a task
-does.
-"""
+"""Executors: run the tasks of a job on workers; `pipeline.cluster` has those of Dask."""
 
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, TypeVar
@@ -34,17 +30,3 @@ class Executor(Protocol):
             own `on_progress`.
         stop : callable. Called once when no more results are needed; makes running tasks end soon.
         """
-
-
-def serial(
-    task: Callable[..., Result],
-    jobs: Sequence[tuple[Any, ...]],
-    on_progress: OnProgress,
-    stop: Callable[[], None],
-) -> Generator[Result, None, None]:
-    """Run each task in this process when its result is requested; see `Executor`."""
-    try:
-        for job in jobs:
-            yield task(*job, on_progress)
-    finally:
-        stop()

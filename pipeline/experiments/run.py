@@ -80,11 +80,13 @@ class RunResult:
     made : tuple of str. Steps that changed their output or, for a dry run, would run.
     perplexities : dict. Validation perplexity of each language model; an out-of-vocabulary word
         counts as one word.
+    outputs : folder or file of every step, in the order of the steps.
     """
 
     tables: Mapping[str, Row]
     made: tuple[str, ...]
     perplexities: Mapping[str, float] = field(default_factory=dict)
+    outputs: tuple[Path, ...] = ()
 
 
 def run(
@@ -207,7 +209,7 @@ def run(
         name: load_language_model(plan.layout.language(name)) for name in there if name in written
     }
     perplexities = {name: found.chosen["perplexity"] for name, found in models.items()}
-    result = RunResult(tables, made, perplexities)
+    result = RunResult(tables, made, perplexities, tuple(plan.steps))
     if failed:
         raise RunFailed(result, failed)
     return result

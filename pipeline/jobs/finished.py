@@ -75,15 +75,8 @@ class FinishedRecord:
         folders : sequence of Path. Outputs in addition to `out`.
         """
         self._out, self._folders = out, [folder.resolve() for folder in (out, *folders)]
-        self._path = self._folders[0].parent / WORK_FOLDER / f"{self._folders[0].name}.finished"
-        taken = time.time_ns()
-        identities = file_identities(files)
-        sizes, changed = identities[:, 0], identities[:, 2]
-        settled = ((sizes >= 0) & (changed < taken - _SETTLED_NS)).all()
-        self._inputs: Any = None
-        if settled and _keep_times(identities):
-            read = hashlib.sha256(identities.tobytes()).hexdigest()
-            self._inputs = [call, _dataset_sha256(dataset), read, _software()]
+        self._path = finished_path(self._folders[0])
+        self._inputs = state_of_inputs(call, dataset, files)
 
     def nothing_to_do(self, unit: str, place: Place, monitor: Monitor) -> FeatureIndex | None:
         """Return the index and write the usual log lines if the set is up to date.
@@ -153,6 +146,36 @@ class FinishedRecord:
             files = sorted(path for path in folder.iterdir() if path.is_file())
             found.append([[file.name for file in files], file_identities(files).tolist()])
         return sha256_of_json([self._inputs, found])
+
+
+def finished_path(out: Path) -> Path:
+    """Return the file of the record of a feature set."""
+    return out.parent / WORK_FOLDER / f"{out.name}.finished"
+
+
+def state_of_inputs(call: Any, dataset: Path, files: Iterable[str | Path]) -> Any:
+    """Return everything that decides what a call makes, as JSON values.
+
+    Parameters
+    ----------
+    call : JSON values, everything but the files.
+    dataset : folder of a prepared dataset.
+    files : others that the call reads.
+
+    Returns
+    -------
+    JSON values
+        None if a file is missing, may still be changing, or is on a file system whose times cannot
+        be relied on.
+    """
+    taken = time.time_ns()
+    identities = file_identities(files)
+    sizes, changed = identities[:, 0], identities[:, 2]
+    settled = ((sizes >= 0) & (changed < taken - _SETTLED_NS)).all()
+    if not (settled and _keep_times(identities)):
+        return None
+    read = hashlib.sha256(identities.tobytes()).hexdigest()
+    return [call, _dataset_sha256(dataset), read, _software()]
 
 
 def file_identities(paths: Iterable[str | Path]) -> Identities:

@@ -4,7 +4,7 @@ docs/format.md is the specification for readers without this package.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
@@ -167,6 +167,18 @@ class RowBlock:
 
     def __len__(self) -> int:
         return len(self.status)
+
+
+@dataclass(frozen=True)
+class StoredBlock(RowBlock):
+    """Rows as a shard stores them: of its dtype, finite, NaN where a row failed.
+
+    Attributes
+    ----------
+    crc32 : (n,) uint32, CRC-32 of the bytes of each row.
+    """
+
+    crc32: np.ndarray = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

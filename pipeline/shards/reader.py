@@ -4,6 +4,7 @@ import hashlib
 import os
 import zlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -206,19 +207,23 @@ class ShardFile:
             A row does not match its CRC-32, or NaN and status disagree.
         """
         content = self.content_hash()
-        for block in self.blocks():
-            nan = np.isnan(block.features.reshape(len(block), -1))
-            if (nan.any(axis=1) != (block.status != OK)).any():
-                raise DamagedShard(
-                    f"{self.path}: NaN rows and failed rows differ; rerun the command that wrote it"
-                )
-            content.update(block.features.tobytes())
+        # Hashing releases the GIL: the hash of the file is computed next to that of its content.
+        with ThreadPoolExecutor(1) as pool:
+            sha256 = pool.submit(sha256_of_file, self.path)
+            for block in self.blocks():
+                nan = np.isnan(block.features.reshape(len(block), -1))
+                if (nan.any(axis=1) != (block.status != OK)).any():
+                    raise DamagedShard(
+                        f"{self.path}: NaN rows and failed rows differ; rerun the command that "
+                        "wrote it"
+                    )
+                content.update(block.features.reshape(-1))
         return ShardEntry(
             file=self.path.name,
             first_row=first_row,
             rows=self.rows,
             failed_rows=int((self.status != OK).sum()),
-            sha256=sha256_of_file(self.path),
+            sha256=sha256.result(),
             content_sha256=content.hexdigest(),
         )
 

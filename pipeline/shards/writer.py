@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from pipeline.files import appearing_whole
-from pipeline.shards.format import OK, FeatureHeader, RowBlock, ShardError
+from pipeline.shards.format import OK, FeatureHeader, RowBlock, ShardError, StoredBlock
 from pipeline.shards.layout import (
     CRC32,
     ERROR,
@@ -64,6 +64,21 @@ def stored_rows(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> n
     return stored
 
 
+def stored_block(header: FeatureHeader, block: RowBlock, ids: Sequence[str]) -> StoredBlock:
+    """Return a block as it is stored; one that is already comes back as it is.
+
+    Raises
+    ------
+    ShardError
+        See `stored_rows`.
+    """
+    if isinstance(block, StoredBlock):
+        return block
+    stored = stored_rows(header, block, ids)
+    crc32 = np.array([zlib.crc32(row) for row in stored], np.uint32)
+    return StoredBlock(stored, block.status, block.errors, block.source_crc32, crc32=crc32)
+
+
 def write_shard(
     path: Path,
     header: FeatureHeader,
@@ -106,10 +121,10 @@ def write_shard(
         row = 0
         for block in blocks:
             stop = row + len(block)
-            stored = stored_rows(header, block, ids[row:stop])
-            features[row:stop] = stored
+            stored = stored_block(header, block, ids[row:stop])
+            features[row:stop] = stored.features
             status[row:stop] = block.status
-            crc32[row:stop] = [zlib.crc32(row_bytes) for row_bytes in stored]
+            crc32[row:stop] = stored.crc32
             if block.source_crc32 is not None:
                 source_crc32[row:stop] = block.source_crc32
             errors.extend(block.errors)

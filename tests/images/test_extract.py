@@ -14,7 +14,6 @@ from pipeline.cluster.place import Place
 from pipeline.datasets.entries import ImageEntry
 from pipeline.datasets.manifest import Manifest
 from pipeline.errors import WrongUsage
-from pipeline.executor import serial
 from pipeline.images import network
 from pipeline.images.decoding.decode import source_crc32
 from pipeline.images.extract import extract
@@ -24,6 +23,7 @@ from pipeline.recipes import RecipeError
 from pipeline.shards.feature_set import FeatureSet
 from pipeline.shards.verify import verify
 from stages import extract as command
+from tests.cluster.tasks import serial
 from tests.images.odd_files import photo
 from tests.jobs.factories import options
 from tests.project import Recorder

@@ -1,18 +1,19 @@
 """Computing the pending shards of a feature set, in this process or on workers, and publishing it.
 
-Both run one task per shard on an `Executor`, accept the shards as they arrive, and publish them.
+Both ways run one task per shard, accept the shards as they arrive, and publish them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
-from pipeline.executor import Executor, OnProgress, serial
+from pipeline.executor import Executor, OnProgress
 from pipeline.progress import WRITE, Progress, Stopwatch, no_progress
 from pipeline.shards.index import FeatureIndex
 from pipeline.shards.plan import Span
 from pipeline.shards.resume.feature_build import ShardBuild
-from pipeline.shards.resume.job import Compute, ShardResult, fill_shard
+from pipeline.shards.resume.job import Compute, ShardResult, compute_shard
 from pipeline.shards.resume.job_ref import JobRef
 
 # A module-level function that computes one shard of a job.
@@ -43,7 +44,24 @@ def build_here(
         (shard, partial, build.compress, compute)
         for shard, partial in build.pending_shards().items()
     ]
-    return _build(build, fill_shard, jobs, serial, lambda: None, progress, watch)
+    return _build(build, compute_shard, jobs, _writing_behind, lambda: None, progress, watch)
+
+
+def _writing_behind(
+    task: Callable[..., Callable[[], ShardResult]],
+    jobs: Sequence[tuple[Any, ...]],
+    on_progress: OnProgress,
+    stop: Callable[[], None],
+) -> Generator[ShardResult, None, None]:
+    """Run `compute_shard` in turn, and write each shard while the rows of the next are computed."""
+    with ThreadPoolExecutor(1, thread_name_prefix="write") as writing:
+        behind: list[Future[ShardResult]] = []
+        for job in jobs:
+            behind.append(writing.submit(task(*job, on_progress)))
+            if len(behind) > 1:
+                yield behind.pop(0).result()
+        for future in behind:
+            yield future.result()
 
 
 def build_on_workers(
@@ -78,9 +96,9 @@ def build_on_workers(
 
 def _build(
     build: ShardBuild,
-    task: Callable[..., ShardResult],
+    task: Callable[..., Any],
     jobs: Sequence[tuple[Any, ...]],
-    executor: Executor,
+    executor: Callable[..., Generator[ShardResult, None, None]],
     stop: Callable[[], None],
     progress: Progress,
     watch: Stopwatch | None,

@@ -8,6 +8,7 @@ adds its own. Any number of processes may compute the same shard concurrently.
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -317,9 +318,23 @@ def fill_shard(
     ShardError
         Values cannot be stored, or the disk is full.
     """
+    return compute_shard(shard, partial, compress, compute, on_progress)()
+
+
+def compute_shard(
+    shard: int,
+    partial: PartialShard,
+    compress: bool,
+    compute: Compute,
+    on_progress: OnProgress,
+) -> Callable[[], ShardResult]:
+    """Have the missing rows of a shard computed; return the function that writes the shard.
+
+    That function may be called on another thread. See `fill_shard`, which calls it at once.
+    """
     watch = Stopwatch()
     computed = failed = 0
-    try:
+    with _keeping_rows(partial):
         # If all rows are copied, do not load the network.
         for row, block in compute(partial.missing, watch) if partial.missing else ():
             with watch.timing(WRITE):
@@ -328,16 +343,28 @@ def fill_shard(
             failed += int((block.status != OK).sum())
             there = len(partial.span) - sum(map(len, partial.missing))
             on_progress(shard, there, failed)
+
+    def write() -> ShardResult:
         with watch.timing(WRITE):
-            partial.finish(compress)
+            with _keeping_rows(partial):
+                partial.finish(compress)
+            first_row = partial.span.start
+            finished = finished_shard(partial.path, partial.header, partial.ids, first_row)
+        return ShardResult(shard, finished, computed, watch.seconds)
+
+    return write
+
+
+@contextmanager
+def _keeping_rows(partial: PartialShard) -> Iterator[None]:
+    """Write finished rows as a piece if the block fails."""
+    try:
+        yield
     except BaseException:
         # The folder is gone if the run finished without this worker.
         if partial.work.is_dir():
             partial.flush()
         raise
-    with watch.timing(WRITE):
-        finished = finished_shard(partial.path, partial.header, partial.ids, partial.span.start)
-    return ShardResult(shard, finished, computed, watch.seconds)
 
 
 def _finished_before(

@@ -22,10 +22,17 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.shards.format import DamagedShard, FeatureHeader, OtherShard, RowBlock, ShardError
+from pipeline.shards.format import (
+    DamagedShard,
+    FeatureHeader,
+    OtherShard,
+    RowBlock,
+    ShardError,
+    StoredBlock,
+)
 from pipeline.shards.plan import ShardPlan, Span, runs
 from pipeline.shards.reader import ShardFile
-from pipeline.shards.writer import stored_rows, write_shard
+from pipeline.shards.writer import stored_block, write_shard
 
 # A piece is written when the oldest buffered row has waited this long, or at this many bytes.
 PIECE_SECONDS = 20.0
@@ -76,7 +83,7 @@ class PartialShard:
         self._shard, self._shards = shard, plan.shards_then(shard)
         self._pieces: dict[Path, np.ndarray] = {}
         self._needed = np.zeros(len(self.span), bool)
-        self._buffer: list[tuple[int, RowBlock]] = []
+        self._buffer: list[tuple[int, StoredBlock]] = []
         self._buffered_since = 0.0
 
     @property
@@ -132,12 +139,10 @@ class PartialShard:
                 f"{span.start} to {span.stop - 1}"
             )
         ids = self.ids[first_row - self.span.start : stop - self.span.start]
-        stored = stored_rows(self.header, block, ids)
+        stored = stored_block(self.header, block, ids)
         if not self._buffer:
             self._buffered_since = time.monotonic()
-        self._buffer.append(
-            (first_row, RowBlock(stored, block.status, block.errors, block.source_crc32))
-        )
+        self._buffer.append((first_row, stored))
         left = Span(stop, span.stop)
         self.missing = (left, *others) if len(left) else tuple(others)
         held = sum(len(block) for _, block in self._buffer) * self.header.row_bytes
@@ -170,11 +175,11 @@ class PartialShard:
             if path != self.path:
                 path.unlink(missing_ok=True)
 
-    def _blocks(self) -> Iterator[RowBlock]:
+    def _blocks(self) -> Iterator[StoredBlock]:
         """Yield the shard's rows in order from where each is stored, a few MiB at a time."""
         # A shard can have hundreds of pieces, each with an open file descriptor.
         opened = lru_cache(maxsize=_OPEN_FILES)(ShardFile)
-        stored: list[tuple[Path | RowBlock, np.ndarray, np.ndarray]] = []
+        stored: list[tuple[Path | StoredBlock, np.ndarray, np.ndarray]] = []
         row = {row_id: number for number, row_id in enumerate(self.ids)}
         for path in self.older:
             rows = np.array([row.get(row_id, -1) for row_id in opened(path).ids])
@@ -191,18 +196,19 @@ class PartialShard:
         for start, stop in pairwise(cuts):
             source = stored[origin[start]][0]
             for part in Span(start, stop).batches(step):
-                held = source if isinstance(source, RowBlock) else opened(source)
+                held = source if isinstance(source, StoredBlock) else opened(source)
                 yield _take(held, place[part.start : part.stop])
 
-    def _positions(self, buffer: Sequence[tuple[int, RowBlock]]) -> np.ndarray:
+    def _positions(self, buffer: Sequence[tuple[int, StoredBlock]]) -> np.ndarray:
         rows = [np.arange(first, first + len(block)) for first, block in buffer]
         return np.concatenate(rows) - self.span.start
 
 
-def _take(source: ShardFile | RowBlock, rows: np.ndarray) -> RowBlock:
-    features = source.features[rows] if isinstance(source, RowBlock) else source.read_rows(rows)
-    crc32 = None if source.source_crc32 is None else source.source_crc32[rows]
-    return RowBlock(features, source.status[rows], tuple(source.errors[r] for r in rows), crc32)
+def _take(source: ShardFile | StoredBlock, rows: np.ndarray) -> StoredBlock:
+    features = source.read_rows(rows) if isinstance(source, ShardFile) else source.features[rows]
+    errors = tuple(source.errors[row] for row in rows)
+    other = None if source.source_crc32 is None else source.source_crc32[rows]
+    return StoredBlock(features, source.status[rows], errors, other, crc32=source.crc32[rows])
 
 
 def shard_folder(work: Path, shard: int) -> Path:
