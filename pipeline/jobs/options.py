@@ -9,7 +9,6 @@ from pipeline.cluster.place import Place
 from pipeline.devices import AUTO, choose_device, choose_precision
 from pipeline.errors import WrongUsage
 from pipeline.progress import Monitor
-from pipeline.recipes import PRECISIONS
 
 
 def _require_counts(options: object) -> None:
@@ -135,7 +134,7 @@ class Compute:
         if self.precision == AUTO and place.scheduler is not None:
             raise WrongUsage(
                 f"precision {AUTO!r} is that of this machine's device, and the workers of "
-                f"{place.scheduler} compute; name one of {', '.join(PRECISIONS)}"
+                f"{place.scheduler} compute; name it, such as 'bf16' or 'float32'"
             )
         return replace(self, precision=choose_precision(self.precision, self.device, monitor))
 
