@@ -142,7 +142,7 @@ def described_rows(ids: Sequence[str], dataset: Manifest) -> Iterator[tuple[str,
         if image not in images:
             raise MissingRows(
                 f"row {row_id!r} has no {dataset.unit} in dataset {dataset.name!r}, which has "
-                f" {len(images)}, such as {next(iter(images))!r}; name the dataset of "
+                f"{len(images)}, such as {next(iter(images))!r}; name the dataset of "
                 "these features, or omit `dataset=...`"
             )
         if kind == "#" and number >= len(images[image].captions):
