@@ -63,7 +63,7 @@ def recall(
     if len(outside):
         raise EmbeddingsError(
             f"image_of_caption: {len(outside)} captions name rows that images does not have, first "
-            f"caption {outside[0]}, row {rows[outside[0]]}; rows are 0 to {len(sides[0])} - 1"
+            f"caption {outside[0]}, row {rows[outside[0]]}; rows are 0 to {len(sides[0]) - 1}"
         )
     if captions_per_image is not None and captions_per_image < 1:
         raise EmbeddingsError(

@@ -110,7 +110,7 @@ def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(
     """No file may be as large as a shard; pieces are smaller."""
     out = tmp_path / "out"
     size = len(whole["out/shard-00000-of-00021.h5"])
-    with pytest.raises(ShardError, match=r"worker .*could not be written.*make room"):
+    with pytest.raises(ShardError, match=r"worker .*could not be written.*free some space"):
         build_made(out, ROWS, workers, largest_file=size - 1, piece_seconds=0)
     with ShardBuild(out, header(), ids(ROWS), ROWS_PER_SHARD) as work:
         assert work.rows_done >= ROWS_PER_SHARD, "what was done is kept"

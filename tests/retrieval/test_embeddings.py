@@ -205,7 +205,7 @@ def test_ids_of_any_kind(tmp_path: Path) -> None:
         ({"images/embedding": np.array([[1.0] * 4, [np.nan] * 4])}, r"1 row has NaN.*\['b'\]"),
         ({"images/embedding": np.ones((2, 5))}, "5 dimensions and captions 4"),
         ({"images/embedding": np.ones((3, 4))}, "images: 2 ids for 3 rows"),
-        ({"images/embedding": np.ones((0, 4)), "images/id": np.ones(0, int)}, "found none"),
+        ({"images/embedding": np.ones((0, 4)), "images/id": np.ones(0, int)}, "found no rows"),
         ({"images/id": [b"a", b"a"]}, r"1 ids occur more than once, first \['a'\]"),
         ({"images/id": [0.5, 1.5]}, "float64, expected text or integers"),
         ({"images/id": np.array([b"a", b"\xff"])}, "not UTF-8"),

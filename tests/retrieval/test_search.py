@@ -214,7 +214,7 @@ def test_an_index_belongs_to_its_file(tmp_path: Path) -> None:
     open_index(path, made_file(path, "cosine"), "images", lines.append)
     assert graph.read_bytes() == first
     assert [line for line in lines if "is corrupt" in line]
-    with pytest.raises(SearchError, match="only by cosine and euclidean"):
+    with pytest.raises(SearchError, match="only cosine and euclidean"):
         open_index(path, made_file(path, "order"), "images", lines.append)
 
 

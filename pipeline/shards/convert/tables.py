@@ -141,8 +141,8 @@ def described_rows(ids: Sequence[str], dataset: Manifest) -> Iterator[tuple[str,
     for row_id, (image, kind, number) in zip(ids, images_of_rows(ids, images), strict=True):
         if image not in images:
             raise MissingRows(
-                f"row {row_id!r} does not belong to a {dataset.unit} of dataset {dataset.name!r}, "
-                f"which has {len(images)}, such as {next(iter(images))!r}; name the dataset of "
+                f"row {row_id!r} has no {dataset.unit} in dataset {dataset.name!r}, which has "
+                f"{len(images)}, such as {next(iter(images))!r}; name the dataset of "
                 "these features, or omit `dataset=...`"
             )
         if kind == "#" and number >= len(images[image].captions):
