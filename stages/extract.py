@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from pipeline.cluster.place import Place
+from pipeline.devices import AUTO
 from pipeline.images.engine import ENGINES
 from pipeline.jobs.options import Compute, Selection, Storage
 from pipeline.recipes import PRECISIONS, STORAGES
@@ -60,10 +61,10 @@ CODEBOOK = click.option(
 )
 PRECISION = click.option(
     "--precision",
-    type=click.Choice(PRECISIONS),
+    type=click.Choice([*PRECISIONS, AUTO]),
     default="float32",
     show_default=True,
-    help="Arithmetic of the network.",
+    help="Arithmetic of the network; auto is bf16 where the device is fast with it, else float32.",
 )
 ENGINE = click.option(
     "--engine",

@@ -124,6 +124,7 @@ class ExperimentEntry:
     word_vectors: str | None = None
     average_captions: bool | None = None
     finetuning: dict[str, Any] = field(default_factory=dict)
+    precision: Literal["float32", "bf16"] = "float32"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from pipeline.devices import AUTO
 from pipeline.heads.training.training_options import TrainingOptions
 from stages.command import section
 from stages.console import CONSOLE
@@ -33,6 +34,13 @@ _OPTIONS = (
         show_default=True,
         help="A torch device, such as cpu or cuda:1; auto is the best of this machine.",
     ),
+    click.option(
+        "--precision",
+        type=click.Choice(["float32", "bf16", AUTO]),
+        help="Of the matrix products of a training in epochs, of a fine-tuned image network too; "
+        "auto is bf16 where the device is fast with it, else float32.  [default: that of the "
+        "experiment, or float32]",
+    ),
 )
 
 
@@ -51,6 +59,7 @@ def training_options(command: Callable[..., None]) -> Callable[..., None]:
         max_epochs: int | None,
         workers: int,
         device: str,
+        precision: str | None,
         leave_out_failed: bool,
         **others: Any,
     ) -> None:
@@ -65,6 +74,7 @@ def training_options(command: Callable[..., None]) -> Callable[..., None]:
             max_epochs=max_epochs or params.max_epochs,
             workers=workers,
             device=device,
+            precision=precision,
             leave_out_failed=leave_out_failed,
             monitor=CONSOLE,
         )

@@ -126,7 +126,7 @@ def test_an_image_is_a_row(
         (np.zeros((8, 8, 3), np.int64), "found int64"),
         (np.full((8, 8, 3), 200.0), "values from 200 to 200; expected floats from 0 to 1"),
         (np.full((8, 8, 3), np.nan), "values from nan to nan"),
-        (torch.zeros(3, 8, 3), "channels first or last"),
+        (torch.zeros(3, 8, 3), "is ambiguous"),
         (torch.zeros(5), "found float32 of shape"),
     ],
 )

@@ -142,6 +142,32 @@ def params(folder: Path) -> object:
     return [params.entry(name) for name in params.experiments]
 
 
+def uploaded_form(folder: Path) -> object:
+    """Read a form as `pipeline serve` reads uploads; its content type is the file's first line."""
+    import asyncio
+
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+
+    from pipeline.errors import PipelineError
+    from pipeline.search.serve.app import _form
+
+    kind, _, body = (folder / "form").read_bytes().partition(b"\n")
+    parts = [body[start : start + 1000] for start in range(0, len(body), 1000)]
+
+    async def receive() -> dict[str, object]:
+        part = parts.pop(0) if parts else b""
+        return {"type": "http.request", "body": part, "more_body": bool(parts)}
+
+    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
+    try:
+        return asyncio.run(_form(Request({"type": "http", "headers": headers}, receive)))
+    except HTTPException as error:
+        if error.status_code >= 500:
+            raise
+        raise PipelineError(error.detail) from error
+
+
 def report(folder: Path) -> object:
     _call(folder, "report", "--html", "html")
     return None

@@ -28,6 +28,15 @@ _XML = (
     "</object></annotation>"
 )
 
+_FORM = b"multipart/form-data; boundary=bound\n" + b"\r\n".join(
+    [
+        *(b"--bound", b'Content-Disposition: form-data; name="of"', b"", b"scene-00003"),
+        *(b"--bound", b'Content-Disposition: form-data; name="plus"', b"", "réd".encode()),
+        *(b"--bound", b'Content-Disposition: form-data; name="file"; filename="a.png"'),
+        *(b"Content-Type: image/png", b"", b"\x89PNG\r\n\x1a\n" + bytes(1500), b"--bound--", b""),
+    ]
+)
+
 
 def make_inputs(folder: Path, project: Path) -> None:
     """Make the folders of all readers below `folder`, with what commands made in `project`."""
@@ -52,6 +61,7 @@ def make_inputs(folder: Path, project: Path) -> None:
     _weights(folder / "weights")
     features_of_others(folder)
     _sentences(folder)
+    _write(folder / "upload form/form", _FORM)
     _write(folder / "params.yaml/params.yaml", (project / "params.yaml").read_bytes())
     _copy(project / "data", folder / "report/data")
     for part in ("features", "parts", "unindexed"):

@@ -27,6 +27,7 @@ from bench.endurance.dataset_readers import (
     report,
     sounds,
     trecvid,
+    uploaded_form,
 )
 from bench.endurance.feature_readers import (
     all_vectors,
@@ -134,6 +135,7 @@ READERS: tuple[Reader, ...] = (
     Reader("boxes", ("*",), boxes, 3),
     Reader("captions", ("c.*",), captions, 1.5),
     Reader("tagger", ("tagger.json",), tagger),
+    Reader("upload form", ("form",), uploaded_form, 2),
     Reader("params.yaml", ("params.yaml",), params, 2),
     Reader("localized", ("x.h5",), localized, 2),
     Reader(

@@ -1,4 +1,4 @@
-"""Writes docs/deviations.md: every preset, its source, what that leaves open, and its sizes.
+"""Writes docs/deviations.md: every preset with its source, our choices, deviations and sizes.
 
 python docs/tools/deviations.py
 """
@@ -16,18 +16,18 @@ from pipeline.language.presets import LANGUAGE_PRESETS, resolve_language_experim
 
 PAGE = Path(__file__).parents[1] / "deviations.md"
 
-_HEAD = """# Experiments beside their papers
+_HEAD = """# Deviations from the papers
 
-Of each preset of `pipeline/heads/presets/`: its source, what that leaves open or what is not as it
-says, its settings where they are not the head's defaults, and what its smaller sizes change. A cell
-is empty where a size is as the one before it. What all experiments of a head have in common is in
-the docstring of its module ([Heads and experiments](heads.md)). `python docs/tools/deviations.py`
-writes this page; a test compares it with the presets.
+For each preset of `pipeline/heads/presets/`: its source, our choices where the source is silent and
+our deviations, its non-default settings, and the changes of its smaller sizes. An empty cell
+repeats the size before it. Deviations that all experiments of a head share are in the docstring of
+its module ([Heads and experiments](heads.md)). `python docs/tools/deviations.py` writes this page;
+a test compares it with the presets.
 """
 
 
 def page() -> str:
-    """Return the whole page: a section for presets of which the same is to be said."""
+    """Return the page; presets with equal contents share a section."""
     sections: dict[str, list[str]] = {}
     for name in PRESETS:
         sections.setdefault(_body(name), []).append(name)
@@ -47,7 +47,7 @@ def _language(name: str) -> str:
     lines = [f"## {name}", "", f"{source}. Language model `{made.model}`."]
     if made.space:
         lines += ["", f"Written in the space of `{made.space}`."]
-    lines += ["", f"Left open, or not as there: {made.leaves_open}.", ""]
+    lines += ["", f"Choices and deviations: {made.leaves_open}.", ""]
     sizes = {size: _language_values(name, size) for size in ("paper", "small")}
     lines += [f"| | {' | '.join(sizes)} |", "|---" * (1 + len(sizes)) + "|"]
     for key, value in sizes["paper"].items():
@@ -71,7 +71,7 @@ def _body(name: str) -> str:
     source = preset.source[0].upper() + preset.source[1:]
     lines = [f"{source}. Head `{preset.head}`."]
     if preset.leaves_open:
-        lines += ["", f"Left open, or not as there: {preset.leaves_open}."]
+        lines += ["", f"Choices and deviations: {preset.leaves_open}."]
     sizes = {size: _values(name, size) for size in get_args(Size)}
     changed = [key for key in sizes["paper"] if len({of[key] for of in sizes.values()}) > 1]
     if changed:

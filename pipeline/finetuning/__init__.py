@@ -1,15 +1,15 @@
-"""Fine-tuning: a trained head and the network of its image features learn on, together.
+"""Fine-tuning: training a fitted head together with the network of its image features.
 
-Read `finetune` (the job, a part of `pipeline train`) first; then `pictures`, image files as the
-rows of a training, `augmentation`, `network`, and `task`, what a head's task becomes with a network
-in front of it. The loop is `pipeline.heads.training.trainer`'s; no path convention lives here.
+Read `finetune` (the job, part of `pipeline train`) first; then `pictures`, image files as training
+rows, `augmentation`, `network`, and `finetuning_task`, a head's task with a network in front. The
+training loop is that of `pipeline.heads.training.trainer`.
 """
 
 from pipeline.errors import PipelineError
 
 WEIGHTS_FILE = "backbone.safetensors"
-"""The tuned weights of the image network, beside the head that learnt with it."""
+"""File of the tuned weights of the image network, next to the head."""
 
 
 class FinetuningError(PipelineError):
-    """A head or a network cannot be fine-tuned, or its pictures are not what they were."""
+    """A head or network does not support fine-tuning, or image files have changed."""

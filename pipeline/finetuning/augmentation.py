@@ -1,4 +1,4 @@
-"""Random crops and mirrors of a picture, drawn for each picture and epoch by itself."""
+"""Random crops and mirrors, drawn for each image and epoch independently."""
 
 import math
 import zlib
@@ -19,38 +19,38 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Which crops are drawn.
+    """Parameters of the random crops.
 
     Attributes
     ----------
-    seed : of all draws.
-    smallest_crop : share of a picture's area that a crop has at least, in (0, 1].
+    seed : seed of all draws.
+    smallest_crop : minimum share of an image's area, in (0, 1].
     """
 
     seed: int
     smallest_crop: float
 
     def generator(self, epoch: int, image_id: str) -> np.random.Generator:
-        """Return the generator of a picture in an epoch; it depends on nothing else.
+        """Return the random generator of an image in an epoch.
 
-        So neither the order of the pictures nor the number of workers changes a crop.
+        It is independent of the order of images and of the number of workers.
         """
         return np.random.default_rng([self.seed, epoch, zlib.crc32(image_id.encode())])
 
 
 def random_crop(width: int, height: int, smallest_crop: float, rng: np.random.Generator) -> Box:
-    """Draw a crop of a picture, (left, top, right, bottom) in pixels.
+    """Return a random crop (left, top, right, bottom) in pixels.
 
     The training crop of GoogLeNet (Szegedy et al. 2015, section 6) with the constants of
-    torchvision's RandomResizedCrop, which the program of VSE++ takes: area uniform from
-    `smallest_crop` to 1 of the picture's, aspect log-uniform from 3/4 to 4/3, place uniform. After
-    ten draws that do not fit, the largest centred crop with an aspect in this range.
+    torchvision's RandomResizedCrop, as in the program of VSE++: area uniform from `smallest_crop`
+    to 1 of the image's, aspect log-uniform from 3/4 to 4/3, position uniform. After ten draws that
+    do not fit, the largest centred crop with an aspect in this range.
 
     Parameters
     ----------
-    width, height : of the picture, in pixels.
-    smallest_crop : share of the area, in (0, 1].
-    rng : is drawn from.
+    width, height : size of the image, in pixels.
+    smallest_crop : minimum share of the area, in (0, 1].
+    rng : random generator.
     """
     for _ in range(_ATTEMPTS):
         area = rng.uniform(smallest_crop, 1.0) * width * height
@@ -68,14 +68,14 @@ def random_crop(width: int, height: int, smallest_crop: float, rng: np.random.Ge
 def augmented(
     picture: Image.Image, recipe: Recipe, smallest_crop: float, rng: np.random.Generator
 ) -> npt.NDArray[np.uint8]:
-    """Return a random crop of a picture at the size of the network's input, mirrored or not.
+    """Return a random crop, resized to the network's input and mirrored with probability 1/2.
 
     Parameters
     ----------
-    picture : RGB.
-    recipe : of its `crop` the size counts, and of its `resize` the filter.
+    picture : RGB image.
+    recipe : recipe; the size of its `crop` and the filter of its `resize` are used.
     smallest_crop : see `random_crop`.
-    rng : is drawn from; a mirror has probability 1/2.
+    rng : random generator.
 
     Returns
     -------

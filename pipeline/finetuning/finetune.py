@@ -1,4 +1,4 @@
-"""The job of `pipeline train` for a fine-tuned experiment: head and image network learn."""
+"""The job of `pipeline train` for a fine-tuned experiment: train head and image network."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -46,37 +46,40 @@ def finetune(
 ) -> TrainedHead:
     """Train a fitted head further, together with the network that made its image features.
 
-    Images are read from the dataset's files, cropped and mirrored at random, anew in each epoch.
-    The output is the head, fitted on features of the tuned network, and next to it the network's
-    weights, `WEIGHTS_FILE`, with which `pipeline.images.extract.extract` computes them. As in
-    `pipeline.heads.fit.fit` the validation split selects the epoch, and an interrupted training
-    resumes from its last epoch and ends in the same bytes.
+    Images are read from the dataset's files, cropped and mirrored at random in each epoch. The
+    output is the head, fitted on features of the tuned network, and next to it the network's
+    weights, `WEIGHTS_FILE`, with which `pipeline.images.extract.extract` computes those features.
+    As in `pipeline.heads.fit.fit`, the validation split selects the epoch, and an interrupted
+    training resumes from its last epoch and yields the same bytes.
 
     Parameters
     ----------
     dataset, out, captions : see `pipeline.heads.fit.fit`.
-    experiment : Experiment. With `finetuning`; its settings are those of this training.
+    experiment : Experiment. With `finetuning`; its settings apply to this training.
     start : str or Path. Folder of the head to start from, fitted on `images` and `captions`.
-    images : str or Path. Features of the network as it is before; they record their files.
+    images : str or Path. Features of the untuned network, with records of their files.
     weights : str or Path or None. Weights of the network, as `load_weights` accepts them; None:
-        those that `images` name.
-    training : TrainingOptions. Each of its workers reads on up to 16 threads.
+        those named in `images`.
+    training : TrainingOptions. Each worker reads on up to 16 threads.
 
     Raises
     ------
     FinetuningError
-        The experiment, its recipe or the head cannot be fine-tuned, the weights are not those of
+        The experiment, recipe or head does not support fine-tuning, the weights are not those of
+        the features, or image files have changed or are missing.
         the features, or images have changed or gone since these were made.
     HeadError, ShardError, DatasetError, RecipeError, WeightsError, DeviceError
         See `fit` and `load_weights`.
     """
-    how = experiment.finetuning
-    if how is None:
+    if experiment.finetuning is None:
         raise FinetuningError(
-            f"experiment {experiment.name!r} says nothing of fine-tuning; give it `finetuning` "
-            "with the experiment that it starts from"
+            f"experiment {experiment.name!r} has no fine-tuning options; set `finetuning` with "
+            "the experiment to start from"
         )
     job = TrainingJob.open(read_manifest(Path(dataset)), out, training)
+    experiment = job.in_precision(experiment)
+    how = experiment.finetuning
+    assert how is not None
     features = PairedFeatures(FeatureSet(Path(images)), FeatureSet(Path(captions)))
     begun = load_head(start)
     begun.inputs.images.require(features.images, "image")
@@ -90,9 +93,9 @@ def finetune(
     head = unfitted.head
     if not isinstance(head, NetworkHead):
         raise FinetuningError(
-            f"head {begun.kind!r} is solved in closed form, and no gradient leads through it to "
-            "the image network; fine-tune with a head that is trained, such as vse, and fit this "
-            "one to features of the tuned weights"
+            f"head {begun.kind!r} is solved in closed form, so there are no gradients for the "
+            "image network; fine-tune a trained head, such as vse, and then fit this one on "
+            "features of the tuned weights"
         )
     _require_same_sizes(head, begun, experiment.name)
     recipe = learnable_recipe(features.inputs.images)
@@ -127,6 +130,7 @@ def finetune(
         identity = [experiment.head, named, origin, features.inputs.captions.recipe_hash]
         both = NetworkHead(task, identity)
         with job.fitting(experiment.name, counter.epochs_done) as options:
+            options = replace(options, precision=experiment.precision)
             history = both.fit(seen_pairs, held_out, options)
             of_head, of_network = divided(both.tensors(), own_names)
             head.restore({name: tensor.cpu() for name, tensor in of_head.items()})
@@ -143,7 +147,7 @@ def finetune(
 
 
 def _require_same_sizes(head: NetworkHead, begun: TrainedHead, name: str) -> None:
-    """Refuse to go on from a head whose modules are not those of the one that is to be trained.
+    """Check that the modules of the initial head match those of the head to train.
 
     Raises
     ------
@@ -151,41 +155,41 @@ def _require_same_sizes(head: NetworkHead, begun: TrainedHead, name: str) -> Non
     """
     try:
         head.restore(begun.head.tensors())
-    except RuntimeError as error:  # torch has no other; it lists each tensor on a line
+    except RuntimeError as error:  # torch's only type; it lists one tensor per line
         fault = " ".join(str(error).split())[:300]
         raise FinetuningError(
             f"{begun.experiment!r} is a head of other sizes than {name!r} ({fault}); train both at "
-            "the same size, or give both the same settings"
+            "the same size, or with the same settings"
         ) from error
 
 
 def learnable_recipe(images: FeatureSpec) -> Recipe:
-    """Return the recipe of image features, if its network can be fine-tuned for it.
+    """Return the recipe of image features, if its network can be fine-tuned.
 
     Raises
     ------
     FinetuningError
-        The features are of several recipes, of several crops, of a network whose weights only its
-        library reads, or of no recipe that is known.
+        The features are of several recipes or crops, of a network whose weights only its own
+        library reads, or of an unknown recipe.
     """
     name = images.name
     if "parts" in images.recipe:
         raise FinetuningError(
-            f"{name!r} puts several recipes side by side; fine-tune one of them, and put its "
-            "features beside the others afterwards"
+            f"{name!r} concatenates several recipes; fine-tune one of them, and concatenate its "
+            "features with the others afterwards"
         )
     if not is_image_recipe(name):
         raise FinetuningError(
-            f"image features {name!r} are of no recipe of `pipeline recipes`, so their network is "
-            "not known; take features that `pipeline extract` made"
+            f"image features {name!r} have a recipe that is not in `pipeline recipes`, so their "
+            "network is unknown; use features of `pipeline extract`"
         )
     recipe = resolve_recipe(
         name, *(str(images.recipe.get(key)) for key in ("precision", "storage"))
     )
     if backbone_named(recipe.backbone).load is not None:
         raise FinetuningError(
-            f"{name!r} is read by its own library, which takes no tuned weights of the image "
-            "network alone; take a recipe of the catalogue or timm:<model>"
+            f"{name!r} is loaded by its own library, which does not accept tuned weights of the "
+            "image network alone; use a recipe of `pipeline recipes` or timm:<model>"
         )
     if recipe.crop.windows > 1:
         alike = [
@@ -195,34 +199,34 @@ def learnable_recipe(images: FeatureSpec) -> Recipe:
             == (recipe.backbone, recipe.weights, recipe.tap, recipe.pool, 1)
         ]
         raise FinetuningError(
-            f"{name!r} is the mean of {recipe.crop.windows} crops, and a network learns from one; "
-            f"take {' or '.join(alike) or 'a recipe of one crop'}, and extract {name} with the "
+            f"{name!r} is the mean of {recipe.crop.windows} crops, but training needs one crop; "
+            f"use {' or '.join(alike) or 'a recipe with one crop'}, and extract {name} with the "
             "tuned weights afterwards"
         )
     if canonical_json(recipe.to_json()) != canonical_json(dict(images.recipe)):
         raise FinetuningError(
-            f"image features {name!r} were made by another version of their recipe; run "
-            "`pipeline extract` and `pipeline train` of the head that is fine-tuned again"
+            f"image features {name!r} were extracted with another version of their recipe; run "
+            "`pipeline extract` again, and `pipeline train` of the head to fine-tune"
         )
     return recipe
 
 
 def _weights_of(recipe: Recipe, images: FeatureSpec, source: str | Path | None) -> Weights:
-    """Load the weights that image features were made with."""
+    """Load the weights with which image features were extracted."""
     if source is None:
         source = "imagenet" if images.weights == recipe.weights else images.weights
     if str(source).startswith("file:"):
         raise WeightsError(
-            f"the image features {images.name!r} were made with the weights file "
-            f"{images.weights[5:]!r}, and where it lies is not recorded; give its path as the "
+            f"the image features {images.name!r} were extracted with the weights file "
+            f"{images.weights[5:]!r}, whose location is not recorded; pass its path as the "
             "weights"
         )
     loaded = load_weights(recipe, str(source))
     if loaded.sha256 != images.weights_sha256:
         raise FinetuningError(
-            f"the weights {loaded.name!r} (SHA-256 {loaded.sha256[:16]}…) are not those that the "
-            f"image features were made with, {images.weights!r} ({images.weights_sha256[:16]}…); "
-            "give these, or extract the features and train the head with the others first"
+            f"the weights {loaded.name!r} (SHA-256 {loaded.sha256[:16]}…) are not those of the "
+            f"image features, {images.weights!r} ({images.weights_sha256[:16]}…); use these, or "
+            "extract the features and train the head with the others first"
         )
     return loaded
 
@@ -234,13 +238,13 @@ def _pictures(
     recipe: Recipe,
     augmentation: Augmentation | None,
 ) -> PictureRows:
-    """Return the image files of a split's pairs."""
+    """Return the image files of a split's pairs as rows."""
     manifest.require("images", "fine-tuning", NO_PICTURES)
     files = manifest.path_by_id
     made_of = features.source_crc32[features.rows_of(pairs.image_ids)].tolist()
     if not all(made_of):
         raise FinetuningError(
-            f"{features.folder} does not say which files its rows were made from; make these "
+            f"{features.folder} does not record the source files of its rows; extract these "
             "features with `pipeline extract`"
         )
     pictures = tuple(
@@ -251,10 +255,10 @@ def _pictures(
 
 
 class _ImageCounter:
-    """Counts the images that went through the network, among those of all epochs."""
+    """Progress counter over the images of all epochs."""
 
     def __init__(self, task: TrainingTask, pairs: Pairs, show: Progress) -> None:
-        """Draw an epoch's batches, of about as many images as any other epoch's."""
+        """Draw one epoch to estimate the number of images per epoch."""
         rng = np.random.default_rng(0)
         batches = task.batches(pairs.image_of_caption, rng)
         self._an_epoch = sum(len(np.unique(pairs.image_of_caption[rows])) for rows in batches)
@@ -266,7 +270,7 @@ class _ImageCounter:
         self._done += images
 
     def epochs_done(self, done: int, total: int, failed: int) -> None:
-        """Take the number of epochs that are done, of an interrupted training too."""
+        """Set the number of finished epochs, including those of an interrupted training."""
         self._done = done * self._an_epoch
 
 

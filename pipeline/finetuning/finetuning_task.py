@@ -1,4 +1,4 @@
-"""What a head's training task becomes when the network of its image features learns with it."""
+"""A head's training task with the network of its image features in front."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,10 +15,10 @@ _NETWORK, _HEAD = "image.network.", "image.head."
 
 
 class PictureTower(nn.Module):
-    """Embeddings of pictures: a network's features through a head's image side."""
+    """Image tower: a network's features through a head's image side."""
 
     def __init__(self, network: LearningNetwork, head: nn.Module) -> None:
-        """Put a network before a head's image side."""
+        """Compose a network and a head's image side."""
         super().__init__()
         self.network, self.head = network, head
 
@@ -40,13 +40,11 @@ def with_network(
     Loss, batches, clipping, schedule and optimiser are the head's own; the gradients of network
     and head are clipped together, as in the program of VSE++.
 
-    Parameters
-    ----------
-    task : the head's.
-    learnt : what the head begins with; nothing is prepared from the data again.
-    network : builds the network with the weights that it begins with.
-    learning_rate : of the network.
-    on_images : is given the number of images of each batch before its step.
+    task : training task of the head.
+    learnt : tensors of the head to start from; `prepare` is not run.
+    network : builds the network with its initial weights.
+    learning_rate : learning rate of the network.
+    on_images : called with the number of images of each batch before its step.
     """
 
     def build(words: Features | None) -> nn.ModuleDict:
@@ -77,8 +75,8 @@ def divided(
 
     Parameters
     ----------
-    tensors : state dictionary of what `with_network` builds.
-    own_names : of the network's own state dictionary, in order.
+    tensors : state dictionary of the modules built by `with_network`.
+    own_names : names in the network's own state dictionary, in order.
     """
     network = [tensor for name, tensor in tensors.items() if name.startswith(_NETWORK)]
     head = {

@@ -1,4 +1,4 @@
-"""The network of a recipe as it learns: windows in, feature rows out, gradients on the way back."""
+"""A recipe's network in training: windows in, feature rows out, with gradients."""
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +15,14 @@ from pipeline.recipes.layers import unknown_layer
 class LearningNetwork(nn.Module):
     """A recipe's network up to its tap, with the recipe's normalisation, pooling and norm.
 
-    It always runs in evaluation mode. Batch norms keep their running means and variances: those of
-    a batch of some 64 pictures are noise beside what a million pictures gave, and extraction uses
-    these. Their scales and shifts are learnt. Deviation: the program of VSE++ updates them. Dropout
-    and stochastic depth, of networks that have them, stay off.
+    It always runs in evaluation mode. Batch norms keep their running statistics, since those of a
+    batch of some 64 images are noisy compared with the pretrained ones, and extraction uses the
+    latter; their scales and shifts are trained. Deviation: the program of VSE++ updates the
+    statistics. Dropout and stochastic depth are off.
 
     Attributes
     ----------
-    own_names : names of the backbone's own state dictionary, in the order of this module's.
+    own_names : names in the backbone's own state dictionary, in the order of this module's.
     """
 
     _mean: Tensor
@@ -40,36 +40,36 @@ class LearningNetwork(nn.Module):
 
         Parameters
         ----------
-        recipe : of one window an image.
-        backbone : the recipe's.
-        state : a complete state dict of the backbone, which is copied.
-        first_layer : the first layer that learns, as the network names it; those before it, in the
-            network's own order, stay as they are. Empty: all learn.
-        precision : "float32" or "bf16", which computes the products of training in bfloat16.
+        recipe : recipe with one window per image.
+        backbone : backbone of the recipe.
+        state : complete state dict of the backbone; it is copied.
+        first_layer : name of the first trainable layer; earlier ones, in the network's own order,
+            are frozen. Empty: all train.
+        precision : "float32", or "bf16" for bfloat16 matrix products in training.
 
         Raises
         ------
         FinetuningError
-            No weight of the network lies at or behind that layer.
+            The network has no weights in that layer or after it.
         RecipeError
             The network has no such layer.
         """
         super().__init__()
         net = backbone.filled({name: tensor.clone() for name, tensor in state.items()})
-        # The tap renames a layer, and keeps the order.
+        # The tap renames a layer but keeps the order.
         self.own_names: tuple[str, ...] = tuple(net.state_dict())
         _let_learn(net, recipe.backbone, first_layer)
         self._recipe, self._backbone = recipe, backbone
         self._bf16 = precision == "bf16"
         self.tapped = TappedNetwork(net, backbone, recipe)
         normalise = recipe.normalise
-        # Not in the state dictionary, which is the network's own.
+        # Not persistent: the state dictionary is the network's own.
         self.register_buffer("_mean", torch.tensor(normalise.mean), persistent=False)
         self.register_buffer("_std", torch.tensor(normalise.std), persistent=False)
         self.eval()
 
     def train(self, mode: bool = True) -> "LearningNetwork":
-        """Note whether gradients are wanted; every layer stays in evaluation mode."""
+        """Record the mode; every layer stays in evaluation mode."""
         super().train(False)
         self.training = mode
         return self
@@ -97,6 +97,6 @@ def _let_learn(net: nn.Module, name: str, first_layer: str) -> None:
         parameter.requires_grad_(learns)
     if not learns:
         raise FinetuningError(
-            f"the layer {first_layer!r} of {name} has no weights, and so none would learn from it "
-            "on; name the first layer with weights that is to learn"
+            f"{name} has no weights in layer {first_layer!r} or after it, so nothing would be "
+            "trained; name the first layer with trainable weights"
         )

@@ -1,4 +1,4 @@
-"""Image files as the rows of a training: decoded, cropped and given to the network as they are."""
+"""Image files as training rows: decoded and cropped windows, the input of the network."""
 
 import hashlib
 import os
@@ -27,8 +27,8 @@ class Picture:
 
     Attributes
     ----------
-    image_id, path : of the file.
-    crc32 : CRC-32 of the bytes that its features were made from.
+    image_id, path : id and path of the image.
+    crc32 : CRC-32 of the file from which its features were computed.
     """
 
     image_id: str
@@ -37,11 +37,11 @@ class Picture:
 
 
 class PictureRows:
-    """Rows (size, size, 3) of the windows that a recipe's network sees: whole numbers, 0 to 255.
+    """Windows (size, size, 3) of image files: the input of a recipe's network, integers 0 to 255.
 
     Attributes
     ----------
-    pictures : of each row.
+    pictures : image file of each row.
     row_shape : shape of one row.
     """
 
@@ -52,14 +52,14 @@ class PictureRows:
         augmentation: Augmentation | None = None,
         epoch: int = 0,
     ) -> None:
-        """Describe the rows; nothing is read yet.
+        """Describe the rows without reading them.
 
         Parameters
         ----------
-        pictures : of each row.
-        recipe : of one window a picture.
-        augmentation : None cuts the recipe's own window.
-        epoch : in which crops are drawn.
+        pictures : image file of each row.
+        recipe : recipe with one window per image.
+        augmentation : parameters of random crops; None: the recipe's own window.
+        epoch : epoch of the random crops.
         """
         self.pictures = pictures
         self.row_shape: tuple[int, ...] = (recipe.crop.size, recipe.crop.size, 3)
@@ -69,7 +69,7 @@ class PictureRows:
         return len(self.pictures)
 
     def in_epoch(self, epoch: int) -> "PictureRows":
-        """Return the same pictures with the crops of an epoch."""
+        """Return the same images with the crops of an epoch."""
         return PictureRows(self.pictures, self._recipe, self._augmentation, epoch)
 
     def take(self, rows: RowNumbers) -> Features:
@@ -78,11 +78,11 @@ class PictureRows:
         Raises
         ------
         FinetuningError
-            A file is not the one that the features were made from, or cannot be decoded.
+            A file is not the one that the features were computed from, or cannot be decoded.
         FileReadError
-            The system, not the file, is at fault.
+            The file system failed, not the file.
         """
-        # A thread's exception would stop the others' work half-way, so faults are collected.
+        # An exception would cancel the other threads' work, so failures are collected.
         found = list(_threads().map(self._window, [self.pictures[row] for row in rows.tolist()]))
         if faults := [window for window in found if isinstance(window, str)]:
             raise FinetuningError(_refusal(faults, len(found)))
@@ -92,7 +92,7 @@ class PictureRows:
         return windows
 
     def digest(self) -> str:
-        """Return a text that differs where a file, the recipe or the augmentation does."""
+        """Return a digest of the files, the recipe and the augmentation."""
         drawn = None if self._augmentation is None else vars(self._augmentation)
         digest = hashlib.sha256(canonical_json([self._recipe.to_json(), drawn]).encode())
         for picture in self.pictures:
@@ -104,7 +104,7 @@ class PictureRows:
         if decoded.image is None:
             return f"{picture.path}: {decoded.reason}"
         if decoded.source_crc32 != picture.crc32:
-            return f"{picture.path}: other bytes than its features were made from"
+            return f"{picture.path}: changed since its features were extracted"
         if self._augmentation is None:
             return cut_crops(resize_image(decoded.image, self._recipe.resize), self._recipe.crop)[0]
         rng = self._augmentation.generator(self._epoch, picture.image_id)
@@ -112,19 +112,18 @@ class PictureRows:
 
 
 def require_unchanged(pictures: Sequence[Picture]) -> None:
-    """Check every file against the CRC-32 that its features were made from.
+    """Check the CRC-32 of every file against the one recorded with its features.
 
     Raises
     ------
     FinetuningError
-        Files have changed or have gone; they are counted, and the first are named.
+        Files have changed or are missing; they are counted, and the first are named.
     FileReadError
-        The system is at fault.
+        The file system failed.
     """
     found = _threads().map(lambda picture: source_crc32(picture.path), pictures)
     faults = [
-        f"{picture.path}: {'other bytes than' if crc32 else 'not there as'} its features were made "
-        "from"
+        f"{picture.path}: {'changed' if crc32 else 'missing'} since its features were extracted"
         for picture, crc32 in zip(pictures, found, strict=True)
         if crc32 != picture.crc32
     ]
@@ -134,14 +133,14 @@ def require_unchanged(pictures: Sequence[Picture]) -> None:
 
 def _refusal(faults: Sequence[str], pictures: int) -> str:
     return (
-        f"{len(faults)} of {pictures} pictures are not what the image features were made from: "
-        f"{'; '.join(faults[:_SHOWN])}; put the files back, or run `pipeline extract` and "
-        "`pipeline train` of the head that is fine-tuned again"
+        f"{len(faults)} of {pictures} images do not match their features: "
+        f"{'; '.join(faults[:_SHOWN])}; restore the files, or run `pipeline extract` and "
+        "`pipeline train` of the head to fine-tune again"
     )
 
 
 def _threads() -> ThreadPoolExecutor:
-    """Return the threads of this process that read and decode; a fork has none of its parent's."""
+    """Return this process's threads for reading and decoding; a fork inherits none."""
     return _threads_of(os.getpid())
 
 

@@ -1,14 +1,13 @@
-"""Projection heads: fitted on pairs of image and caption features, they embed both in one space.
+"""Projection heads: models, fitted on image-caption pairs, that embed both sides in one space.
 
-Read `base` (what every head offers), `head_types` (the heads by name) and `presets` (the published
-systems as data) first; `fit` and `embed` are the jobs of `pipeline train` and `pipeline embed`. A
-head's mathematics is in `architectures`, what several share in `layers`, `losses`, `inputs` and
-`training`.
-No path convention and no reading of params.yaml lives here.
+Read `base` (the protocol of a head), `head_types` (the registry) and `presets` (published systems
+as data) first. `fit` and `embed` are the jobs of `pipeline train` and `pipeline embed`.
+`architectures` has one module per head; `layers`, `losses`, `inputs` and `training` are shared.
+No module here knows path conventions or reads params.yaml.
 """
 
 from pipeline.errors import PipelineError
 
 
 class HeadError(PipelineError):
-    """A head cannot take these inputs or settings, or its files are not what they should be."""
+    """A head does not support these inputs or settings, or its files are damaged."""

@@ -1,7 +1,7 @@
-"""What every head offers and what heads share.
+"""The protocol of a head, and what heads share.
 
-`Head` is the protocol, `FitOptions` the circumstances of a fitting. Below it: features through a
-fitted module, the figures of a validation split, and settings given as data.
+`Head` is the protocol, `FitOptions` the options of one fit. Further functions run features through
+a fitted module, evaluate the validation split and parse settings.
 """
 
 import math
@@ -22,29 +22,31 @@ from pipeline.heads.inputs.pairs import HeldOut, Pairs
 from pipeline.progress import QUIET, Progress, no_progress
 from pipeline.schema import SchemaError, convert
 
-# Enough for full matrix products, few enough for a long caption's activations.
+# Enough for efficient matrix products, few enough for the activations of long captions.
 _ROWS = 512
 
 History = list[dict[str, float]]
-"""One entry an epoch (or one for a closed form): the figures worth plotting."""
+"""One entry of metrics per epoch; a closed-form head has one per candidate solution."""
 
 
 @dataclass(frozen=True)
 class FitOptions:
-    """How a head is fitted, beside its settings and its data.
+    """Options of one fit, apart from settings and data.
 
     Attributes
     ----------
-    seed : of everything random.
-    progress : called with epochs done, epochs in all, and 0.
-    log : called with a line on what the data do not allow.
-    work : folder of checkpoints; None keeps none.
-    workers : processes that read batches ahead; 0 reads them in this one. No result depends on
-        it.
-    device : where the network is trained.
-    words : (vocab_size, d) float32, a vector for each token id and NaN where there is none, for
-        heads that read words and may start from known vectors.
-    start : tensors of a trained head of the same architecture, which training goes on from.
+    seed : seed of all random numbers.
+    progress : called with the epochs done, the total number of epochs, and 0.
+    log : called with one line per remark on the data.
+    work : checkpoint folder; None: no checkpoints.
+    workers : number of prefetch processes; 0 loads batches in this one. Results do not depend
+        on it.
+    device : torch device for training.
+    words : (vocab_size, d) float32 word vectors by token id, NaN for unknown ones; initialises
+        heads that read words.
+    start : tensors of a trained head of the same architecture, from which training continues.
+    precision : "float32" or "bf16", for the matrix products of layers in training; see
+        `pipeline.heads.layers.products`.
     """
 
     seed: int
@@ -54,29 +56,30 @@ class FitOptions:
     device: str = "cpu"
     words: Features | None = None
     start: Mapping[str, torch.Tensor] | None = None
+    precision: str = "float32"
     log: Callable[[str], None] = QUIET.log
 
 
 class Head(Protocol):
-    """A projection head: fitted on pairs, then it embeds images and captions in one space."""
+    """A projection head: fitted on pairs, it embeds images and captions in one space."""
 
     similarity: str
-    """Name of the similarity that its embeddings are meant for."""
+    """Name of the similarity to compare the embeddings with."""
 
     def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:
-        """Fit on `train`; `validation` may choose among epochs or settings, no more."""
+        """Fit on `train`; `validation` is for model selection only."""
 
     def embed_images(self, rows: Rows) -> Features:
-        """Return (images, dim) float32, or (images, parts, dim) with zero vectors for none."""
+        """Return (images, dim) float32, or (images, parts, dim) padded with zero vectors."""
 
     def embed_captions(self, rows: Rows) -> Features:
-        """Return (captions, dim) float32, or (captions, parts, dim) with zero vectors for none."""
+        """Return (captions, dim) float32, or (captions, parts, dim) padded with zero vectors."""
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return everything that was learnt, by name."""
+        """Return all fitted tensors by name."""
 
     def restore(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Take back what `tensors` gave, from a head of the same settings and inputs."""
+        """Load tensors that `tensors` of a head with the same settings and inputs returned."""
 
 
 def require_fitted(net: nn.ModuleDict | None) -> nn.ModuleDict:
@@ -85,21 +88,21 @@ def require_fitted(net: nn.ModuleDict | None) -> nn.ModuleDict:
     Raises
     ------
     HeadError
-        There are none yet.
+        The head is not fitted.
     """
     if net is None:
-        raise HeadError("this head has not learnt anything yet; fit it or load a trained one")
+        raise HeadError("this head is not fitted; call fit, or load a trained head")
     return net
 
 
 @torch.inference_mode()
 def embed_rows(module: nn.Module, rows: Rows, device: torch.device) -> Features:
-    """Return the embeddings (n, ...) float32 of all rows, each by itself.
+    """Return the embeddings (n, ...) float32 of all rows, in batches.
 
     Parameters
     ----------
-    module : in evaluation mode, on `device`; from (n, *row_shape) float32 to (n, ...) float32.
-    rows : at least one.
+    module : module in evaluation mode on `device`, from (n, *row_shape) to (n, ...) float32.
+    rows : at least one row.
     """
     chunks = [
         module(torch.from_numpy(block).to(device)).cpu().numpy() for block in in_blocks(rows, _ROWS)
@@ -114,14 +117,15 @@ def retrieval_figures(
     device: torch.device,
     images: Rows | None = None,
 ) -> dict[str, float]:
-    """Return the figures of a split under a network; see `HeldOut.figures`.
+    """Return the metrics of a split under a network; see `HeldOut.figures`.
 
     Parameters
     ----------
-    net : its modules "image" and "caption", in evaluation mode, on `device`.
-    similarity : that its embeddings are meant for.
+    net : modules "image" and "caption", in evaluation mode on `device`.
+    similarity : name of the similarity.
     held_out : the split.
-    images : in place of the split's, such as its images scaled.
+    device : torch device of `net`.
+    images : image features in place of the split's, such as scaled ones.
 
     Raises
     ------
@@ -140,13 +144,13 @@ def retrieval_figures(
 
 @dataclass(frozen=True)
 class HeadKind:
-    """What the catalogue needs of a head's module, which gives it under the name `HEAD`.
+    """What the registry needs of a head; each module exports it as `HEAD`.
 
     Attributes
     ----------
-    settings : dataclass whose fields are declared with `setting`, `choice` and `text`.
-    make : returns an unfitted head of settings, for features of both sides; HeadError where it
-        cannot take them.
+    settings : dataclass with fields declared by `setting`, `numbers`, `choice` and `text`.
+    make : function from settings and the features of both sides to an unfitted head; raises
+        HeadError for unsupported features.
     """
 
     settings: type[Any]
@@ -174,11 +178,11 @@ _RENAMED = {
     "sampled": ("sampled_contrast",),
     "contrastive": ("info_nce",),
 }
-"""Settings and values of settings that were called otherwise before: old name -> new names."""
+"""Renamed settings and values: old name -> new names."""
 
 
 def setting(default: Value, at_least: float = 0, below: float | None = None) -> Value:
-    """Declare a number of a settings dataclass, or some ascending ones, with their range."""
+    """Declare a numeric field of a settings dataclass, or an ascending tuple, with its range."""
     first = default[0] if isinstance(default, tuple) else default
     kind: Any = type(first)
     if kind is not bool:
@@ -190,37 +194,37 @@ def setting(default: Value, at_least: float = 0, below: float | None = None) -> 
 
 
 def numbers(kind: type[int] | type[float], at_least: float = 0) -> Any:
-    """Declare some numbers of a settings dataclass, none by default; whole ones ascend."""
+    """Declare a tuple of numbers in a settings dataclass, empty by default; integers ascend."""
     one: Any = Annotated[kind, Meta(ge=kind(at_least))]
     return field(default=(), metadata={"type": tuple.__class_getitem__((one, ...))})
 
 
 def choice(default: str, *others: str) -> str:
-    """Declare a field of a settings dataclass that is one of some texts."""
+    """Declare a field of a settings dataclass with one of several values."""
     one_of: Any = Literal
     value: str = field(default=default, metadata={"type": one_of[(default, *others)]})
     return value
 
 
 def text(default: str) -> str:
-    """Declare a field of a settings dataclass that is any text."""
+    """Declare a text field of a settings dataclass."""
     value: str = field(default=default, metadata={"type": str})
     return value
 
 
 def settings_from(kind: type[Settings], values: Mapping[str, Any], head: str) -> Settings:
-    """Make a settings dataclass from plain values.
+    """Build a settings dataclass from plain values.
 
     Parameters
     ----------
-    kind : a dataclass whose fields are declared with `setting`, `numbers`, `choice` and `text`.
-    values : what differs from the defaults, as JSON or YAML has it: a list for a tuple.
-    head : the head's name, for the message.
+    kind : dataclass with fields declared by `setting`, `numbers`, `choice` and `text`.
+    values : differences from the defaults, as in JSON or YAML: a list for a tuple.
+    head : name of the head, for messages.
 
     Raises
     ------
     HeadError
-        Unknown names (the known ones are listed), values of another type or out of range.
+        A name is unknown (the known ones are listed), or a value has a wrong type or range.
     """
     declared = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
     if unknown := [name for name in values if name not in declared]:
@@ -234,7 +238,7 @@ def settings_from(kind: type[Settings], values: Mapping[str, Any], head: str) ->
 
 
 def _checked(declared: Field[Any], value: Any, head: str) -> Any:
-    """Return the value of a setting in the setting's own type."""
+    """Return the value of a setting converted to the setting's type."""
     default, kind = declared.default, declared.metadata["type"]
     try:
         made = convert([*value] if isinstance(value, tuple) else value, kind)
@@ -248,11 +252,11 @@ def _checked(declared: Field[Any], value: Any, head: str) -> Any:
         raise HeadError(
             f"head {head!r}: setting {declared.name}: {error}; its default is {default!r}"
             + _renamed(value, get_args(kind))
-            + (" (YAML takes 1e-4 for text; write 1.0e-4 or 0.0001)" if yaml else "")
+            + (" (YAML reads 1e-4 as text; write 1.0e-4 or 0.0001)" if yaml else "")
         ) from error
     return made
 
 
 def _renamed(name: object, known: Container[str]) -> str:
-    """Return the end of a message, the new name of an old setting; empty if it is not old."""
+    """Return a hint at the new name of an old setting, for a message; empty if it is not old."""
     return "".join(f" ({name} is now {new})" for new in _RENAMED.get(str(name), ()) if new in known)

@@ -1,13 +1,13 @@
-"""Canonical directions of two sides: closed form from their moments, for many ridges at once.
+"""Canonical correlation analysis in closed form from moments, for many ridges at once.
 
-With both sides centred and their covariances regularised, Cx + a I and Cy + b I, whitened with
-A A' = (Cx + a I)^-1 and B B' = (Cy + b I)^-1, the singular vectors A' Cxy B = U R V' give the
-directions A U and B V and the correlations R. Which roots A and B are taken changes nothing.
+Both sides are centred, their covariances regularised, Cx + a I and Cy + b I, and whitened with
+A A' = (Cx + a I)^-1 and B B' = (Cy + b I)^-1. The singular vectors A' Cxy B = U R V' yield the
+directions A U and B V and the correlations R, whichever roots A and B are chosen.
 
-Here the side of lower rank is diagonalised, once for all its ridges, and the other factorised by
-Cholesky, once for each of its ridges. Eigenvectors without variance have no covariance with the
-other side either and are left out, so that few images are few dimensions, whatever the features.
-What is left to do for a pair of ridges is a symmetric eigenproblem of that size.
+The side of lower rank is diagonalised once for all its ridges; the other is factorised by Cholesky
+once per ridge. Eigenvectors without variance have no covariance with the other side and are
+dropped, so that the problem size is bounded by the number of images, not of features. Each pair of
+ridges then costs one symmetric eigenproblem of that size.
 """
 
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ from pipeline.heads import HeadError
 from pipeline.heads.inputs.feature_rows import Doubles
 from pipeline.heads.inputs.pairs import Pairs, first_captions_of
 
-_IMAGES = 256  # whose float64 copies, and those of their captions, are in memory together
-_NOTHING = 1e-9  # a correlation that is rounding error
+_IMAGES = 256  # images per block of float64 copies, with their captions
+_NOTHING = 1e-9  # correlations below this are rounding errors
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Means and covariances of pairs; the denominator is one less than their number.
+    """Means and covariances of pairs, with the denominator n - 1.
 
     Attributes
     ----------
     image_mean, caption_mean : (d,) and (e,).
-    images, captions, cross : (d, d), (e, e) and (d, e).
+    images, captions, cross : covariances (d, d), (e, e) and (d, e).
     image_rank, caption_rank : upper bounds of the ranks of the first two.
     """
 
@@ -46,13 +46,13 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """Canonical directions in columns, those of the largest correlations first.
+    """Canonical directions in columns, by descending correlation.
 
     Attributes
     ----------
-    images, captions : (d, k) and (e, k) float64; the regularised variance along each is 1, and the
-        number of largest absolute value of an image direction is positive.
-    correlations : (k,) float64, with the regularised variances, above 1e-9.
+    images, captions : (d, k) and (e, k) float64 of regularised variance 1; signs are fixed so that
+        the largest absolute entry of an image direction is positive.
+    correlations : (k,) float64 under the regularised variances, above 1e-9.
     """
 
     images: Doubles
@@ -61,7 +61,7 @@ class Directions:
 
 
 def moments_of(pairs: Pairs) -> Moments:
-    """Return means and covariances of pairs, summed in float64 over blocks of images, one pass."""
+    """Return means and covariances of pairs, summed in float64 over blocks in one pass."""
     first = first_captions_of(pairs.image_of_caption)
     (d,), (e,), n = pairs.images.row_shape, pairs.captions.row_shape, len(pairs.image_of_caption)
     image_sum, caption_sum = np.zeros(d), np.zeros(e)
@@ -70,7 +70,7 @@ def moments_of(pairs: Pairs) -> Moments:
         stop = min(start + _IMAGES, len(pairs.image_ids))
         x = pairs.images.take(np.arange(start, stop)).astype(np.float64)
         y = pairs.captions.take(np.arange(first[start], first[stop])).astype(np.float64)
-        if start == 0:  # values near zero, so that no digits cancel in the end
+        if start == 0:  # shift the data towards zero, against cancellation in the covariances
             image_shift, caption_shift = x.mean(axis=0), y.mean(axis=0)
         x -= image_shift
         y -= caption_shift
@@ -93,7 +93,7 @@ def moments_of(pairs: Pairs) -> Moments:
 
 
 class CanonicalCorrelation:
-    """The canonical correlation analysis of some pairs, for any ridges."""
+    """Canonical correlation analysis of given moments, for any ridges."""
 
     def __init__(self, moments: Moments) -> None:
         """Diagonalise the side of lower rank."""
@@ -124,13 +124,13 @@ class CanonicalCorrelation:
 
         Parameters
         ----------
-        image_ridge, caption_ridge : added to the diagonals of the covariances.
-        dim : upper bound of the number of directions; 0 for all.
+        image_ridge, caption_ridge : terms added to the diagonals of the covariances.
+        dim : maximum number of directions; 0 for all.
 
         Raises
         ------
         HeadError
-            A covariance is singular to rounding, or there is no correlation.
+            A covariance is numerically singular, or the sides do not correlate.
         """
         ridge, other_ridge = image_ridge, caption_ridge
         if self._swapped:
@@ -145,14 +145,13 @@ class CanonicalCorrelation:
                 raise np.linalg.LinAlgError(f"the first correlation is {correlations[0]:g}")
         except np.linalg.LinAlgError as error:
             raise HeadError(
-                f"the covariance of a side is singular to rounding ({error}), with "
+                f"the covariance of a side is numerically singular ({error}), with "
                 f"{image_ridge:g} added to the images' and {caption_ridge:g} to the captions'; "
-                "raise the ridges"
             ) from error
         if len(correlations) == 0:
             raise HeadError(
-                "images and captions of the training split do not correlate at all: the features "
-                "of a side never vary, or are tiny beside its ridge; check them, or scale them up"
+                "images and captions of the training split do not correlate: the features of a "
+                "side are constant, or tiny compared with its ridge; check them, or scale them up"
             )
         weighted = scale[:, None] * left
         of_small = self._vectors @ weighted
@@ -163,7 +162,7 @@ class CanonicalCorrelation:
         return Directions(to_image * sign, to_caption * sign, correlations)
 
     def _other_side(self, ridge: float) -> tuple[Doubles, Doubles, Doubles]:
-        """Return L of L L' = C + ridge, then cross L^-T and its Gram matrix; the last is kept."""
+        """Return L of L L' = C + ridge, then cross L^-T and its Gram matrix; the last is cached."""
         if self._factorised is None or self._factorised[0] != ridge:
             lower = np.linalg.cholesky(self._large + ridge * np.eye(len(self._large)))
             half = solve_triangular(lower, self._cross.T, lower=True).T
@@ -174,10 +173,10 @@ class CanonicalCorrelation:
 def _top_singular(
     half: Doubles, gram: Doubles, scale: Doubles, dim: int
 ) -> tuple[Doubles, Doubles]:
-    """Return left singular vectors and singular values of `scale` half, the largest first.
+    """Return left singular vectors and singular values of `scale` half, in descending order.
 
-    Of values down to 1e-9, or of the first `dim`. The values are the lengths of the projected
-    rows, as the roots of the Gram matrix's eigenvalues have but half the digits.
+    Keeps the first `dim` values above 1e-9. Values are the norms of the projected rows, since
+    square roots of the Gram matrix's eigenvalues have only half the digits.
     """
     size = len(scale)
     wanted = min(dim or size, size, half.shape[1])

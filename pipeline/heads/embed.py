@@ -50,11 +50,11 @@ from pipeline.summary import write_summary
 from pipeline.text.families import seen_of
 from pipeline.wording import counted
 
-# A worker embeds a shard at a time; the bytes of the file do not depend on it.
+# A worker embeds one shard at a time; the bytes of the file do not depend on the size.
 _STORAGE = Storage(rows_per_shard=8 * CHUNK_ROWS)
 
 _CALIBRATION_IMAGES = 2_000
-"""Images of the training split, at equal distances, that ranges are measured on."""
+"""Number of evenly spaced training images for the calibration of int8 ranges."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,9 @@ class Stored:
 
     Attributes
     ----------
-    store : str. "float32", "float16", "int8", or "binary": sign bits next to int8. The ranges of
-        int8 are measured on images and captions of the training split.
-    dim : int or None. Dimensions that are kept, the first ones; the vectors are then scaled to
-        length 1. None: all.
+    store : str. "float32", "float16", "int8", or "binary" (sign bits next to int8). int8 ranges
+        are calibrated on images and captions of the training split.
+    dim : int or None. Number of leading dimensions to keep, L2-normalised afterwards; None: all.
     """
 
     store: Store = "float32"
@@ -88,34 +87,33 @@ def embed(
     place: Place | None = None,
     monitor: Monitor = QUIET,
 ) -> Embeddings:
-    """Embed images and their captions with a trained head, and write them as one file.
+    """Embed images and their captions with a trained head, and write them to one file.
 
-    The embeddings of each side are first made as a feature set in a work folder next to `out`,
-    whose recipe is the head; an interrupted call resumes from there. Where `out` is a file of the
-    same head, rows of the same id and features are kept, and only the others computed. The bytes of
-    the file depend neither on that nor on where the work is done.
+    The embeddings of each side are first computed as a feature set, whose recipe is the head, in a
+    work folder next to `out`; an interrupted call resumes from there. If `out` is a file of the
+    same head, rows with unchanged id and features are reused. The bytes of the file depend neither
+    on that nor on the place of computation.
 
     Parameters
     ----------
     dataset : str or Path. Folder of a prepared dataset.
     out : str or Path. The embedding file; see `pipeline.retrieval.embedding_file`.
     head : str or Path. Folder of the trained head.
-    images, captions : str, Path or None. Folders of the features that the head was fitted on; of
-        images without captions those of captions are not read, and may be None.
-    select : Selection or None. Which images; the split None is "test", or one of the other usual
-        names of `pipeline.datasets.splits.USUAL_NAMES`. It may be "all", or several names with
-        commas between: the rows are then those of one split after the other, and the provenance has
-        their numbers of images as `splits`.
-    stored : Stored. Number of dimensions and their type in the file.
-    place : Place or None. Where rows are computed; None: in this process.
+    images, captions : str, Path or None. Folders of the features that the head was fitted on;
+        `captions` may be None if the images have no captions.
+    select : Selection or None. Images to embed; the split None is "test" or its alias in
+        `pipeline.datasets.splits.USUAL_NAMES`. A split may also be "all" or comma-separated names:
+        rows are then ordered by split, and the provenance records the image counts as `splits`.
+    stored : Stored. Data type and number of dimensions in the file.
+    place : Place or None. Place of computation; None: this process.
     monitor : Monitor. Receives log lines, and progress in rows.
 
     Returns
     -------
     Embeddings
-        The contents of the file, with its rows mapped; quantised ones are
-        `pipeline.retrieval.quantised.codes.QuantisedRows`. Images without a caption are among them.
-        A head that was fitted on averaged captions has one caption an image; see
+        The contents of the file, memory-mapped; quantised rows are
+        `pipeline.retrieval.quantised.codes.QuantisedRows`. Images without a caption are included.
+        With a head that was fitted on averaged captions there is one caption per image; see
         `pipeline.heads.inputs.averaged.averaged`.
 
     Raises
@@ -123,11 +121,11 @@ def embed(
     HeadError
         The head is missing or damaged, or was fitted on other features.
     StoreError
-        The head's similarity does not allow `stored`.
+        The head's similarity does not support `stored`.
     MissingRows, FailedRows
         An image or caption has no features.
     ShardError
-        Workers do not see the files, or another process is writing the same output.
+        A worker does not see the files, or another process is writing to the same output.
     """
     out, head_folder = Path(out), Path(head)
     select, place = select or Selection(), place or Place()
@@ -176,14 +174,14 @@ def _calibrated(
     stored: Stored,
     log: Callable[[str], None],
 ) -> Quantiser | None:
-    """Measure the ranges of the training split; without features of it, of the embedded rows."""
+    """Return the quantiser, calibrated on the training split or, without it, the embedded rows."""
     if stored.store in ("float32", "float16"):
         return quantiser_for(stored.store)
     split, similarity = trained.train_split, trained.head.similarity
     try:
         rows = _calibration_rows(trained, with_features(manifest.select(split), sets[0]), sets)
     except (DatasetError, HeadError, MissingRows) as error:
-        log(f"ranges are measured on the embedded rows, not on split {split}: {error}")
+        log(f"ranges are calibrated on the embedded rows, not on split {split}: {error}")
         split, rows = "embedded", _calibration_rows(trained, embedded, sets)
     if stored.dim is not None:
         rows = [shortened(side, stored.dim, similarity) for side in rows]
@@ -194,7 +192,7 @@ def _calibrated(
 def _calibration_rows(
     trained: TrainedHead, entries: PackedEntries, sets: tuple[FeatureSet, FeatureSet | None]
 ) -> list[Features]:
-    """Return the embeddings of some images, at equal distances, and of their captions."""
+    """Return the embeddings of evenly spaced images and of their captions."""
     images, captions = sets
     step = -(-len(entries) // _CALIBRATION_IMAGES)
     some = entries.take(np.arange(0, len(entries), step))
@@ -207,14 +205,14 @@ def _calibration_rows(
 
 
 def _splits(manifest: Manifest, named: str | None) -> tuple[str, ...]:
-    """Return the splits that are embedded, of a text as `Selection` has it."""
+    """Return the splits to embed, parsed from `Selection.split`."""
     if named is None or (named != ALL and "," not in named):
         return (split_for("test", manifest, named),)
     return splits_of(manifest, named)
 
 
 def _stated(splits: Sequence[str], named: str | None, entries: PackedEntries) -> dict[str, Any]:
-    """Return what the provenance states of the splits; of several their numbers of images."""
+    """Return the splits for the provenance, with image counts if there are several."""
     if splits == (named,) or named is None:
         return {"split": splits[0]}
     counts = entries.counts
@@ -227,11 +225,11 @@ def require_head_of(head: str | Path, experiment: str) -> None:
     Raises
     ------
     HeadError
-        It holds another one's, or none.
+        It holds the head of another experiment, or no head.
     """
     if (found := load_head(head).experiment) != experiment:
         raise HeadError(
-            f"{head} holds the head of experiment {found!r}, not of {experiment!r}; give the right "
+            f"{head} holds the head of experiment {found!r}, not of {experiment!r}; correct "
             "`head=...` or `experiment=...`"
         )
 
@@ -239,20 +237,19 @@ def require_head_of(head: str | Path, experiment: str) -> None:
 def pretraining_of(
     trained: TrainedHead, images: FeatureSet, captions: FeatureSet | None, dataset: str
 ) -> dict[str, Any]:
-    """Return what is known of the training of the encoders before a head, for its embeddings.
+    """Return the datasets that the encoders of a head were trained on, for the provenance.
 
     Parameters
     ----------
-    trained : the head; its word vectors count too.
-    images, captions : features that it embeds.
-    dataset : name of the dataset that they are of.
+    trained : the head; its word vectors are included.
+    images, captions : the features to embed.
+    dataset : name of their dataset.
 
     Returns
     -------
     dict
-        `pretraining`: by "images", "captions" and "word vectors" the names of datasets that were
-        learnt from; `has_seen`: those among them that share pictures or captions with the dataset.
-        Sides without any are left out, and so is a key without sides.
+        `pretraining`: dataset names by "images", "captions" and "word vectors"; `has_seen`: those
+        that share images or captions with the dataset. Empty entries are left out.
     """
     said = {
         "images": images.index.header.trained_on,
@@ -281,34 +278,33 @@ def embed_split(
     monitor: Monitor = QUIET,
     watch: Stopwatch | None = None,
 ) -> Embeddings:
-    """Embed images and their captions with a trained head, and write them as one file.
+    """Embed images and their captions with a trained head, and write them to one file.
 
     Parameters
     ----------
     trained : the head.
     entries : the images, in the order of the result.
-    images, captions : features of the recipes that the head was fitted on; None: no image has a
-        caption.
-    out : the embedding file.
-    provenance : more to record with the embeddings, such as dataset and split.
+    images, captions : features of the recipes that the head was fitted on; None: no captions.
+    out : path of the embedding file.
+    provenance : further metadata, such as dataset and split.
     head : folder of the head, which workers need.
-    stored, quantiser : dimensions and type of the stored vectors; see `embed`.
+    stored, quantiser : data type and dimensions of the file; see `embed`.
     place, monitor : see `embed`.
-    watch : the seconds by stage are added to it.
+    watch : accumulates the seconds by stage.
 
     Returns
     -------
     Embeddings
-        The contents of the file, with its rows mapped.
+        The contents of the file, memory-mapped.
 
     Raises
     ------
     HeadError
-        Features of other recipes or weights.
+        The features have another recipe or other weights.
     MissingRows, FailedRows
         An image or caption has no features.
     ShardError
-        The system refuses to write the file.
+        The file cannot be written.
     """
     packed, dataset = PackedEntries.of(entries), str(provenance.get("dataset", ""))
 
@@ -326,12 +322,12 @@ def embed_split(
     if captions is not None:
         trained.inputs.captions.require(captions, "caption")
     elif packed.num_captions.any():
-        raise HeadError("the images have captions, and no caption features are given; name them")
+        raise HeadError("the images have captions, but no caption features are passed; name them")
     sides = [source("images", ids, FeatureRows(images, ids), _itself(ids), images)]
     caption_ids: Sequence[str] = ()
     caption_image_ids: Sequence[str] = ()
     if captions is not None:
-        # Every row is taken once, so none is held.
+        # Every row is read once, so caching does not help.
         joined = join_pairs(packed, images, captions, in_memory=0)
         pairs = averaged(joined) if trained.average_captions else joined
         caption_ids, caption_image_ids = pairs.caption_ids, pairs.caption_image_ids
@@ -348,7 +344,7 @@ def embed_split(
         quantiser,
         crc32,
     )
-    earlier = None  # rows are kept as they were embedded, whole and in float32
+    earlier = None  # rows are reusable only as embedded: all dimensions, float32
     if quantiser is None and stored.dim is None:
         earlier = earlier_embeddings(out, trained.provenance)
     kept = [kept_rows(side, earlier, monitor.log) for side in sides]
@@ -375,7 +371,7 @@ def embed_split(
 
 
 def _read(joined: Pairs, trained: TrainedHead) -> Callable[[int], Sequence[str]]:
-    """Return the function from a caption row to the ids of the features that it is made from."""
+    """Return the function from a caption row to the ids of its input features."""
     if not trained.average_captions:
         return _itself(joined.caption_ids)
     starts = first_captions_of(joined.image_of_caption)
@@ -387,17 +383,18 @@ def _itself(ids: Sequence[str]) -> Callable[[int], Sequence[str]]:
 
 
 def _blocks(embedded: FeatureSet | None) -> Blocks:
-    """Yield the rows of a feature set, some MiB at a time."""
-    assert embedded is not None, "no row is kept, so all are computed"
+    """Yield the rows of a feature set in blocks of some MiB."""
+    assert embedded is not None, "without reused rows, all are computed"
     rows = len(embedded.ids)
     for start in range(0, rows, CHUNK_ROWS):
         yield embedded.read_rows(np.arange(start, min(start + CHUNK_ROWS, rows)))
 
 
 def _removing(work: Path, blocks: Blocks) -> Blocks:
-    """Yield the last blocks, then remove the work folder: before the file has its name.
+    """Yield the last blocks, then delete the work folder, before the file is renamed into place.
 
-    Once it has, nobody may call `embed` again, so that a kill in between would leave the folder.
+    In the other order, a kill in between would leave the folder behind: a finished file needs no
+    further call.
     """
     yield from blocks
     shutil.rmtree(work, ignore_errors=True)
@@ -405,20 +402,20 @@ def _removing(work: Path, blocks: Blocks) -> Blocks:
 
 @contextmanager
 def _work_folder(out: Path, fingerprint: str) -> Iterator[Path]:
-    """Yield the work folder of a head and its features; those of others are removed.
+    """Yield the locked work folder of a head and its features; delete those of other inputs.
 
     Raises
     ------
     ShardError
-        Another process is writing the same output.
+        Another process is writing to the same output.
     """
     if not out.name:
-        raise OutputError(f"{out} cannot be an embedding file; give the name of a file")
+        raise OutputError(f"{out} is not a file name; pass the path of the embedding file")
     parent = out.parent / WORK_FOLDER
     work = parent / f"{out.name}-{fingerprint}"
     parent.mkdir(parents=True, exist_ok=True)
     with only_writer(parent / f"{out.name}.lock", out):
-        # Of dead runs: the lock is held, so none of them is still running.
+        # Left by dead runs: while we hold the lock, none is alive.
         for other in work_folders(out):
             if other != work:
                 shutil.rmtree(other)

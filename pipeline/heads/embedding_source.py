@@ -1,4 +1,4 @@
-"""Embeddings of one side as rows of a feature set, whose recipe is the trained head."""
+"""Embeddings of one side as the rows of a feature set whose recipe is the trained head."""
 
 import os
 import zlib
@@ -39,13 +39,13 @@ from pipeline.text.encoders.token_ids import PADDING
 Side = Literal["images", "captions"]
 
 CHUNK_ROWS = 512
-"""Rows that are embedded together, whoever does the work; `pipeline.heads.base` has no fewer.
+"""Rows per matrix product; `pipeline.heads.base` uses at least as many.
 
-The last bits of a row depend on the shapes of matrix products, but not on the other rows. So all
-blocks have one shape, and a row has the same bytes in any set of at least as many rows.
+The last bits of a row depend on the shapes of matrix products, but not on the other rows. With one
+shape for all blocks, a row has the same bytes in any set of at least as many rows.
 """
 
-_SEQUENCE_ROWS = 64  # of one length, of which most sets have tens: fewer repeated rows
+_SEQUENCE_ROWS = 64  # smaller blocks for sequences, since few rows share a length
 _WINDOW_ROWS = 8192
 
 
@@ -56,15 +56,15 @@ class EmbeddingSource:
     Attributes
     ----------
     trained : the head.
-    side : which of its maps.
+    side : the side to embed.
     dataset : name of the dataset.
-    ids, rows : id and features of each row.
-    read : returns the ids of the features that a row is made from, in `features`: one, or several
+    ids, rows : id and input features of each row.
+    read : function from a row to the ids in `features` that it is computed from: one, or several
         that are averaged.
-    features : what the rows are read from.
-    head : folder of the head, from which workers load it; None: this process alone embeds.
-    whole : rows of the whole set, of which these may be some; None: these.
-    shape : of one row; None: found by embedding the first one.
+    features : the feature set of the inputs.
+    head : folder of the head, from which workers load it; None: no workers.
+    whole : row count of the full set, if these rows are a subset; None: they are the full set.
+    shape : shape of one embedding; None: determined by embedding the first row.
     """
 
     trained: TrainedHead
@@ -82,12 +82,12 @@ class EmbeddingSource:
 
     @property
     def origin(self) -> "Fixed":
-        """The features, which are never recomputed here: their folder has its own hash."""
+        """The input features; their folder has its own hash."""
         return Fixed(self.rows.digest())
 
     @cached_property
     def header(self) -> FeatureHeader:
-        """The head as a recipe, its tensors as weights."""
+        """Header with the head as the recipe and its tensors as the weights."""
         trained, axes = self.trained, "row, part, dimension"
         spec = trained.inputs.images if self.side == "images" else trained.inputs.captions
         if num_axes(trained.head.similarity) == 2:
@@ -111,7 +111,7 @@ class EmbeddingSource:
 
     @cached_property
     def tensors_sha256(self) -> str:
-        """SHA-256 of the head's tensors: of their file, or of a head that is not saved."""
+        """SHA-256 of the head's tensors: of the file, or computed for an unsaved head."""
         if self.trained.tensors_sha256 is not None:
             return self.trained.tensors_sha256
         digest = sha256()
@@ -125,11 +125,11 @@ class EmbeddingSource:
 
     @property
     def set_rows(self) -> int:
-        """Number of rows of the whole set."""
+        """Row count of the full set."""
         return len(self.rows) if self.whole is None else self.whole
 
     def crc32(self) -> npt.NDArray[np.uint32]:
-        """Return the CRC-32 of the features that each row is made from, (rows,) uint32."""
+        """Return the CRC-32 of each row's input features, (rows,) uint32."""
         read = [list(self.read(row)) for row in range(len(self.rows))]
         flat = self.features.rows_to_read([row_id for ids in read for row_id in ids])
         found = self.features.crc32[flat].astype(np.uint32)
@@ -139,7 +139,7 @@ class EmbeddingSource:
         return np.array([zlib.crc32(own.tobytes()) for own in each], np.uint32)
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
-        """Embed the rows of some spans, a block at a time on each core."""
+        """Embed the rows of some spans, one block per core at a time."""
         with (
             one_core_each(),
             ThreadPoolExecutor(self.threads, thread_name_prefix="embed") as pool,
@@ -155,12 +155,12 @@ class EmbeddingSource:
                     yield piece.start, RowBlock(found, status, ("",) * len(piece))
 
     def embed_rows(self, rows: RowNumbers) -> Features:
-        """Return the embeddings of some rows, (n, dim) or (n, parts, dim) float32, as `compute`."""
+        """Return the same embeddings as `compute`, (n, dim) or (n, parts, dim) float32."""
         with one_core_each(), ThreadPoolExecutor(self.threads) as pool, ending_at_once(pool):
             return self._embedded(rows, pool, Stopwatch())
 
     def task(self, threads: int | None) -> Task:
-        """Return the folders of head and features, which a worker opens once."""
+        """Return the task with the folders of head and features, which a worker opens once."""
         assert self.head is not None, "workers need the head's folder"
         settings = {
             "head": str(self.head.absolute()),
@@ -178,10 +178,10 @@ class EmbeddingSource:
         return {"read": read, "digest": _rows(self.features, read).digest()}
 
     def _embedded(self, rows: RowNumbers, pool: Executor, watch: Stopwatch) -> Features:
-        """Return the embeddings of rows (n,), each as if it were embedded alone.
+        """Return the embeddings of rows (n,), independent of the other rows in the call.
 
-        A set below `CHUNK_ROWS` is embedded whole, in one product. Otherwise all products have the
-        same shapes, of blocks that are filled up with repeated rows.
+        A set of fewer than `CHUNK_ROWS` rows is embedded in one product. Otherwise all products
+        have one shape: blocks are padded with repeated rows.
         """
         if self.set_rows < CHUNK_ROWS:
             return self._embed(np.arange(len(self.rows)), watch)[rows]
@@ -196,9 +196,9 @@ class EmbeddingSource:
         return made
 
     def _blocks(self, rows: RowNumbers) -> Iterator[tuple[RowNumbers, int]]:
-        """Yield places in `rows` that are embedded together, and the rows of their block.
+        """Yield positions in `rows` to embed together, and the row count of their block.
 
-        Those of one block have sequences of the same lengths, since networks skip padding.
+        A block has sequences of equal lengths, since networks skip padding.
         """
         size = rows_of_block(self.rows, CHUNK_ROWS)
         lengths = self._lengths(rows)
@@ -214,7 +214,7 @@ class EmbeddingSource:
                 yield places[start : start + size], size
 
     def _lengths(self, rows: RowNumbers) -> RowNumbers | None:
-        """Return the lengths of the sequences in each row, (n, sequences); None without any."""
+        """Return the lengths of the sequences in each row, (n, sequences); None for vectors."""
         if self.side == "images" or len(self.rows.row_shape) > 1:
             return None
         sequences = [
@@ -243,7 +243,7 @@ class EmbeddingSource:
 
 
 def _windows(spans: Sequence[Span]) -> Iterator[list[Span]]:
-    """Yield spans, long ones in pieces, some thousand rows at a time."""
+    """Yield lists of spans of some thousand rows each; long spans are split."""
     pieces: list[Span] = []
     free = _WINDOW_ROWS
     for span in spans:
@@ -261,7 +261,7 @@ def _windows(spans: Sequence[Span]) -> Iterator[list[Span]]:
 
 @dataclass(frozen=True)
 class Fixed:
-    """An origin that does not change; see `pipeline.jobs.origins.Origin`."""
+    """An immutable origin; see `pipeline.jobs.origins.Origin`."""
 
     content: str
     files: None = None
@@ -273,12 +273,12 @@ class Fixed:
         return self.content
 
     def crc32(self, rows: RowNumbers) -> npt.NDArray[np.uint32]:
-        """Return zeros: what rows are made from is not recorded row by row."""
+        """Return zeros: origins are not recorded per row."""
         return np.zeros(len(rows), np.uint32)
 
 
 class Taken:
-    """Some rows of all rows of a side."""
+    """A subset of the rows of a side."""
 
     def __init__(self, rows: Rows, taken: RowNumbers, watch: Stopwatch) -> None:
         self._rows, self._taken, self._watch = rows, taken, watch
@@ -293,7 +293,7 @@ class Taken:
             return self._rows.take(self._taken[rows])
 
     def digest(self) -> str:
-        """Return a text that differs where the features or the choice of rows do."""
+        """Return a digest of the features and the selected rows."""
         return f"{self._rows.digest()} {sha256(self._taken.tobytes()).hexdigest()}"
 
 
@@ -305,7 +305,7 @@ def source_on_worker(
     Raises
     ------
     HeadError, NotShared
-        The worker sees another head, or other features, than the command.
+        The worker sees another head or other features than the command.
     """
     trained, features = _loaded(settings["head"], settings["features"])
     if trained.tensors_sha256 != settings["tensors_sha256"]:
@@ -324,13 +324,13 @@ def _loaded(head: str, features: str) -> tuple[TrainedHead, FeatureSet]:
     """Return a head and the features of one side, opened once in a process."""
     import torch
 
-    # For good: tasks on other threads of this worker would put back what they found.
+    # Not restored afterwards: concurrent tasks on this worker would undo each other's setting.
     torch.set_num_threads(1)
     return load_head(head), FeatureSet(Path(features))
 
 
 def _rows(features: FeatureSet, read: Sequence[Sequence[str]]) -> Rows:
-    """Return the rows that are each made from one or several features."""
+    """Return rows that are each computed from one or several features."""
     flat = FeatureRows(features, [row_id for ids in read for row_id in ids])
     if len(flat) == len(read):
         return flat

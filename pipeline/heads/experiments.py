@@ -1,4 +1,4 @@
-"""Experiments: a preset at a size, and what differs from it."""
+"""Experiments: a preset at a size, with overrides."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -14,7 +14,7 @@ from pipeline.heads.presets.preset import Size as Size
 TRAINED_VECTORS: dict[str, Mapping[str, Any]] = {
     OWN_VECTORS: {"train": "word2vec", "dim": 100, "epochs": 20}
 }
-"""Word vectors that are trained on the dataset's own captions: options of `pipeline vectors`."""
+"""Options of `pipeline vectors` for word vectors trained on the dataset's own captions."""
 
 
 def resolve_experiment(
@@ -29,27 +29,29 @@ def resolve_experiment(
     word_vectors: str | None = None,
     average_captions: bool | None = None,
     finetuning: Mapping[str, Any] | None = None,
+    precision: str = "float32",
 ) -> Experiment:
-    """Return an experiment: a preset at a size, and what differs from it.
+    """Return an experiment: a preset at a size, with overrides.
 
     Parameters
     ----------
-    name : str. Of the experiment.
-    preset : str or None. The published system that it follows; None: the one of the experiment's
-        own name.
-    head : str or None. In place of a preset, a head with its own defaults; then `images` and
-        `captions` are needed.
-    size : str. Of the preset: "paper", "small" or "tiny"; see `pipeline.heads.presets`.
-    images, captions, word_vectors, average_captions : str, CaptionFeatures, bool or None. In place
-        of the preset's.
-    settings : mapping of str to object, or None. Of the head, over those of the preset.
-    finetuning : mapping of str to object, or None. Of `pipeline.heads.head_types.Finetuning`, over
+    name : str. Name of the experiment.
+    preset : str or None. Published system to start from; None: the preset called `name`.
+    head : str or None. A head with its own defaults instead of a preset; requires `images` and
+        `captions`.
+    size : str. Size of the preset: "paper", "small" or "tiny"; see `pipeline.heads.presets`.
+    images, captions, word_vectors, average_captions : str, CaptionFeatures, bool or None. Override
         those of the preset.
+    settings : mapping of str to object, or None. Override settings of the head.
+    finetuning : mapping of str to object, or None. Override fields of
+        `pipeline.heads.head_types.Finetuning`.
+    precision : str. Arithmetic of the training, "float32" or "bf16".
 
     Raises
     ------
     HeadError
-        No such preset, head or setting, both a preset and a head, or a head without features.
+        A preset, head or setting is unknown; preset and head are both set; or a head has no
+        features.
     """
     settings, finetuning = settings or {}, finetuning or {}
     found: Preset | None = None
@@ -65,12 +67,12 @@ def resolve_experiment(
         average_captions = found.average_captions if average_captions is None else average_captions
     elif preset is not None:
         raise HeadError(
-            f"experiment {name!r} has the preset {preset!r} and the head {head!r}; leave one out"
+            f"experiment {name!r} sets both preset {preset!r} and head {head!r}; remove one"
         )
     elif not (images and captions):
         raise HeadError(
-            f"experiment {name!r} has a head and no preset, so it needs images and captions of "
-            "its own"
+            f"experiment {name!r} sets a head without a preset, so it needs `images` and "
+            "`captions` too"
         )
     checked = settings_from(head_kind(head).settings, settings, head)
     return Experiment(
@@ -85,11 +87,12 @@ def resolve_experiment(
         finetuning=settings_from(Finetuning, finetuning, "of fine-tuning") if finetuning else None,
         of_phrases=found is not None and found.of_phrases,
         goes_on_from=None if found is None else found.goes_on_from,
+        precision=precision,
     )
 
 
 def _differences(settings: Any) -> dict[str, Any]:
-    """Return the settings that differ from the defaults, as JSON values."""
+    """Return the non-default settings as JSON values."""
     values = {f.name: (getattr(settings, f.name), f.default) for f in fields(settings)}
     return {
         name: list(value) if isinstance(value, tuple) else value

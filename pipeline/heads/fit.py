@@ -1,4 +1,4 @@
-"""The job of `pipeline train`: an experiment's head is fitted on features and saved."""
+"""The job of `pipeline train`: fit an experiment's head on features and save it."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,44 +28,45 @@ def fit(
 ) -> TrainedHead:
     """Fit an experiment's head on the training split and save it.
 
-    The validation split selects the epoch. The state after each epoch is kept in a work folder
-    next to `out` until the head is saved; the same call resumes from there and ends in the same
-    bytes, and the number of epochs may be raised in between.
+    The validation split selects the epoch. A work folder next to `out` keeps a checkpoint after
+    each epoch until the head is saved; the same call resumes from there and yields the same bytes.
+    The number of epochs may be raised in between.
 
     Parameters
     ----------
     dataset : str or Path. Folder of a prepared dataset.
     out : str or Path. Folder of the head.
-    experiment : Experiment. Of its fields the name, the head, its settings, its word vectors and
-        whether captions are averaged; the features are those of the folders below.
+    experiment : Experiment. Name, head, settings, word vectors, caption averaging and precision are
+        used; the features are those of the folders below.
     images, captions : str or Path. Feature folders of both sides.
-    encoder : str or Path or None. Folder of the captions' fitted encoder, which has the vocabulary
-        of an experiment with word vectors; None: the one that `pipeline text` leaves next to the
+    encoder : str or Path or None. Folder of the captions' fitted encoder, whose vocabulary an
+        experiment with word vectors needs; None: the one that `pipeline text` saved next to the
         captions.
     training : TrainingOptions. Splits, seed, device and the like.
 
     Returns
     -------
     TrainedHead
-        As it was saved, on the device that it was trained on.
+        The saved head, on its training device.
 
     Raises
     ------
     DatasetError
         The dataset is missing or damaged, or has no such split.
     HeadError
-        Settings are unknown or out of range, the head cannot take these features, or the
+        Settings are unknown or out of range, the head does not support these features, or
         training diverged.
     MissingRows, FailedRows
         An image or caption has no features.
     EncoderError, VocabularyError, VectorsError
         The encoder or the word vectors cannot be read.
     ShardError
-        Features are damaged, or another process is writing the same output.
+        Features are damaged, or another process is writing to the same output.
     KeyboardInterrupt
-        The run was interrupted; how many epochs are kept is logged.
+        The run was interrupted; the number of saved epochs is logged.
     """
     job = TrainingJob.open(read_manifest(Path(dataset)), out, training)
+    experiment = job.in_precision(experiment)
     features = PairedFeatures(FeatureSet(Path(images)), FeatureSet(Path(captions)))
     unfitted = job.unfitted_head(experiment, features.inputs, features.made_from(dataset))
     if experiment.average_captions:
@@ -87,7 +88,7 @@ def fit(
 
 @dataclass(frozen=True)
 class PairedFeatures:
-    """The features of images and of captions that a head is fitted on.
+    """Features of images and captions to fit a head on.
 
     Attributes
     ----------
@@ -107,7 +108,7 @@ class PairedFeatures:
         return made_from(dataset, self.images.index, self.captions.index)
 
     def pairs(self, job: TrainingJob, average_captions: bool) -> tuple[Pairs, Pairs]:
-        """Return the pairs of the training and of the validation split; see `fit` for errors."""
+        """Return the pairs of the training and the validation split; see `fit` for errors."""
         train, validation = (
             join_pairs(entries, self.images, self.captions) for entries in job.entries(self.images)
         )
@@ -115,7 +116,7 @@ class PairedFeatures:
 
 
 def log_sizes(job: TrainingJob, pairs: Pairs, validation: Pairs) -> None:
-    """Log the number and the size of the images and captions of both splits."""
+    """Log the row counts and sizes of both splits."""
     job.log(f"{job.train_split}: {_sizes(pairs)}")
     job.log(f"{job.validation_split}: {_sizes(validation)}")
 

@@ -1,7 +1,7 @@
-"""The heads by name, and the experiments that name them."""
+"""The registry of heads, and experiments, which refer to heads by name."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
@@ -11,20 +11,23 @@ from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.wording import did_you_mean
 
 HEADS = ("cca", "ridge", "vse", "relational", "scan", "two-branch", "word2visualvec", "zero-shot")
-"""Every head by name. `two-branch` is `HEAD` of `pipeline.heads.architectures.two_branch`, and so
-on; a module is imported when its head is asked for."""
+"""Heads by name. `two-branch` is `HEAD` of `pipeline.heads.architectures.two_branch`, and so on;
+modules are imported on first use."""
+
+PRECISIONS = ("float32", "bf16")
+"""Arithmetic of a training: of the products of the layers; see `pipeline.heads.layers.products`."""
 
 
 @dataclass(frozen=True)
 class CaptionFeatures:
-    """Features of captions, as the job `pipeline.text.encode.encode` makes them.
+    """Caption features, computed by `pipeline.text.encode.encode`.
 
     Attributes
     ----------
-    name : of their folder.
+    name : name of the feature folder.
     encoder : sentence encoder, or several joined by "+".
-    options : further options of the job. `vectors` may name word vectors: those of a package, or
-        those of the dataset of that name.
+    options : further options of the job. `vectors` may name word vectors of a package, or those of
+        the dataset with that name.
     """
 
     name: str
@@ -34,16 +37,17 @@ class CaptionFeatures:
 
 @dataclass(frozen=True)
 class Finetuning:
-    """How a trained head learns on together with the network of its image features.
+    """Options for training a head together with the network of its image features.
 
-    start : the experiment whose head it begins with, fitted on stored features of the same recipe
-        and captions.
-    learning_rate : of the network; the head's is in its settings, and what lowers it lowers both.
-    first_layer : the network's first layer that learns, by its name; those before it stay as they
-        are. Empty: all learn.
-    smallest_crop : a picture is cropped at random, to this share of its area or more, and mirrored
-        or not; see `pipeline.finetuning.augmentation`.
-    precision : of the products in the network while it learns; validation is in float32.
+    start : experiment whose trained head training starts from, fitted on stored features of the
+        same recipe and captions.
+    learning_rate : learning rate of the network; the head's is in its settings, and the schedule
+        applies to both.
+    first_layer : name of the first trainable layer; earlier ones are frozen. Empty: all train.
+    smallest_crop : minimum share of the area of a random crop; images are also mirrored at random;
+        see `pipeline.finetuning.augmentation`.
+    precision : precision of the network's matrix products in training; validation is in float32.
+        That of the head's products is in the experiment.
     """
 
     start: str = text("")
@@ -59,20 +63,21 @@ class Experiment:
 
     Attributes
     ----------
-    name : of the folders of its head, embeddings and tables.
+    name : name of the folders of its head, embeddings and tables.
     head : a name in `HEADS`.
-    settings : what differs from the head's defaults, as JSON values.
-    images : recipe of the image features; empty where folders of features are given beside it.
-    captions : caption features; of an empty name where folders are given.
-    word_vectors : name or path of the vectors that the words of a head that reads token ids start
-        from; None starts them at random.
-    average_captions : whether the head is fitted on, and embeds, one caption an image, the mean of
-        the features of its captions.
-    preset : the published system that it follows, a name in `pipeline.heads.presets.PRESETS`.
-    finetuning : how head and image network learn together; None: the head alone learns, on stored
-        features.
+    settings : non-default settings of the head, as JSON values.
+    images : recipe of the image features; empty if feature folders are passed instead.
+    captions : caption features; the name is empty if feature folders are passed instead.
+    word_vectors : name or path of the vectors that initialise the words of a head that reads token
+        ids; None: random initialisation.
+    average_captions : whether the captions of an image are replaced by the mean of their features,
+        in training and embedding.
+    preset : published system, a name in `pipeline.heads.presets.PRESETS`.
+    finetuning : options for training head and image network together; None: the head alone, on
+        stored features.
     of_phrases : whether the head is fitted on regions and phrases; see `pipeline.localization`.
-    goes_on_from : experiment whose trained head it goes on from with mined boxes; None: none.
+    goes_on_from : experiment whose trained head continues training with mined boxes, or None.
+    precision : a name in `PRECISIONS`; see `with_precision`.
     """
 
     name: str
@@ -86,20 +91,21 @@ class Experiment:
     finetuning: Finetuning | None = None
     of_phrases: bool = False
     goes_on_from: str | None = None
+    precision: str = "float32"
 
     @property
     def embedded_images(self) -> str:
-        """Name of the image features that the trained head embeds: of a network of its own."""
+        """Name of the image features to embed: those of the tuned network, if there is one."""
         return self.images if self.finetuning is None else f"{self.images}-{self.name}"
 
 
 def head_kind(name: str) -> HeadKind:
-    """Return the settings class and the maker of a head.
+    """Return the settings class and the factory of a head.
 
     Raises
     ------
     HeadError
-        No such head; the nearest names are listed.
+        The name is unknown; the nearest names are listed.
     """
     if name == "recurrent":
         raise HeadError("head 'recurrent' is now called vse")
@@ -114,15 +120,15 @@ def make_head(name: str, settings: Mapping[str, Any], inputs: HeadInputs) -> Hea
 
     Parameters
     ----------
-    name : one of `HEADS`.
-    settings : what differs from the head's defaults.
+    name : a name in `HEADS`.
+    settings : differences from the head's defaults.
     inputs : shapes and recipes of the features of both sides.
 
     Raises
     ------
     HeadError
-        No such head (the nearest names are listed), unknown settings, or features that the head
-        cannot take.
+        The name is unknown (the nearest are listed), settings are invalid, or the head does not
+        support the features.
     """
     kind = head_kind(name)
     return kind.make(settings_from(kind.settings, settings, name), inputs)
@@ -131,16 +137,45 @@ def make_head(name: str, settings: Mapping[str, Any], inputs: HeadInputs) -> Hea
 def with_epochs_at_most(
     name: str, settings: Mapping[str, Any], most: int | None
 ) -> Mapping[str, Any]:
-    """Return settings of a head that train for `most` epochs or fewer; None changes nothing.
+    """Return the settings with `epochs` limited to `most`; None changes nothing.
 
-    A head that trains in no epochs keeps its settings.
+    Settings of heads that are not trained in epochs are unchanged.
 
     Raises
     ------
     HeadError
-        No such head.
+        The head is unknown.
     """
     epochs = settings.get("epochs", getattr(head_kind(name).settings, "epochs", None))
     if most is None or not isinstance(epochs, int) or epochs <= most:
         return settings
     return {**settings, "epochs": most}
+
+
+def with_precision(experiment: Experiment, asked: str | None) -> Experiment:
+    """Return an experiment with the precision that it is trained in.
+
+    One that is asked for, or an experiment's own other than float32, is that of the head and of an
+    image network that is fine-tuned. A head in closed form is always fitted in float32.
+
+    Parameters
+    ----------
+    experiment : Experiment.
+    asked : str or None. In place of the experiment's own, a name in `PRECISIONS`; None: its own.
+
+    Raises
+    ------
+    HeadError
+        No such head or precision.
+    """
+    precision = asked or experiment.precision
+    if precision not in PRECISIONS:
+        raise HeadError(
+            f"no training has the precision {precision!r}; {did_you_mean(precision, PRECISIONS)}"
+        )
+    if not hasattr(head_kind(experiment.head).settings, "epochs"):
+        return replace(experiment, precision="float32")
+    tuned = experiment.finetuning
+    if tuned is not None and (asked or precision != "float32"):
+        tuned = replace(tuned, precision=precision)
+    return replace(experiment, precision=precision, finetuning=tuned)

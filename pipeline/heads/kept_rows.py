@@ -1,4 +1,4 @@
-"""Rows of an earlier embedding file that a new one keeps: those of the same head and features."""
+"""Reuse of rows of an earlier embedding file with the same head and features."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -20,13 +20,13 @@ from pipeline.shards.feature_set import FeatureSet
 
 @dataclass(frozen=True, eq=False)
 class KeptRows:
-    """One side of an earlier file, for the rows of a new one.
+    """Rows of one side that an earlier file already contains.
 
     Attributes
     ----------
-    source : of all rows of the new set.
-    earlier : (n, dim) or (n, parts, dim) float32, the rows of the earlier file.
-    rows : (rows,) int64, the number of each row in the earlier file; -1: it has to be computed.
+    source : source of all rows of the new set.
+    earlier : (n, dim) or (n, parts, dim) float32 rows of the earlier file.
+    rows : (rows,) int64, the index of each row in the earlier file; -1: to be computed.
     """
 
     source: EmbeddingSource
@@ -35,7 +35,7 @@ class KeptRows:
 
     @property
     def others(self) -> EmbeddingSource | None:
-        """The source of the rows that have to be computed; None without any."""
+        """The source of the rows to compute; None if there are none."""
         source, other = self.source, np.flatnonzero(self.rows < 0)
         if not len(other):
             return None
@@ -49,7 +49,7 @@ class KeptRows:
         )
 
     def blocks(self, computed: FeatureSet | None) -> Iterator[Features]:
-        """Yield all rows in order, some MiB at a time; `computed` are those of `others`."""
+        """Yield all rows in order in blocks of some MiB; `computed` has the rows of `others`."""
         done = 0
         for start in range(0, len(self.rows), CHUNK_ROWS):
             rows = self.rows[start : start + CHUNK_ROWS]
@@ -64,12 +64,12 @@ class KeptRows:
 def earlier_embeddings(
     out: Path, provenance: dict[str, Any]
 ) -> tuple[Embeddings, dict[str, Any]] | None:
-    """Return the file that is about to be replaced and its CRC-32 by side; None if it is no help.
+    """Return the file to be replaced and its CRC-32 by side; None if it is not reusable.
 
     Parameters
     ----------
-    out : the file.
-    provenance : of the head, which must be that of the file.
+    out : path of the file.
+    provenance : provenance of the head, which must match the file's.
     """
     if not out.is_file() or provenance.get("tensors_sha256") is None:
         return None
@@ -90,16 +90,16 @@ def kept_rows(
     found: tuple[Embeddings, dict[str, Any]] | None,
     log: Callable[[str], None],
 ) -> KeptRows | None:
-    """Return which rows of a side an earlier file has, found by id and CRC-32 of their features.
+    """Return the reusable rows of a side, matched by id and CRC-32 of their features.
 
-    Some of them are embedded again for a check. If a byte differs, as with another version of
-    torch, all rows are computed.
+    Some are recomputed as a check. If a byte differs, as with another version of torch, all rows
+    are computed.
 
     Parameters
     ----------
-    source : of all rows.
+    source : source of all rows.
     found : see `earlier_embeddings`.
-    log : receives a line on the rows.
+    log : receives one line with the counts.
     """
     if found is None:
         return None

@@ -26,7 +26,7 @@ _StoredHistory = Annotated[list[dict[str, int | float | bool]], msgspec.Meta(min
 
 
 class _Learnt(msgspec.Struct):
-    """What `head.json` records of the training."""
+    """The training record in `head.json`."""
 
     tensors_sha256: str
     history: _StoredHistory
@@ -39,26 +39,27 @@ class _Learnt(msgspec.Struct):
 
 @dataclass(frozen=True)
 class TrainedHead:
-    """A fitted head, and how it was made.
+    """A fitted head and its provenance.
 
     Attributes
     ----------
-    experiment, kind : the experiment's name and the head's.
-    settings : what differs from the head's defaults.
-    seed : of everything random.
-    dataset, train_split, validation_split : what it was fitted on and chosen by.
-    inputs : the features of both sides, with their whole recipes.
+    experiment, kind : names of the experiment and of the head.
+    settings : non-default settings of the head.
+    seed : seed of all random numbers.
+    dataset, train_split, validation_split : dataset, and splits for fitting and model selection.
+    inputs : features of both sides, with their full recipes.
     made_from : SHA-256 of manifest and rows; see `pipeline.heads.inputs.pairs.made_from`.
-    word_vectors : name and SHA-256 of the vectors that its words started from, if any, and what
-        they were trained on, where they say it.
-    history : one entry an epoch.
+    word_vectors : name, SHA-256 and, if known, training data of the initial word vectors.
+    history : one entry per epoch.
     created_by : software and versions.
     head : the fitted head itself.
-    average_captions : whether it was fitted on the mean features of an image's captions, and embeds
-        those; see `pipeline.heads.inputs.averaged.averaged`.
-    finetuning : how it learnt together with the network of its image features, and from which head
-        and weights; None: on stored features. See `pipeline.finetuning.finetune`.
-    tensors_sha256 : of the head's file; None while it is not on disk.
+    average_captions : whether captions are averaged per image, in training and embedding; see
+        `pipeline.heads.inputs.averaged.averaged`.
+    finetuning : how it was trained with the network of its image features, from which head and
+        weights; None: on stored features. See `pipeline.finetuning.finetune`.
+    precision : precision of the layers' matrix products in training, "float32" or "bf16";
+        embeddings are computed in float32. Files omit "float32".
+    tensors_sha256 : SHA-256 of the tensor file; None before saving.
     """
 
     experiment: str
@@ -76,11 +77,12 @@ class TrainedHead:
     head: Head
     average_captions: bool = False
     finetuning: Mapping[str, Any] | None = None
+    precision: str = "float32"
     tensors_sha256: str | None = None
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What its embeddings say of it, as JSON values: which head, made of what."""
+        """Provenance of its embeddings as JSON values."""
         return {
             "experiment": self.experiment,
             "head": self.kind,
@@ -92,13 +94,19 @@ class TrainedHead:
             "word_vectors": None if self.word_vectors is None else dict(self.word_vectors),
             "average_captions": self.average_captions,
             "finetuning": None if self.finetuning is None else dict(self.finetuning),
+            **self._precision,
             "software": self.created_by,
             "tensors_sha256": self.tensors_sha256,
         }
 
     @property
+    def _precision(self) -> dict[str, str]:
+        # As in files from before there was a choice.
+        return {} if self.precision == "float32" else {"precision": self.precision}
+
+    @property
     def chosen(self) -> Mapping[str, float]:
-        """The entry of the history whose weights the head has."""
+        """The history entry of the selected epoch."""
         return next((entry for entry in self.history if entry.get("best")), self.history[-1])
 
     def embed_images(self, features: "npt.ArrayLike") -> Features:
@@ -107,13 +115,13 @@ class TrainedHead:
         Parameters
         ----------
         features : array_like. (row_shape) of one image or (n, *row_shape) of several, all finite;
-            a `pipeline.FeatureSet` is read whole.
+            a `pipeline.FeatureSet` is read into memory.
 
         Returns
         -------
         numpy.ndarray
-            (dim,) float32 of one image, (n, dim) of several; (parts, dim) and (n, parts, dim) where
-            the similarity is one of sets of vectors.
+            (dim,) float32 of one image, (n, dim) of several; (parts, dim) and (n, parts, dim) if
+            the similarity compares sets of vectors.
 
         Raises
         ------
@@ -129,13 +137,13 @@ class TrainedHead:
         Parameters
         ----------
         features : array_like. (row_shape) of one caption or (n, *row_shape) of several, all finite;
-            a `pipeline.FeatureSet` is read whole.
+            a `pipeline.FeatureSet` is read into memory.
 
         Returns
         -------
         numpy.ndarray
             (dim,) float32 of one caption, (n, dim) of several; (parts, dim) and (n, parts, dim)
-            where the similarity is one of sets of vectors.
+            if the similarity compares sets of vectors.
 
         Raises
         ------
@@ -148,43 +156,43 @@ class TrainedHead:
     def save(self, folder: str | Path) -> "TrainedHead":
         """Write the head's files, `head.json` last, and return the head with `tensors_sha256`.
 
-        `history.json` repeats the history as a plain list, for programs that plot.
+        `history.json` repeats the history as a plain list, for plotting programs.
         """
         folder = Path(folder)
         path = folder / TENSORS_FILE
-        # Clones: safetensors refuses two names for one memory, as tied weights have.
+        # Clones: safetensors rejects tensors that share memory, such as tied weights.
         tensors = {n: t.detach().cpu().clone() for n, t in self.head.tensors().items()}
         with appearing_whole(path) as part:
-            # Not save_file: it writes through a private file of its own, with its own mode.
+            # Not save_file: it writes through a temporary file of its own, with its own mode.
             part.write_bytes(save(tensors))
         saved = replace(self, tensors_sha256=sha256_of_file(path))
         write_json(folder / HISTORY_FILE, self.history)
-        values = {name: value for name, value in vars(saved).items() if name != "head"}
+        apart = {"head", "precision"}
+        values = {name: value for name, value in vars(saved).items() if name not in apart}
         values |= {
             "settings": dict(self.settings),
             "inputs": asdict(self.inputs),
             "made_from": dict(self.made_from),
             "word_vectors": None if self.word_vectors is None else dict(self.word_vectors),
             "similarity": self.head.similarity,
+            **self._precision,
         }
         write_json(folder / HEAD_FILE, values)
         return saved
 
 
 def read_history(folder: str | Path, tensors_sha256: str) -> History:
-    """Return the history of the head that holds certain tensors, without loading it.
-
-    It stands in `head.json` beside the SHA-256 of the tensors that the training ended in.
+    """Return the history of the head with the given tensors, without loading it.
 
     Parameters
     ----------
-    folder : of the head's files.
-    tensors_sha256 : of the head that is wanted, as its embeddings name it.
+    folder : folder of the head.
+    tensors_sha256 : SHA-256 of the expected head's tensors, as recorded in its embeddings.
 
     Raises
     ------
     HeadError
-        There is no head, its description is damaged, or it is of another head.
+        `head.json` is missing or damaged, or describes another head.
     """
     path = Path(folder) / HEAD_FILE
     try:
@@ -202,7 +210,7 @@ def read_history(folder: str | Path, tensors_sha256: str) -> History:
 
 
 def load_head(folder: str | Path) -> TrainedHead:
-    """Load a head that `pipeline train` or `TrainedHead.save` wrote; no features are needed.
+    """Load a head that `pipeline train` or `TrainedHead.save` wrote; features are not needed.
 
     Parameters
     ----------
@@ -216,7 +224,7 @@ def load_head(folder: str | Path) -> TrainedHead:
     Raises
     ------
     HeadError
-        A file is missing, damaged or of an older version, or the two do not belong together.
+        A file is missing, damaged or of an older version, or the two do not match.
     """
     folder = Path(folder)
     described, path = folder / HEAD_FILE, folder / TENSORS_FILE
@@ -241,7 +249,7 @@ def load_head(folder: str | Path) -> TrainedHead:
         head = _unfitted(described, values)
         head.restore(load_file(path))
         return TrainedHead(head=head, **values)
-    # The last ones: the JSON of something else, where a recipe or a setting was expected.
+    # The last exceptions: valid JSON of another kind in place of a recipe or a setting.
     except (
         KeyError, TypeError, ValueError, RuntimeError, SafetensorError, AttributeError, IndexError,
         OverflowError,
@@ -254,7 +262,7 @@ def load_head(folder: str | Path) -> TrainedHead:
 
 
 def _unfitted(described: Path, values: Mapping[str, Any]) -> Head:
-    """Return the head that a file describes, without what it learnt."""
+    """Return the unfitted head that a file describes."""
     try:
         return make_head(values["kind"], values["settings"], values["inputs"])
     except HeadError as error:
@@ -262,9 +270,9 @@ def _unfitted(described: Path, values: Mapping[str, Any]) -> Head:
 
 
 def _rows(features: npt.ArrayLike, side: FeatureSpec, name: str) -> tuple[ArrayRows, int | slice]:
-    """Return rows to embed, and which of the embeddings were asked for.
+    """Return rows to embed, and the index of the requested embeddings among the results.
 
-    Heads embed one row or more: a single row is the first of one, and no rows are none of one.
+    Heads embed at least one row: a single row becomes a batch of one, an empty array a dummy row.
     """
     numbers = ", ".join(map(str, side.shape))
     takes = f"the head accepts {side.name!r} of shape ({numbers}) or (n, {numbers})"

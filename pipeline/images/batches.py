@@ -1,7 +1,7 @@
-"""The rows of image features, computed batch by batch on threads.
+"""Batched extraction of image features on threads.
 
-Some threads read, decode and resize ahead; others run the batches through the network; the caller's
-thread receives the rows in order.
+Reader threads prefetch: they read, decode and resize ahead. Compute threads run batches through the
+network. The caller's thread receives the rows in order.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,24 +23,23 @@ from pipeline.recipes import Recipe
 from pipeline.shards.format import FeatureHeader, RowBlock, names_in
 from pipeline.shards.plan import Span
 
-# Crops that go through the network together, unless a batch size is given. On a CPU each core
-# has a batch of its own, and small ones stay in its cache.
+# Default number of crops per batch. On a CPU each core has its own batch, and small ones stay in
+# its cache.
 CROPS_PER_BATCH, CROPS_PER_BATCH_ON_GPU = 8, 128
-# Batches that are read ahead of those in the network.
+# Batches to prefetch, beyond those in the network.
 BATCHES_AHEAD = 2
 
 
 @dataclass(frozen=True)
 class Parallelism:
-    """How much is done at once.
+    """Degree of parallelism.
 
     Attributes
     ----------
-    batch_size : images that go through the network together; fewer are filled up with black ones.
-    threads : batches that are in the network at once, each on a thread of its own. On a CPU
-        every thread computes on one core, so that another program's load stalls one of them only,
-        and the results do not depend on their number.
-    readers : threads that read, decode and resize ahead of the network.
+    batch_size : images per batch; the last batch is padded with black images.
+    threads : batches in the network at once, one per thread. On a CPU every thread uses one core,
+        so that another program's load slows down only one of them; results do not depend on it.
+    readers : prefetch threads, which read, decode and resize.
     """
 
     batch_size: int
@@ -49,7 +48,7 @@ class Parallelism:
 
 
 def default_parallelism(recipe: Recipe, device: str) -> Parallelism:
-    """Return the usual batch size and threads: as many as torch uses, or two for a GPU."""
+    """Return the default batch size and threads: as many as torch uses, or two for a GPU."""
     cores = torch.get_num_threads()
     gpu = device_type(device) != "cpu"
     crops = CROPS_PER_BATCH_ON_GPU if gpu else CROPS_PER_BATCH
@@ -63,13 +62,13 @@ def default_parallelism(recipe: Recipe, device: str) -> Parallelism:
 def feature_header(
     recipe: Recipe, weights: Weights, dataset: str, trained_on: str | None = None
 ) -> FeatureHeader:
-    """Return the header of the shards of these image features.
+    """Return the header of image features.
 
     Parameters
     ----------
-    recipe, weights : the header carries the one, and the identity of the other.
-    dataset : name of the dataset that their images belong to.
-    trained_on : of the weights, names separated by commas; None: as the recipe says of its own.
+    recipe, weights : recipe, and weights, whose name and hash are recorded.
+    dataset : name of the dataset.
+    trained_on : training datasets of the weights, comma-separated; None: those of the recipe.
     """
     own = recipe.trained_on if weights.name == recipe.weights else ()
     return FeatureHeader(
@@ -94,21 +93,21 @@ def picture_rows(
 ) -> Iterator[tuple[int, RowBlock]]:
     """Yield the rows of some spans in order, each batch with the number of its first row.
 
-    No batch crosses two spans, and none two shards; batches fall on the same rows whether or not
-    a run was interrupted and whoever computes them, so that the bytes are the same.
+    Batches do not cross spans or shards. They have the same rows in an interrupted run and in any
+    process, so that the bytes are the same.
 
     Parameters
     ----------
     spans : rows to compute.
-    pictures : the image file, the region, or the opened picture, of each row that spans count.
-    network : the recipe's network.
-    parallelism : how much is done at once. Only `batch_size` can change a feature, within rounding.
-    watch : gets the seconds by stage.
+    pictures : image file, region or Pillow image of each row.
+    network : network of the recipe.
+    parallelism : degree of parallelism. Only `batch_size` affects features, within rounding.
+    watch : accumulates the seconds by stage.
 
     Raises
     ------
     FileReadError
-        The system, not a file, is at fault.
+        The file system failed, not a file.
     """
     batches = [batch for span in spans for batch in span.batches(parallelism.batch_size)]
     recipe, window, size = network.recipe, network.window, parallelism.batch_size
@@ -133,10 +132,10 @@ def picture_rows(
 def _compute(
     reading: Sequence[Future[Sample]], network: RecipeNetwork, size: int, watch: Stopwatch
 ) -> RowBlock:
-    """Compute the rows of a batch, padded with black pictures to `size` images.
+    """Compute the rows of a batch, padded with black images to `size`.
 
-    The network always gets the same number of images, so that a row does not depend on how many
-    of its neighbours failed, and weights are packed for one size only.
+    With a constant batch size a row does not depend on how many of its neighbours failed, and
+    weights are packed for one size only.
     """
     samples = [future.result() for future in reading]
     found = [windows for s in samples if (windows := s.windows) is not None]

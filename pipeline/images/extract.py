@@ -1,4 +1,4 @@
-"""The job of `pipeline extract`: the images of a dataset, or plain image files, to shards."""
+"""The job of `pipeline extract`: features of a dataset's images, or of image files, as shards."""
 
 from itertools import chain
 from pathlib import Path
@@ -26,42 +26,39 @@ def extract(
     place: Place | None = None,
     monitor: Monitor = QUIET,
 ) -> FeatureIndex:
-    """Extract the features of images into shards.
+    """Extract image features into shards.
 
-    An image that is missing, unreadable or refused keeps its row, as NaN with a status and a
-    reason. The same call resumes where the last one stopped; in a finished output it computes the
-    rows whose images have changed since, and no others. See
-    `pipeline.jobs.make_features.make_features`.
+    A missing, unreadable or refused image keeps its row, as NaN with a status and a reason. The
+    same call resumes an interrupted run; on a finished output it recomputes only rows whose images
+    have changed. See `pipeline.jobs.make_features.make_features`.
 
     Parameters
     ----------
-    dataset : str, Path, sequence or Manifest. A prepared dataset, by its folder or as a `Manifest`;
-        or a folder of image files, or a list of files and folders, with paths as ids: see
+    dataset : str, Path, sequence or Manifest. A prepared dataset (folder or `Manifest`); a folder
+        of image files; or a list of files and folders, with paths as ids: see
         `pipeline.datasets.plain_images`.
-    out : str or Path. Folder of the shards; their rows are float32 or float16, (images, *shape of
-        the recipe), and their row ids are image ids.
+    out : str or Path. Output folder. Rows are float32 or float16, (images, *shape of the recipe),
+        with image ids as row ids.
     recipe : str. Name of a recipe, of a backbone with a default recipe, "timm:<model>" or
-        "open-clip:<model>.<tag>"; or several names joined by "+", which are extracted into folders
-        of their own next to `out`: see `pipeline.shards.side_by_side`.
-    select : Selection or None. Which images; None: all.
-    storage : Storage or None. How rows are stored, and which finished ones are computed again;
-        None: the defaults.
-    compute : Compute or None. Weights, arithmetic, device, and how much runs at once; None: the
-        defaults.
-    place : Place or None. Where rows are computed; None: in this process.
+        "open-clip:<model>.<tag>"; or several joined by "+", extracted into separate folders next
+        to `out`: see `pipeline.shards.side_by_side`.
+    select : Selection or None. Images to extract; None: all.
+    storage : Storage or None. Row storage, and which finished rows to recompute; None: defaults.
+    compute : Compute or None. Weights, arithmetic, device and parallelism; None: defaults.
+    place : Place or None. Place of computation; None: this process.
     monitor : Monitor. Receives log lines and progress.
 
     Returns
     -------
     FeatureIndex
-        Of the finished shards; its `failed_rows` counts the images without features.
+        Index of the finished shards; its `failed_rows` counts the images without features.
 
     Raises
     ------
     RecipeError, WeightsError, DeviceError
         The recipe, its weights or the device are not available.
     FileReadError
-        The system, not a file, is at fault; finished rows are kept.
+        The file system failed, not a file; finished rows are kept.
     PipelineError
         The dataset cannot be read, or the shards cannot be written.
 
@@ -74,6 +71,7 @@ def extract(
     """
     select, storage = select or Selection(), storage or Storage()
     compute, place = compute or Compute(), place or Place()
+    compute = compute.with_named_precision(place, monitor)
     if (names := split_name(recipe)) is not None:
         place.refuse_summary_of_several()
         images = images_of(dataset, monitor.log)
@@ -102,12 +100,12 @@ def extract(
         if (index := finished.nothing_to_do("image", place, monitor)) is not None:
             return index
 
-    # Here: torch takes longer to import than finding that nothing is to be done.
+    # Imported here: importing torch is slower than finding that there is nothing to do.
     from pipeline.images.image_source import image_source
     from pipeline.images.network import device_for
 
     compute = compute.on(place, monitor)
-    if place.scheduler is None:  # whose workers may have what this machine lacks
+    if place.scheduler is None:  # a scheduler's workers may have other devices
         device_for(compute.device, resolved)
     source = image_source(entries.ids, files, resolved, manifest.name, compute, monitor)
     index = make_features(source, out, storage=storage, place=place, monitor=monitor)

@@ -1,4 +1,4 @@
-"""Features of a few images, with nothing written to disk."""
+"""In-memory features of a few images."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pipeline.devices import AUTO
+from pipeline.devices import AUTO, choose_precision
 from pipeline.errors import PipelineError
 from pipeline.images.batches import Parallelism, default_parallelism, feature_header, picture_rows
 from pipeline.images.decoding.decode import UnusableImage
 from pipeline.images.given_pictures import GivenPicture, picture_of, pictures_of
 from pipeline.images.network import RecipeNetwork
 from pipeline.images.weights import load_weights
-from pipeline.progress import Stopwatch
+from pipeline.progress import QUIET, Stopwatch
 from pipeline.recipes import resolve_recipe
 from pipeline.shards.format import OK, STATUS_NAMES
 from pipeline.shards.plan import Span
@@ -30,9 +30,9 @@ class FeatureExtractor:
 
     Attributes
     ----------
-    recipe : `pipeline.recipes.Recipe`. What is computed.
-    recipe_hash : str. 16 hex digits; features with the same hash, from shards or from here, are
-        the same features.
+    recipe : `pipeline.recipes.Recipe`. Recipe of the features.
+    recipe_hash : str. Hash of recipe and weights, 16 hex digits; equal hashes, here and in shards,
+        mean equal features.
 
     Examples
     --------
@@ -64,15 +64,16 @@ class FeatureExtractor:
         weights : str or Path. "imagenet", a file, or "random:SEED".
         device : str. A torch device.
         engine : str. "fast" or "reference".
-        precision : str. Arithmetic of the network, "float32" or "bfloat16".
-        batch_size : int or None. Images in a batch; None: as suits the device.
+        precision : str. Arithmetic of the network, of `pipeline.recipes.PRECISIONS`, or "auto" for
+            the fastest of the device.
+        batch_size : int or None. Images per batch; None: the default of the device.
 
         Raises
         ------
         RecipeError, WeightsError, DeviceError
             The recipe, its weights or the device are not available.
         """
-        self.recipe = resolve_recipe(recipe, precision)
+        self.recipe = resolve_recipe(recipe, choose_precision(precision, device, QUIET))
         usual = default_parallelism(self.recipe, device)
         self._parallelism = Parallelism(
             batch_size or usual.batch_size, usual.threads, usual.readers
@@ -95,8 +96,8 @@ class FeatureExtractor:
         -------
         numpy.ndarray
             (*recipe.shape) float32 of a single image, (n, *recipe.shape) of several, in their
-            order: the rows that `pipeline.extract` stores for the same files, as float32, when it
-            computes them in the same batches; in others they agree within rounding.
+            order. Equal to the rows of `pipeline.extract` if the batches are the same, otherwise
+            within rounding.
 
         Raises
         ------
@@ -105,7 +106,7 @@ class FeatureExtractor:
         PictureError
             An image is missing, unreadable or refused; it is named, and no features are returned.
         FileReadError
-            The system, not a file, is at fault.
+            The file system failed, not a file.
         """
         several, alone = pictures_of(pictures)
         given = [_opened(picture, row) for row, picture in enumerate(several)]

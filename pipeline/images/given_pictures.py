@@ -1,4 +1,4 @@
-"""Images as callers pass them: a path, bytes of a file, a Pillow image, an array or a tensor."""
+"""Images as callers pass them: path, file bytes, Pillow image, array or tensor."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +13,7 @@ from pipeline.images.decoding.decode import decode
 from pipeline.one_or_many import items_of
 
 GivenPicture = str | Path | bytes | Image.Image | np.ndarray | torch.Tensor
-"""One image. `picture_of` states which arrays and tensors are accepted."""
+"""One image. `picture_of` states the accepted arrays and tensors."""
 
 _EXPECTED = (
     "an image: a path (str or Path), the bytes of an image file, a Pillow image, an array "
@@ -29,7 +29,7 @@ def pictures_of(given: GivenPicture | Iterable[GivenPicture]) -> tuple[list[Give
     Raises
     ------
     UnexpectedType
-        Neither an image nor an iterable of images in a fixed order.
+        The value is neither an image nor an iterable of images in a fixed order.
     """
     if isinstance(given, str | Path | bytes | bytearray | Image.Image):
         return [given], True
@@ -50,10 +50,10 @@ def picture_of(given: GivenPicture) -> Path | Image.Image:
     Raises
     ------
     UnexpectedType
-        Another type, shape or dtype, floats outside 0 to 1, or a tensor (3, n, 3), whose channels
-        may be the first axis or the last.
+        Another type, shape or dtype, floats outside 0 to 1, or a tensor (3, n, 3), whose channel
+        axis is ambiguous.
     UnusableImage
-        The bytes are not those of an image, or it is refused.
+        The bytes are not an image, or it is refused.
     OSError, MemoryError
         The system failed.
     """
@@ -79,8 +79,8 @@ def _channels_last(tensor: torch.Tensor) -> npt.NDArray:
     first, last = array.shape[0] in (1, 3), array.shape[2] == 3
     if first and last and array.shape[0] == 3:
         raise UnexpectedType(
-            f"a tensor of shape {tuple(tensor.shape)} has its channels first or last; pass a numpy "
-            "array (H, W, 3) to say that they are the last"
+            f"the channel axis of a tensor of shape {tuple(tensor.shape)} is ambiguous; pass a "
+            "numpy array (H, W, 3), whose channels are last"
         )
     if last:
         return array

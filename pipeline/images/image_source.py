@@ -39,14 +39,14 @@ class ImageSource:
 
     Attributes
     ----------
-    header : recipe, weights and the rest.
-    ids : of the rows.
-    pictures : what each row is made from; regions of one photo are consecutive.
-    recipe : of the network.
-    how : the options as they were given.
-    parallelism : what becomes of them here.
-    network : returns the network, which is built when rows are first computed.
-    region : how regions are cut, as the header's recipe records it; None: rows are whole images.
+    header : header with recipe and weights.
+    ids : row ids.
+    pictures : file or region of each row; regions of one image are consecutive.
+    recipe : recipe of the network.
+    how : options of the caller.
+    parallelism : degree of parallelism that follows from them.
+    network : builds the network on the first call.
+    region : cropping rule of regions, as in the header's recipe; None: rows are whole images.
     """
 
     header: FeatureHeader
@@ -60,7 +60,7 @@ class ImageSource:
 
     @property
     def unit(self) -> str:
-        """What a row is."""
+        """Name of a row's unit, for messages."""
         return "image" if self.region is None else "region"
 
     @property
@@ -68,7 +68,7 @@ class ImageSource:
         """The image files, and the boxes of regions."""
         readers, engine = self.parallelism.readers, self.how.engine
         if self.region is None:
-            # As they are: a list of a million paths takes more memory than all else.
+            # No copy: a list of a million paths would need more memory than all else.
             images = cast(Sequence[Path], self.pictures)
             return Files(images, "images", source_crc32, readers, engine)
         files = [photo_of(picture) for picture in self.pictures]
@@ -77,19 +77,19 @@ class ImageSource:
         return Files(files, "images", source_crc32, readers, engine, boxes, of_part)
 
     def compute(self, spans: Sequence[Span], watch: Stopwatch) -> Iterator[tuple[int, RowBlock]]:
-        """Run the pictures of some spans through the network; see `picture_rows`."""
+        """Run some spans of images through the network; see `picture_rows`."""
         return picture_rows(spans, self.pictures, self.network(), self.parallelism, watch)
 
     def task(self, threads: int | None) -> Task:
-        """Return recipe, weights and arithmetic; the network is built once in a worker."""
+        """Return the task with recipe, weights and arithmetic; a worker builds the network once."""
         how, recipe = self.how, self.recipe
         settings = {
             "recipe": [recipe.name, recipe.precision, recipe.storage],
             "weights": how.named_weights,
             "device": how.device,
             "engine": how.engine,
-            # A batch of a shard with fewer rows is filled up as it is in one process. Only a
-            # worker that chooses its device knows how many rows suit it.
+            # A batch of a short shard is padded as in one process. Only a worker that chooses its
+            # device knows a suitable size.
             "batch_size": None if self._sized_by_worker else self.parallelism.batch_size,
             "rows": len(self.ids),
             "threads": [how.threads or (None if how.gpu else threads), how.readers],
@@ -120,14 +120,14 @@ def image_source(
     monitor: Monitor,
     region: dict[str, Any] | None = None,
 ) -> ImageSource:
-    """Return the source of image features; weights are loaded, the network is not yet built.
+    """Return the source of image features; loads the weights, and builds the network later.
 
     Parameters
     ----------
     ids, pictures, recipe, region : see `ImageSource`.
     dataset : name of the dataset.
-    how : weights, arithmetic, device and what runs at once.
-    monitor : receives a line about batches and memory when the network is built.
+    how : weights, arithmetic, device and parallelism.
+    monitor : receives a line on batches and memory when the network is built.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def _network(
     engine: str,
     dataset: str,
 ) -> tuple[RecipeNetwork, FeatureHeader]:
-    # For good: tasks on other threads of this worker would put back what they found.
+    # Not restored afterwards: concurrent tasks on this worker would undo each other's setting.
     torch.set_num_threads(1)
     recipe = resolve_recipe(recipe_name, precision, storage)
     loaded = load_weights(recipe, weights)
@@ -197,7 +197,8 @@ def _network(
 
 
 def _default_on_worker(recipe: Recipe, device: str) -> Parallelism:
-    """Return the usual parallelism of a worker: on a CPU one thread, for a GPU its cores read."""
+    """Return the default parallelism of a worker: one thread on a CPU, all cores as readers on a
+    GPU."""
     usual = default_parallelism(recipe, device)
     if device_type(device) == "cpu":
         return usual

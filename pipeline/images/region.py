@@ -1,4 +1,4 @@
-"""Regions of photos as pictures of their own: cut out after decoding, each photo decoded once."""
+"""Regions of images as images of their own: cut after decoding, each image decoded once."""
 
 import math
 import threading
@@ -19,20 +19,20 @@ _PHOTOS_KEPT = 12
 
 
 class PhotoCache:
-    """The photos decoded last, for threads that cut regions from them in their order."""
+    """Cache of the last decoded images, for threads that cut regions from them in order."""
 
     def __init__(self) -> None:
-        """Start with none."""
+        """Start empty."""
         self._lock = threading.Lock()
         self._photos: OrderedDict[Path, Future[Decoded]] = OrderedDict()
 
     def read(self, path: Path, rule: Rule, watch: Stopwatch | None) -> Decoded:
-        """Return a photo; the first to ask decodes it, the others wait for that.
+        """Return a decoded image; one thread decodes it, the others wait.
 
         Raises
         ------
         FileReadError
-            The system, not the file, is at fault.
+            The file system failed, not the file.
         """
         with self._lock:
             known = self._photos.get(path)
@@ -51,17 +51,16 @@ class PhotoCache:
 
 @dataclass(frozen=True)
 class Region:
-    """A part of a photo.
+    """A region of an image.
 
     Attributes
     ----------
-    photo : its file.
-    box : x0 y0 x1 y1 in the photo's pixels, upright, from 0, right and bottom exclusive.
-    context : is added on every side, as a share of the box's width and height, as far as the photo
-        reaches.
-    photo_crc32 : CRC-32 of the file that the box was found on; 0: not known. Another photo is
+    photo : path of the image file.
+    box : x0 y0 x1 y1 in pixels of the upright image, from 0, right and bottom exclusive.
+    context : margin on every side, as a share of the box's width and height, clipped to the image.
+    photo_crc32 : CRC-32 of the file on which the box was found; 0: unknown. Another file is
         refused.
-    photos : shared by the regions that are read together.
+    photos : cache shared by the regions that are read together.
     """
 
     photo: Path
@@ -71,19 +70,16 @@ class Region:
     photos: PhotoCache = field(default_factory=PhotoCache, compare=False, repr=False)
 
     def source_crc32(self, photo_crc32: int) -> int:
-        """Return the CRC-32 of what the region's row is made from: the photo's file, and the box.
-
-        0 where there is no file.
-        """
+        """Return the CRC-32 of the image file and the box; 0 if the file is missing."""
         return zlib.crc32(np.array(self.box, "<f8").tobytes(), photo_crc32) if photo_crc32 else 0
 
     def read(self, rule: Rule, watch: Stopwatch | None = None) -> Decoded:
-        """Return the region as a picture of mode RGB, or why there is none.
+        """Return the region as an RGB image, or the reason for its absence.
 
         Raises
         ------
         FileReadError
-            The system, not the file, is at fault.
+            The file system failed, not the file.
         """
         whole = self.photos.read(self.photo, rule, watch)
         found = replace(whole, image=None, source_crc32=self.source_crc32(whole.source_crc32))
@@ -99,9 +95,9 @@ class Region:
         return replace(found, image=whole.image.crop(window))
 
     def window(self, width: int, height: int) -> tuple[int, int, int, int]:
-        """Return the whole pixels that are cut from a photo of this size.
+        """Return the window (left, top, right, bottom) in whole pixels for an image of this size.
 
-        The box grows by its context, and outward to whole pixels; the photo's edges limit it.
+        The box is enlarged by its context, rounded outward, and clipped to the image.
         """
         x0, y0, x1, y1 = self.box
         across, down = self.context * (x1 - x0), self.context * (y1 - y0)
@@ -114,11 +110,11 @@ class Region:
 
 
 Source = Path | Region
-"""What a row of image features is made from."""
+"""What a row of image features is computed from."""
 
 Picture = Source | Image.Image
 
 
 def photo_of(source: Source) -> Path:
-    """Return the file that a row needs."""
+    """Return the image file of a row."""
     return source.photo if isinstance(source, Region) else source

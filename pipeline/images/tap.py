@@ -1,4 +1,4 @@
-"""The tap of a recipe: the layer that is named is the layer that is read."""
+"""The tap of a recipe: the layer whose output is read."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Tap(Protocol):
-    """What a recipe says of the layer that is read."""
+    """The fields of a recipe that define the tap."""
 
     @property
     def backbone(self) -> str: ...
@@ -29,7 +29,7 @@ class Tap(Protocol):
 
 
 class _Reached(Exception):
-    """The tap has given its output."""
+    """Carries the output of the tap."""
 
     def __init__(self, output: Tensor) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class _Reached(Exception):
 
 
 class _LastLayer(nn.Module):
-    """A layer after which the network stops, when it runs and when it is traced."""
+    """A layer after which the network stops, in running and in tracing."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -49,21 +49,21 @@ class _LastLayer(nn.Module):
 
 
 class TappedNetwork(nn.Module):
-    """A network up to a recipe's tap, and the recipe's activation.
+    """A network up to a recipe's tap, with the recipe's activation.
 
-    Torchvision's `create_feature_extractor` does the same for networks that can be traced; this
-    also takes those that cannot.
+    Equivalent to torchvision's `create_feature_extractor`, but also for networks that cannot be
+    traced.
     """
 
     def __init__(self, net: nn.Module, backbone: Backbone, recipe: Tap) -> None:
-        """Put a stop behind the tap.
+        """Stop the network after the tap.
 
         Parameters
         ----------
-        net : built by `backbone` and with its weights; it is changed.
-        backbone, recipe : the recipe's `tap` is the name of a layer, as `net.named_modules()`
-            spells it, or a key of `backbone.methods`. Its `activation` is applied to what the
-            tap gives; where the tap's last step is that activation, this changes nothing.
+        net : network of `backbone` with its weights; it is modified.
+        backbone, recipe : the recipe's `tap` is a layer name of `net.named_modules()`, or a key of
+            `backbone.methods`. Its `activation` is applied to the tap's output; it is idempotent
+            if the tap ends with it.
 
         Raises
         ------
@@ -77,7 +77,7 @@ class TappedNetwork(nn.Module):
         self._whole = method is not None
         self._activation = _ACTIVATIONS[recipe.activation]
         if method is not None:
-            # Called as the network itself is, or a tracer would not follow.
+            # Called like the network itself, so that a tracer follows.
             net.forward = getattr(net, method)
         else:
             names = [name for name, _ in net.named_modules() if name]
@@ -88,12 +88,12 @@ class TappedNetwork(nn.Module):
                 first = next(iter(dict(layer.named_children())), "0")
                 raise RecipeError(
                     f"{recipe.tap!r} of {recipe.backbone} is a list of layers; name one of them, "
-                    f"as in {recipe.tap}.{first}"
+                    f"such as {recipe.tap}.{first}"
                 )
             net.set_submodule(recipe.tap, _LastLayer(layer))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the tap's (n, ...) output of (n, 3, h, w) crops, as the network lays it out."""
+        """Return the tap's (n, ...) output of (n, 3, h, w) crops, in the network's layout."""
         return self._activation(self._read(x))
 
     def _read(self, x: Tensor) -> Tensor:

@@ -1,7 +1,6 @@
-"""From a picture to the windows that a network sees: decoded, resized, cut.
+"""From an image to the windows that a network sees: decode, resize, crop.
 
-`read_sample` is the whole way; `resize_image` and `cut_crops` carry out a recipe's `resize` and
-`crop`.
+`read_sample` does all; `resize_image` and `cut_crops` apply a recipe's `resize` and `crop`.
 """
 
 from dataclasses import dataclass
@@ -30,13 +29,13 @@ _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.B
 
 @dataclass(frozen=True)
 class Sample:
-    """One image as the network sees it, or the reason why it cannot.
+    """The network's input for one image, or the reason for its absence.
 
     Attributes
     ----------
     windows : (windows, h, w, 3) uint8, or None if `status` is not 0.
-    source_crc32 : CRC-32 of the file's bytes, and of a region's box; 0 where none were read.
-    status, error : as they stand in the shards.
+    source_crc32 : CRC-32 of the file's bytes, and of a region's box; 0 if none were read.
+    status, error : status and reason, as in the shards.
     """
 
     windows: np.ndarray | None
@@ -46,14 +45,14 @@ class Sample:
 
 
 def canvas_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
-    """Return (width, height) of the canvas that an image of this size is resized to.
+    """Return (width, height) of the canvas to which an image of this size is resized.
 
     "shorter-side" rounds the longer side down, as torchvision and order-embeddings do.
 
     Raises
     ------
     RefusedImage
-        The aspect ratio asks for a canvas of more pixels than an image may have.
+        The aspect ratio would require a canvas beyond the pixel limit.
     """
     size = resize.size
     if resize.rule == "squash":
@@ -69,12 +68,12 @@ def canvas_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
 
 
 def resize_image(image: Image.Image, resize: Resize) -> np.ndarray:
-    """Return the canvas, (height, width, 3) uint8, of an RGB image.
+    """Return an RGB image resized to its canvas, (height, width, 3) uint8.
 
-    Pillow's filters widen with the scale when shrinking, so they antialias; its bicubic is that
-    of MATLAB (a = -0.5). Values are rounded to 8 bits, which skimage, Caffe and MATLAB in
-    floating point do not do: a deviation of half a grey level at most from the plain bilinear,
-    and bicubic values beyond 0-255 are clipped.
+    Pillow's filters widen with the scale when shrinking, so they antialias; its bicubic is
+    MATLAB's (a = -0.5). Values are rounded to 8 bits, which skimage, Caffe and MATLAB in floating
+    point do not do: the deviation is at most half a grey level, and bicubic values beyond 0-255
+    are clipped.
 
     Raises
     ------
@@ -90,16 +89,16 @@ def resize_image(image: Image.Image, resize: Resize) -> np.ndarray:
 
 
 def bilinear(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
-    """Mix the four nearest pixels of each new pixel's centre, at whatever scale.
+    """Interpolate bilinearly between the four nearest pixels, without antialiasing.
 
-    skimage's `resize` of order 1 before it antialiased, and so `caffe.io.resize_image`: pixel
-    i's centre lies at i + 1/2. Beyond the outermost centres, which only enlarging asks for, the
-    edge is repeated (skimage's default there was black).
+    Equivalent to skimage's `resize` of order 1 before it antialiased, and so to
+    `caffe.io.resize_image`: pixel i has its centre at i + 1/2. Deviation: beyond the outermost
+    centres, when enlarging, the edge is repeated (skimage's default was black).
 
     Parameters
     ----------
     pixels : (rows, columns, channels) uint8.
-    width, height : of the result.
+    width, height : size of the result.
 
     Returns
     -------
@@ -115,16 +114,16 @@ def bilinear(pixels: np.ndarray, width: int, height: int) -> np.ndarray:
 
 
 def _neighbours(old: int, new: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the two old pixels around each new centre, and the share of the second."""
+    """Return the two old pixels around each new centre, and the weight of the second."""
     centres = np.clip((np.arange(new) + 0.5) * (old / new) - 0.5, 0, old - 1)
     first = centres.astype(np.intp)
     return first, np.minimum(first + 1, old - 1), centres - first
 
 
 def centre_offset(margin: int, rule: str) -> int:
-    """Return the first pixel of a centre window, `margin` pixels smaller than its canvas.
+    """Return the first pixel of a centre crop that is `margin` pixels smaller than its canvas.
 
-    For margins 0 to 5 "floor" gives 0,0,1,1,2,2 (Caffe), "ceil" 0,1,1,2,2,3 (Klein's MATLAB
+    For margins 0 to 5, "floor" returns 0,0,1,1,2,2 (Caffe), "ceil" 0,1,1,2,2,3 (Klein's MATLAB
     code) and "round", half to even, 0,0,1,2,2,2 (torchvision).
     """
     if rule == "floor":
@@ -133,7 +132,7 @@ def centre_offset(margin: int, rule: str) -> int:
 
 
 def crop_offsets(height: int, width: int, crop: Crop) -> list[Offset]:
-    """Return (top, left) of each window of a canvas before mirroring: 1, or 5 for "ten"."""
+    """Return (top, left) of each window before mirroring: 1, or 5 for "ten"."""
     bottom, right = height - crop.size, width - crop.size
     if crop.rule in ("none", "flip"):
         return [(0, 0)]
@@ -149,13 +148,13 @@ def cut_crops(canvas: np.ndarray, crop: Crop) -> np.ndarray:
     Parameters
     ----------
     canvas : (height, width, 3) uint8, at least `crop.size` on both sides.
-    crop : the rule.
+    crop : crop rule.
 
     Returns
     -------
     (crops, size, size, 3) uint8, `crop.windows` of them. Ten: top left, top right, bottom left,
     bottom right, centre, then the mirror of each in the same order (Caffe's order; torchvision's
-    TenCrop has the same windows with its last five in another order).
+    TenCrop orders the last five differently).
     """
     size = crop.size
     offsets = crop_offsets(canvas.shape[0], canvas.shape[1], crop)
@@ -168,21 +167,21 @@ def cut_crops(canvas: np.ndarray, crop: Crop) -> np.ndarray:
 def read_sample(
     picture: Picture, recipe: Recipe, window: Crop, watch: Stopwatch | None = None
 ) -> Sample:
-    """Read, decode, resize and cut one picture.
+    """Read, decode, resize and crop one image.
 
     Parameters
     ----------
-    picture : a file, a region of one, or a picture that Pillow has opened.
-    recipe : its `decode` and `resize` are carried out here.
-    window : what is cut; see `pipeline.images.network.RecipeNetwork`.
-    watch : gets the seconds of reading the file, and those of the rest.
+    picture : file, region of a file, or Pillow image.
+    recipe : its `decode` and `resize` are applied.
+    window : crop rule; see `pipeline.images.network.RecipeNetwork`.
+    watch : accumulates the seconds of reading the file, and of the rest.
 
     Raises
     ------
     FileReadError
-        The system, not the file, is at fault.
+        The file system failed, not the file.
     RecipeError
-        No decoding rule of the recipe's name is known.
+        The recipe's decoding rule is unknown.
     """
     watch = watch or Stopwatch()
     rule = decoding_rule(recipe.decode)

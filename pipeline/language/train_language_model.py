@@ -44,7 +44,8 @@ def fit_language_model(
     out : str or Path. Folder of the model.
     experiment : LanguageExperiment. The model and its settings.
     inputs : LanguageInputs. Folders of features.
-    training : TrainingOptions. `leave_out_failed` is about images, of a model conditioned on them.
+    training : TrainingOptions. `leave_out_failed` is about images, of a model conditioned on them;
+        the precision is always float32.
 
     Raises
     ------
@@ -60,6 +61,8 @@ def fit_language_model(
     experiment = experiment.at_most(training.max_epochs)
     settings = settings_from(LanguageSettings, experiment.settings, experiment.model)
     job = TrainingJob.open(read_manifest(Path(dataset)), out, training)
+    if job.options.precision == "bf16":
+        job.log("language models are trained in float32")
     opened = OpenLanguageInputs(inputs, experiment)
     vocabulary = _vocabulary(Path(inputs.sentences))
     entries = job.entries(opened.features.get("images"))

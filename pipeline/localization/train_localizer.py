@@ -36,7 +36,7 @@ def fit_to_phrases(
     ----------
     sources : Sources. The data.
     out : str or Path. Folder of the head.
-    experiment : Experiment. Of its fields the name, the head and its settings.
+    experiment : Experiment. Of its fields the name, the head, its settings and the precision.
     start : str or Path or None. Folder of the trained head that it goes on from; None: none.
     validation_images : int or None. Only the first so many images of the validation split select
         the epoch; None: all.
@@ -53,6 +53,7 @@ def fit_to_phrases(
     """
     opened = sources.opened
     job = TrainingJob.open(opened.manifest, out, training)
+    experiment = job.in_precision(experiment)
     source = opened.made_from_with(validation_images)
     unfitted = job.unfitted_head(experiment, opened.inputs, source)
     left_out = opened.left_out(training.leave_out_failed, training.monitor)

@@ -22,7 +22,7 @@ from pipeline.language.score_captions import CAPTIONS_FILE, PROVENANCE_FILE, hea
 from pipeline.language.scores.caption_truth import truth_columns
 from pipeline.pages.rendering import environment, jpeg_of
 from pipeline.progress import QUIET, Monitor
-from pipeline.report.figures import picture_chart
+from pipeline.report.figures import thumbnail_chart
 from pipeline.search.regularities import COLUMNS, Plane, Regularities, read_regularities
 from pipeline.wording import counted
 
@@ -219,7 +219,7 @@ def _plane(kind: str, plane: Plane, files: Mapping[str, Path]) -> str:
     words = {word: (x, y) for word, (x, y) in plane.words.items()}
     alt = f"{kind}: the words {', '.join(words)} and {len(pictures)} images that have one of them, "
     alt += "in the plane of their first two principal components"
-    return picture_chart(words, pictures, x_axis, y_axis, alt)
+    return thumbnail_chart(words, pictures, x_axis, y_axis, alt)
 
 
 def _jpeg(file: Path, side: int) -> bytes:

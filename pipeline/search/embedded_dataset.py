@@ -53,6 +53,10 @@ class Hit:
     split: str = ""
 
 
+class NothingFulfils(SearchError):
+    """No searched image, or no sentence of one, fulfils the conditions of a query."""
+
+
 class EmbeddedDataset:
     """An embedding file and its dataset, searched by vectors.
 
@@ -234,7 +238,9 @@ class EmbeddedDataset:
         gallery, among = self.gallery(of), self.rows(of, where)
         what = "sentences" if of == "captions" else "images"
         if where and among is not None and not len(among):
-            raise SearchError(f"no {what}{self.of_splits} fulfil {' and '.join(map(repr, where))}")
+            raise NothingFulfils(
+                f"no {what}{self.of_splits} fulfil {' and '.join(map(repr, where))}"
+            )
         if not (len(gallery.ids) if among is None else len(among)):
             raise SearchError(
                 f"{self.file} has no {what}{self.of_splits}, so none can be found; look for "
@@ -271,7 +277,7 @@ class EmbeddedDataset:
 
 
 class _Known:
-    """What a dataset says of its images, or of its captions, by id."""
+    """Images of a dataset, or its captions, by id."""
 
     def __init__(self, manifest: Manifest, side: SideName) -> None:
         self._manifest, self._entries = manifest, manifest.select()

@@ -166,7 +166,7 @@ def test_images_without_captions(tmp_path: Path, images: Path) -> None:
         ("folder --root x --out x --captions y --expect train=-1", "SPLIT=COUNT"),
         ("folder --root x --out x --captions y --expect a=1 --expect a=2", "named twice"),
         ("coco --root x --out x --captions val=", "[SPLIT=]FILE"),
-        ("coco --root x --out x --captions y --split a/b", "no plain name"),
+        ("coco --root x --out x --captions y --split a/b", "not a plain name"),
         ("karpathy --root x --out x --captions y --restval no", "leave-out"),
     ],
 )

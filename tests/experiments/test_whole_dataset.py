@@ -73,24 +73,26 @@ def test_it_is_made_once_and_again_where_the_dataset_changed(layout: Layout) -> 
     assert manifest.counts["test"] == len(read_embeddings(fallback).image_ids)
 
 
-def test_shortened_files_are_not_an_experiment_s_own(layout: Layout) -> None:
-    """A file of fewer dimensions, or a table of them, is replaced before a table states it."""
+@pytest.mark.parametrize("stored", [pipeline.Stored(dim=8), pipeline.Stored("float16"), None])
+def test_shortened_files_are_not_an_experiment_s_own(
+    layout: Layout, stored: pipeline.Stored | None
+) -> None:
+    """Files of fewer dimensions or other stores, and tables of them, are replaced."""
     own, table = layout.embeddings(NAME), layout.evaluation(NAME) / "recall.json"
     files = own.read_bytes(), table.read_bytes()
-    for shorten in (
-        lambda: pipeline.embed(
+    if stored is None:
+        pipeline.evaluate(own, layout.evaluation(NAME), dim=1)
+    else:
+        pipeline.embed(
             layout.dataset,
             own,
             head=layout.head(NAME),
             images=layout.features("efficientnet-lite0-pool"),
             captions=layout.text(resolve_experiment(NAME).captions.name),
-            stored=pipeline.Stored(dim=8),
-        ),
-        lambda: pipeline.evaluate(own, layout.evaluation(NAME), dim=1),
-    ):
-        shorten()
-        pipeline.run(NAME, layout.dataset, root=layout.root, size="tiny")
-        assert (own.read_bytes(), table.read_bytes()) == files
+            stored=stored,
+        )
+    pipeline.run(NAME, layout.dataset, root=layout.root, size="tiny")
+    assert (own.read_bytes(), table.read_bytes()) == files
 
 
 def test_a_file_that_is_recomputed_keeps_its_store(layout: Layout) -> None:

@@ -151,7 +151,7 @@ def test_embeddings_do_not_depend_on_their_company() -> None:
         ("two-branch", {"dropout": 1.0}, (12,), "< 1.0"),
         ("two-branch", {"epochs": 0}, (12,), ">= 1, found 0"),
         ("two-branch", {"margin": float("nan")}, (12,), "found nan"),
-        ("ridge", {"ridge": "1e-4"}, (12,), "YAML takes 1e-4 for text"),
+        ("ridge", {"ridge": "1e-4"}, (12,), "YAML reads 1e-4 as text"),
         ("ridge", {"ridge": float("inf")}, (12,), "found inf"),
         ("two-branch", {"branches": "cubic"}, (12,), "one of 'nonlinear', 'linear', found 'cubic'"),
         ("relational", {"lr_milestones": 9}, (12,), r"Expected `array`.*\(9, 15\)"),
@@ -394,4 +394,4 @@ def test_every_head_is_fitted_to_a_few_images(
     if "epochs" in settings:
         # One validation image finds its captions in every epoch: the last one has learnt most.
         assert [entry["best"] for entry in history] == [0.0, 1.0]
-        assert lines[0].startswith("validation images are too few to tell epochs apart (1)")
+        assert lines[0].startswith("validation images are too few to distinguish epochs (1)")

@@ -248,9 +248,9 @@ def test_a_head_may_stand_in_place_of_a_preset() -> None:
     captions = CaptionFeatures("mean", "mean")
     made = resolve_experiment("mine", head="ridge", images="alexnet-fc7", captions=captions)
     assert (made.preset, made.settings, made.word_vectors) == (None, {}, None)
-    with pytest.raises(HeadError, match="needs images and captions"):
+    with pytest.raises(HeadError, match="needs `images` and `captions`"):
         resolve_experiment("mine", head="ridge", images="alexnet-fc7")
-    with pytest.raises(HeadError, match="leave one out"):
+    with pytest.raises(HeadError, match="remove one"):
         resolve_experiment("mine", head="ridge", preset="vsepp")
 
 

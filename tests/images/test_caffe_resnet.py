@@ -308,7 +308,7 @@ def _none(model: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_short, "not a whole model"), (_long, "4 bytes are left over"), (_missing, r"part2\.bin"),
+        (_short, "not a complete"), (_long, "4 bytes are left over"), (_missing, r"part2\.bin"),
         (_quantised, "conv1/kernel is not stored in float32"), (_two, "2 files model.json"),
         (_none, "weightsManifest"),
     ],

@@ -239,6 +239,6 @@ def test_trouble_of_the_system_is_never_put_down_to_the_image(
                     read_image(path)
             text = str(caught.value)
             assert str(path) in text
-            assert "goes on where it stopped" in text
+            assert "resumes where it stopped" in text
             assert (getattr(trouble, "strerror", None) or "out of memory") in text
     assert read_image(path).status == OK

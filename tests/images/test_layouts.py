@@ -38,7 +38,7 @@ def test_rows_are_made_of_every_layout(kind: str, pool: str) -> None:
         "register tokens": prefix[:, 1:] if kind == "tokens" else None,
     }[pool]
     if expected is None:
-        with pytest.raises(RecipeError, match="say another pool, or read another layer"):
+        with pytest.raises(RecipeError, match="set another pool, or read another layer"):
             pooled(outputs[kind], recipe, backbone)
     else:
         torch.testing.assert_close(pooled(outputs[kind], recipe, backbone), expected)

@@ -282,13 +282,15 @@ def test_a_layer_that_no_picture_passes_through_is_refused(
         return net
 
     monkeypatch.setitem(BACKBONES, "vgg16", replace(BACKBONES["vgg16"], build=build))
-    with pytest.raises(RecipeError, match="do not pass through it"):
+    with pytest.raises(RecipeError, match="images do not pass through"):
         features(replace(BASE, tap="spare"), state, picture, engine)
 
 
 def test_a_list_of_layers_is_no_tap() -> None:
     recipe = RECIPES["efficientnet-lite0-pool"]
-    with pytest.raises(RecipeError, match=r"a list of layers; name one of them, as in _blocks\.0"):
+    with pytest.raises(
+        RecipeError, match=r"a list of layers; name one of them, such as _blocks\.0"
+    ):
         RecipeNetwork(replace(recipe, tap="_blocks"), load_weights(recipe).state)
 
 

@@ -207,10 +207,10 @@ def test_damaged_caffemodels_are_refused(state: dict[str, Tensor], tmp_path: Pat
         (block(100, block(1, b"a") + block(7, short)), r"5 values for a shape of \[2, 3\]"),
         (
             block(100, block(1, b"a") + block(7, block(5, bytes(21)))),
-            "21 bytes hold no whole values of 4",
+            "21 bytes are not a multiple of 4",
         ),
         (block(100, block(1, b"a") + block(7, huge)), "0 values for a shape of"),
-        (b"\xff" * 12, "cut off or too long"),
+        (b"\xff" * 12, "truncated or too long"),
     ):
         path.write_bytes(data)
         with pytest.raises(WeightsError, match=message):

@@ -132,7 +132,7 @@ def test_a_killed_training_goes_on_to_the_same_bytes(
     assert not (tmp_path / "killed" / LANGUAGE_FILE).exists()
     monitor = Recorder()
     train(data, tmp_path / "killed", model, monitor, **settings)
-    assert monitor.lines[-1] == f"{work} has the state after epoch 2 of 4; it goes on"
+    assert monitor.lines[-1] == f"resuming from {work} after epoch 2 of 4"
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
     assert sorted(files(tmp_path / "whole")) == [
         "concepts.safetensors", "history.json", "language.json", "language.safetensors",

@@ -70,6 +70,14 @@ def test_nothing_in_common_scores_nothing(text: list[str]) -> None:
     )  # fmt: skip
 
 
+def test_an_empty_set_scores_nothing_and_sides_are_of_one_length() -> None:
+    assert (bleu([], []), cider_d([], [])) == ([0, 0, 0, 0], [])
+    for figure in (bleu, cider_d):
+        for captions, references in ((2, 1), (1, 2)):
+            with pytest.raises(ValueError, match="zip"):
+                figure([["a"]] * captions, [[["a"]]] * references)
+
+
 def test_an_empty_reference_has_nothing_in_common() -> None:
     assert rouge_l([["a", "hat"]], [[[], ["a", "hat"]]]) == pytest.approx([1])
     assert rouge_l([["a"], []], [[[]], [["a"], []]]) == [0, 0]

@@ -242,7 +242,7 @@ def test_interrupted_and_continued_gives_the_same_bytes(sources: Sources, tmp_pa
     record = Recorder()
     training = TrainingOptions(monitor=record, workers=1)
     fit_to_phrases(sources, tmp_path / "cut", training=training, **asked)
-    assert record.lines[-1] == f"{work} has the state after epoch 2 of 3; it goes on"
+    assert record.lines[-1] == f"resuming from {work} after epoch 2 of 3"
     for file in ("head.safetensors", "head.json"):
         assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
     assert load_head(tmp_path / "cut").made_from["start_sha256"] == load_head(start).tensors_sha256

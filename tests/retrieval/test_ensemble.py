@@ -85,7 +85,7 @@ def test_a_zero_row_has_cosine_zero_in_its_member() -> None:
 @pytest.mark.parametrize(
     ("members", "weights", "expected"),
     [
-        ([member(4, 0)], None, "two members or more"),
+        ([member(4, 0)], None, "at least two members"),
         ([member(4, 0), member(4, 1)], [1.0], "a weight above 0 for each"),
         ([member(4, 0), member(4, 1)], [1.0, 0.0], "a weight above 0 for each"),
         ([member(4, 0), replace(member(4, 1), similarity="dot")], None, "only cosines"),

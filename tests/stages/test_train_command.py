@@ -116,7 +116,7 @@ def test_what_cannot_be_trained_is_refused(experiment: Path, pipeline: Call) -> 
         ({"head": "recurrent"}, "head 'recurrent' is now called vse"),
         ({"settings": {"decay": 0.5}}, "(decay is now lr_decay)"),
         ({"head": None}, "no preset is called 'made'"),
-        ({"preset": "vsepp"}, "leave one out"),
+        ({"preset": "vsepp"}, "remove one"),
         ({"head": None, "preset": "vsep"}, "did you mean vsepp"),
     ):
         configure(**changes)
@@ -132,8 +132,8 @@ def test_features_that_a_head_cannot_take_are_refused(experiment: Path, pipeline
     for head, encoder, message in (
         ("word2visualvec", "mean", "predicts values of at least 0"),
         ("vse", "mean", "reads captions word by word, but 'made' is 'mean'"),
-        ("ridge", "sequence", "token ids mean nothing as a vector"),
-        ("scan", "sequence", "takes a grid or a list of regions"),
+        ("ridge", "sequence", "token ids are not a vector"),
+        ("scan", "sequence", "needs a grid or a list of regions"),
     ):
         make_features("text", recipe={"name": NAME, "encoder": encoder, "num_ids": 9})
         configure(head=head, settings={})
@@ -186,7 +186,7 @@ def test_rows_said_to_be_sound_are_refused_when_they_are_not(
         caption_id = file["ids"].asstr()[0]
     ended = pipeline("train", "--experiment", NAME, "--leave-out-failed")
     assert ended.status == 1
-    assert f"1 row has NaN or infinite numbers, first ['{caption_id}']" in ended.stderr
+    assert f"1 row has NaN or infinite values, first ['{caption_id}']" in ended.stderr
 
 
 def test_another_process_embeds_as_the_one_that_trained(

@@ -1,4 +1,4 @@
-"""The steps that embed a split, join embeddings to ensembles, and measure them."""
+"""Steps that embed a split, combine embeddings in ensembles, and evaluate them."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -13,12 +13,15 @@ from pipeline.heads.head_types import Experiment
 from pipeline.heads.trained_head import TENSORS_FILE
 from pipeline.jobs.options import Selection
 from pipeline.progress import Monitor
-from pipeline.retrieval.embedding_file import read_provenance
+from pipeline.retrieval.embedding_file import read_provenance, read_store
 from pipeline.retrieval.ensemble import ensemble
 from pipeline.retrieval.evaluate import evaluate
 from pipeline.retrieval.ranking.protocols import resolve_protocol
 from pipeline.retrieval.tables import PROVENANCE_FILE
 from pipeline.wording import counted
+
+# How the steps store vectors: `pipeline embed --store` and `--dim` are for other files.
+_IN_FULL: Record = {"store": "float32", "dim": None}
 
 
 def add_embeddings(
@@ -31,7 +34,7 @@ def add_embeddings(
         return {
             "tensors_sha256": sha256_of_file(head / TENSORS_FILE),
             "split": test,
-            "dim": None,
+            **_IN_FULL,
             **hashes_of(plan, images, captions),
         }
 
@@ -55,7 +58,7 @@ def add_embeddings(
 
 
 def add_ensemble(plan: Plan, name: str, members: Mapping[str, float]) -> None:
-    """Add the steps of an ensemble, whose members are to be added before it."""
+    """Add the steps of an ensemble, whose members must be added first."""
     out = plan.layout.ensemble(name)
     files = {member: plan.layout.embeddings(member) for member in members}
 
@@ -72,7 +75,7 @@ def add_ensemble(plan: Plan, name: str, members: Mapping[str, float]) -> None:
 
 
 def add_evaluation(plan: Plan, name: str, embeddings: Path) -> None:
-    """Add the step that measures embeddings."""
+    """Add the step that evaluates embeddings."""
     out = plan.layout.evaluation(name)
 
     def read(folder: Path) -> Record | None:
@@ -95,13 +98,15 @@ def add_evaluation(plan: Plan, name: str, embeddings: Path) -> None:
 
 
 def embeddings_record(file: Path) -> Record | None:
-    """Return the provenance of an embedding file, with `dim` None unless it is shortened.
+    """Return the provenance of an embedding file and how it stores its vectors.
 
     None if the file is missing.
 
     Raises
     ------
     EmbeddingsError
-        The file is damaged.
+        The file is corrupt.
     """
-    return {"dim": None, **read_provenance(file)} if file.is_file() else None
+    if not file.is_file():
+        return None
+    return {**_IN_FULL, **read_provenance(file), "store": read_store(file)}

@@ -1,6 +1,6 @@
-"""The heads, a module for each family of published systems.
+"""The heads: one module for each family of published systems.
 
-A module has the settings of its head, its layers, and `HEAD`, by which `pipeline.heads.head_types`
-finds it. Read `ridge` for a closed form and `vse` for a network first. Published values stand in
-`pipeline.heads.presets`; layers and losses that two heads share, in `layers` and `losses`.
+A module defines the settings, the layers and `HEAD`, which `pipeline.heads.head_types` looks up.
+Read `ridge` for a closed-form head and `vse` for a trained network first. Published values are in
+`pipeline.heads.presets`; shared layers and losses are in `layers` and `losses`.
 """

@@ -1,15 +1,14 @@
-"""Normalised canonical correlation analysis, in closed form.
+"""Normalised canonical correlation analysis (CCA) in closed form.
 
-The CCA of Wang et al. 2016, table 1, after Gong et al. 2014 and Klein et al. 2015: linear maps of
-either side to coordinates of unit variance that correlate as much as they can, each coordinate
-scaled by its correlation, rows scaled to length 1, cosine. `pipeline.heads.canonical_correlation`
-solves for the directions. Every caption makes a pair with its image, so an image counts as often as
-it has captions.
+The CCA of Wang et al. 2016, table 1, after Gong et al. 2014 and Klein et al. 2015. Both sides are
+projected linearly to coordinates of unit variance with maximal correlation. Each coordinate is
+scaled by its correlation, rows are L2-normalised and compared by cosine.
+`pipeline.heads.canonical_correlation` computes the directions. Every caption forms a pair with its
+image, so an image counts once per caption.
 
-The defaults are Klein et al.'s; `pipeline.heads.presets` has Gong et al.'s, too. Deviations: each
-side has a ridge of its own, theirs is one for both, which suits neither where the spectra of the
-two sides differ; coordinates that do not correlate are left out, since any basis of theirs would
-do.
+The defaults are Klein et al.'s; `pipeline.heads.presets` also has Gong et al.'s. Deviations: each
+side has its own ridge, since the spectra of the two sides differ and a common ridge suits neither;
+uncorrelated coordinates are dropped, since their basis is arbitrary.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,11 +42,11 @@ from pipeline.heads.layers.scaling import UnitRows, signed_roots
 from pipeline.wording import counted
 
 CANDIDATES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
-"""Ridges among which the validation split chooses, and then among `FINER` times the best."""
+"""Ridges for the first grid search; a second one tries `FINER` times the best."""
 
 FINER = (10**-0.5, 1.0, 10**0.5)
 
-_FLOOR = 1e-8  # what Klein et al. add to a relative ridge
+_FLOOR = 1e-8  # added to a relative ridge by Klein et al.
 _CPU = torch.device("cpu")
 
 
@@ -55,17 +54,17 @@ _CPU = torch.device("cpu")
 class CcaSettings:
     """Settings after Klein et al. 2015.
 
-    dim : upper bound of the coordinates kept, those of the largest correlations; 0 keeps all.
-    regularisation : what is added to the diagonal of a covariance: "relative", the ridge times
-        its largest eigenvalue, and 1e-8 (Klein et al.), or "absolute", the ridge (Gong et al.).
-    image_ridge, caption_ridge : the ridges; 0 has the rsum of the validation split choose among
-        `CANDIDATES` and then between its neighbours: 33 solutions where it chooses both.
-    scaling : coordinates are scaled by a power of the "correlation" rho, or of the "eigenvalue"
-        1 + rho of the generalised problem of both sides (Gong et al.).
-    power : of the scaling; 0 scales nothing.
-    image_scaling : features as "given", each made of "unit" length, which an absolute ridge asks
-        for, or "rooted": the signed square root of each number, then unit length; no CCA paper's,
-        see `pipeline.heads.layers.scaling.signed_roots`.
+    dim : maximum number of coordinates, by descending correlation; 0 keeps all.
+    regularisation : term added to the diagonal of a covariance: "relative", the ridge times its
+        largest eigenvalue plus 1e-8 (Klein et al.), or "absolute", the ridge (Gong et al.).
+    image_ridge, caption_ridge : ridges; 0 selects one by validation rsum, first among `CANDIDATES`
+        and then near the best (33 solutions if both are 0).
+    scaling : base of the coordinate weights: "correlation", rho, or "eigenvalue", 1 + rho of the
+        generalised eigenproblem (Gong et al.).
+    power : exponent of the coordinate weights; 0 turns scaling off.
+    image_scaling : "given", the features unchanged; "unit", L2-normalised, which an absolute ridge
+        requires; or "rooted", signed square roots, L2-normalised (not in a CCA paper), see
+        `pipeline.heads.layers.scaling.signed_roots`.
     """
 
     dim: int = setting(0)
@@ -78,35 +77,35 @@ class CcaSettings:
 
 
 class Projection(nn.Module):
-    """One side's map: (x - mean) weight, scaled to length 1."""
+    """Affine projection of one side: (x - mean) weight, L2-normalised."""
 
     mean: Tensor
     weight: Tensor
 
     def __init__(self, mean: Tensor, weight: Tensor) -> None:
-        """Take (d,) and (d, dim) float64."""
+        """Store the mean (d,) and the weight (d, dim), float64."""
         super().__init__()
         self.register_buffer("mean", mean)
-        # As safetensors wants it; solvers give Fortran order.
+        # safetensors requires C order; the solvers return Fortran order.
         self.register_buffer("weight", weight.contiguous())
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (n, dim) float32 unit vectors of (n, d), zeros where nothing is left of a row."""
+        """Return (n, dim) float32 unit vectors of (n, d); a row at the mean becomes zero."""
         return F.normalize((x.double() - self.mean) @ self.weight, dim=1).float()
 
 
 class CcaHead:
-    """Canonical coordinates of images and captions."""
+    """Embedding of images and captions in canonical coordinates."""
 
     similarity = "cosine"
 
     def __init__(self, settings: CcaSettings, inputs: HeadInputs) -> None:
-        """Take the shapes and recipes of both sides.
+        """Check the feature specs of both sides.
 
         Raises
         ------
         HeadError
-            A side has no vectors.
+            The features of a side are not vectors.
         """
         self.settings = settings
         require_vectors("cca", inputs.images)
@@ -115,18 +114,18 @@ class CcaHead:
         self._correlations = torch.empty(0, dtype=torch.float64)
 
     def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:
-        """Solve for each ridge in question, and keep the solution of the highest rsum.
+        """Solve for each candidate pair of ridges and keep the solution with the highest rsum.
 
-        Nothing is random. The history has an entry for each pair of ridges: `epoch` from 1,
-        `image_ridge`, `caption_ridge`, `correlation` (the first), the figures of the validation
-        split, and `best` (1 for the one that is kept; the first of equals wins). Where the
-        training data have fewer coordinates than `dim`, `coordinates` is the number that is kept.
+        Deterministic. The history has one entry per pair of ridges: `epoch` from 1, `image_ridge`,
+        `caption_ridge`, `correlation` (the largest), the validation figures, and `best` (1 for the
+        selected entry; the first one on ties). `coordinates` is the number kept, if the training
+        data have fewer than `dim`.
 
         Raises
         ------
         HeadError
-            Fewer than two training images, covariances that are singular in spite of their
-            ridges, or sides without correlation.
+            There are fewer than two training images, a regularised covariance is singular, or
+            the sides do not correlate.
         """
         if len(train.image_ids) < 2:
             raise HeadError(
@@ -144,7 +143,7 @@ class CcaHead:
         options.progress(0, solutions, 0)
 
         def try_all(ridges: list[tuple[float, float]]) -> tuple[float, float]:
-            """Solve for each pair of ridges, keep what is best, and return its ridges."""
+            """Solve for each pair of ridges, keep the best solution and return its ridges."""
             for image_ridge, caption_ridge in ridges:
                 found = correlation.solve(*added(image_ridge, caption_ridge), self.settings.dim)
                 rho = torch.from_numpy(found.correlations)
@@ -191,7 +190,7 @@ class CcaHead:
         return {**require_fitted(self._net).state_dict(), "correlations": self._correlations}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take back what `tensors` gave."""
+        """Load tensors that `tensors` returned."""
         self._net = _projections(
             (tensors["image.mean"], tensors["image.weight"]),
             (tensors["caption.mean"], tensors["caption.weight"]),
@@ -206,9 +205,9 @@ class CcaHead:
     def _ridges(
         self, of_images: Sequence[float], of_captions: Sequence[float]
     ) -> list[tuple[float, float]]:
-        """Return pairs of ridges, with one that is set in place of those given for its side.
+        """Return the candidate pairs of ridges; a ridge from the settings replaces the candidates.
 
-        Pairs with the same caption ridge follow each other: they share most of their solution.
+        Pairs with the same caption ridge are adjacent, since they share a factorisation.
         """
         fixed = self.settings
         images = [fixed.image_ridge] if fixed.image_ridge else of_images
@@ -216,7 +215,7 @@ class CcaHead:
         return [(i, c) for c in captions for i in images]
 
     def _added_to(self, correlation: CanonicalCorrelation) -> Callable[..., tuple[float, float]]:
-        """Return what makes of a pair of ridges what is added to the covariances' diagonals."""
+        """Return the function from a pair of ridges to the terms added to the diagonals."""
         if self.settings.regularisation == "absolute":
             return lambda image_ridge, caption_ridge: (image_ridge, caption_ridge)
         of_image, of_caption = correlation.largest_eigenvalues()

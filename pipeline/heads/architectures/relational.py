@@ -1,11 +1,10 @@
-"""Relational embeddings: transformer encoders on both sides, trained with hardest negatives.
+"""Relational embeddings: transformer encoders on both sides, trained with hard negatives.
 
-Yan 2019: image cells and words as nodes of two graphs whose pooled embeddings are compared by
-cosine, with an intermediate loss (section 2.5) that aligns the nodes themselves, or none. Where the
-text leaves it open, each side has pools with weights of its own, drawn as those of a linear layer.
-Deviation: the weights are those of the best epoch by validation, there those of the last. See
-`pipeline.heads.layers.transformer` for the encoders and `pipeline.heads.losses.nodes` for the
-losses.
+Yan 2019: image cells and words are the nodes of two graphs. Their pooled embeddings are compared by
+cosine; an optional intermediate loss (section 2.5) aligns the nodes. Where the paper is silent:
+each side has its own pool weights, initialised as a linear layer. Deviation: the weights of the
+best validation epoch are kept, not those of the last. See `pipeline.heads.layers.transformer` for
+the encoders and `pipeline.heads.losses.nodes` for the losses.
 """
 
 from dataclasses import dataclass
@@ -27,37 +26,36 @@ from pipeline.heads.training.task import TrainingTask, milestones
 from pipeline.heads.training.trainer import network_kind
 from pipeline.retrieval.torch_scores import cosine
 
-_POOLING_WEIGHT, _CROSS_ATTENTION_WEIGHT = 0.8, 0.15  # of the losses on nodes, section 3.4
+_POOLING_WEIGHT, _CROSS_ATTENTION_WEIGHT = 0.8, 0.15  # node losses, section 3.4
 
 
 @dataclass(frozen=True)
 class RelationalSettings:
-    """Settings of section 3.4; `attention_heads`, `dropout` and `pools` are not in the text.
+    """Settings of section 3.4; the paper does not state `attention_heads`, `dropout` and `pools`.
 
-    loss : on embeddings alone ("basic"), or also on pooled nodes ("pooling", section 2.5.1) or
-        on nodes ("cross-attention", section 2.5.2).
-    pooling : how the nodes of a side become one vector.
-    positions : whether nodes have learnt positions; without them captions are bags of words.
-    layer : "transformer", or for comparison a "gru" that reads the same cells and words.
-    dim, attention_heads : of the nodes after a layer, and of its attention.
-    image_layers, caption_layers : transformer layers of each side.
-    word_dim : of the word vectors.
-    dropout : probability, after each sublayer and on word vectors.
-    pools : P, nodes that each side is pooled to in the pooling loss.
-    margin, node_margin : of the loss on embeddings, and of that on nodes.
-    mean_hinge_epochs : in the first of them, this number, the mean hinge of all negatives on
-        embeddings takes the place of the loss; 0 as in the paper. See
-        `pipeline.heads.losses.ranking.mean_of_hinges`.
-    epochs, batch_size : an epoch is every pair once.
-    learning_rate : of Adam.
-    lr_milestones : epochs, the first being 1: from the first milestone on the learning rate is
-        halved, from the second on it is a tenth.
+    loss : "basic", on embeddings only; "pooling", also on pooled nodes (section 2.5.1); or
+        "cross-attention", also on nodes (section 2.5.2).
+    pooling : pooling of a side's nodes to one vector.
+    positions : whether nodes have learnt positions; otherwise captions are bags of words.
+    layer : "transformer", or for comparison "graph-attention" or "relation" in place of its
+        self-attention, or a "gru" over the same cells and words.
+    dim, attention_heads : node dimension after a layer, and number of attention heads.
+    image_layers, caption_layers : number of layers of each side.
+    word_dim : dimension of the word vectors.
+    dropout : dropout probability, after each sublayer and on word vectors.
+    pools : P, number of pooled nodes per side in the pooling loss.
+    margin, node_margin : margins of the embedding loss and of the node loss.
+    mean_hinge_epochs : number of initial epochs with the mean hinge over all negatives in place of
+        the loss; 0 in the paper. See `pipeline.heads.losses.ranking.mean_of_hinges`.
+    epochs, batch_size : number of passes over all pairs, and pairs per batch.
+    learning_rate : learning rate of Adam.
+    lr_milestones : epochs, from 1, at which the learning rate drops to a half and to a tenth.
     """
 
     loss: str = choice("basic", "pooling", "cross-attention")
     pooling: str = choice("mean", "max")
     positions: bool = setting(True)
-    layer: str = choice("transformer", "gru")
+    layer: str = choice("transformer", "graph-attention", "relation", "gru")
     dim: int = setting(1024, at_least=1)
     attention_heads: int = setting(8, at_least=1)
     image_layers: int = setting(1, at_least=1)
@@ -75,21 +73,21 @@ class RelationalSettings:
 
 
 class Pools(nn.Module):
-    """Node pooling, section 2.5.1: P means of a side's nodes, weighted by softmax(w . x)."""
+    """Node pooling, section 2.5.1: P means of the nodes, weighted by softmax(w . x)."""
 
     def __init__(self, pools: int, dim: int) -> None:
-        """Take P and the dimension of the nodes."""
+        """Initialise P pools of nodes of `dim` dimensions."""
         super().__init__()
         self.weights = nn.Linear(dim, pools, bias=False)
 
     def forward(self, nodes: Tensor, present: Tensor) -> Tensor:
-        """Return (n, P, dim) unit vectors of nodes (n, l, dim), of which `present` (n, l) count.
+        """Return (n, P, dim) unit vectors of nodes (n, l, dim) masked by `present` (n, l).
 
-        Where none does, they are zero vectors.
+        A row without nodes yields zero vectors.
         """
         absent = ~present[:, None, :]
         scores: Tensor = self.weights(nodes).transpose(1, 2)
-        # Not minus infinity: a row of those has no softmax.
+        # Not -inf: the softmax of a row of -inf is NaN.
         scores = scores.masked_fill(absent, torch.finfo(scores.dtype).min)
         weights = scores.softmax(dim=2).masked_fill(absent, 0.0)
         return F.normalize(weights @ nodes, dim=2)
@@ -101,21 +99,21 @@ def task(settings: RelationalSettings, inputs: HeadInputs) -> TrainingTask:
     Raises
     ------
     HeadError
-        The image features are no grids, the caption features no word sequences, or the heads
-        cannot share the dimension.
+        The image features are not grids, the caption features are not word sequences, or
+        `attention_heads` does not divide `dim`.
     """
     cells, channels = require_grid("relational", inputs.images)
     sequence = require_sequence("relational", inputs.captions)
     if settings.dim % settings.attention_heads:
         raise HeadError(
-            f"head 'relational': {settings.attention_heads} attention heads cannot share a dim of "
-            f"{settings.dim}; give a dim that attention_heads divides"
+            f"head 'relational': attention_heads {settings.attention_heads} does not divide dim "
+            f"{settings.dim}; change one of them"
         )
 
     if settings.layer == "gru" and settings.dim % 2:
         raise HeadError(
-            f"head 'relational': each direction of a GRU gives half of dim, {settings.dim}; give "
-            "an even number"
+            f"head 'relational': a bidirectional GRU needs an even dim, found {settings.dim}; "
+            "set an even number"
         )
 
     def stack(layers: int) -> Stack:

@@ -1,13 +1,12 @@
-"""Multi-response ridge regression from caption features to image features, in closed form.
+"""Multi-output ridge regression from caption features to image features, in closed form.
 
-Qian & Lamberti 2018, section 4.1: W minimises sum_k |v_k - W s_k|^2 over the training pairs; a
-caption is then looked up by the Euclidean distance of W s to the image features, which are the
-image embeddings unchanged. Their "Baseline + Weight" has the mean of the features of an image's
-captions as its one caption; see `pipeline.heads.inputs.averaged.averaged`. Deviations: both
-sides are centred, which is the same as a constant feature; a small ridge keeps collinear text
-features from blowing up; the image features may be brought to unit length first (`image_scaling`),
-since predictions shrink towards the mean image, and images near it, or short ones, are then close
-to every caption.
+Qian & Lamberti 2018, section 4.1: W minimises sum_k |v_k - W s_k|^2 over the training pairs. A
+caption is compared by the Euclidean distance between W s and the image features, which serve as
+image embeddings unchanged. Their "Baseline + Weight" replaces the captions of an image by their
+mean; see `pipeline.heads.inputs.averaged.averaged`. Deviations: both sides are centred, equivalent
+to a constant feature; a small ridge stabilises collinear text features; image features may be
+L2-normalised (`image_scaling`), since predictions shrink towards the mean image, so that images
+near it, or with a small norm, become nearest neighbours of every caption (hubs).
 """
 
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from pipeline.heads.inputs.feature_spec import HeadInputs, require_vectors
 from pipeline.heads.inputs.pairs import HeldOut, Pairs
 from pipeline.heads.layers.scaling import UnitRows, mean_and_scale
 
-# Pairs whose float64 copies are in memory together.
+# Pairs per block of float64 copies.
 _CHUNK = 4096
 
 
@@ -32,8 +31,8 @@ class RidgeSettings:
     """Settings.
 
     ridge : weight of |W|^2, relative to the mean variance of the caption features.
-    image_scaling : features as "given", as in the paper; each made of "unit" length; or "centred":
-        less the mean of the training images, then of unit length.
+    image_scaling : "given", the features unchanged, as in the paper; "unit", L2-normalised; or
+        "centred", minus the mean of the training images, then L2-normalised.
     """
 
     ridge: float = setting(1e-4)
@@ -41,17 +40,17 @@ class RidgeSettings:
 
 
 class RidgeHead:
-    """Regression from caption features (captions, d) to image features (images, e)."""
+    """Linear regression from caption features (captions, d) to image features (images, e)."""
 
     similarity = "euclidean"
 
     def __init__(self, settings: RidgeSettings, inputs: HeadInputs) -> None:
-        """Take the shapes and recipes of both sides.
+        """Check the feature specs of both sides.
 
         Raises
         ------
         HeadError
-            A side has no vectors.
+            The features of a side are not vectors.
         """
         self.settings = settings
         image_dim = require_vectors("ridge", inputs.images)
@@ -62,12 +61,12 @@ class RidgeHead:
         self._image_centre: Doubles = np.zeros(image_dim)
 
     def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:
-        """Solve the normal equations, accumulated in float64; nothing is random or chosen.
+        """Solve the normal equations, accumulated in float64; deterministic.
 
         Raises
         ------
         HeadError
-            Fewer than two training images, of which every caption would predict the same.
+            There are fewer than two training images, so that all captions would get one prediction.
         """
         require_two_images(train)
         options.progress(0, 1, 0)
@@ -88,7 +87,7 @@ class RidgeHead:
             gram += x.T @ x
             cross += x.T @ (images - self._image_mean)
         gram[np.diag_indices_from(gram)] += self.settings.ridge * np.trace(gram) / caption_dim
-        # Least squares, so that features that never vary get no weight instead of an error.
+        # Least squares: constant features get zero weight instead of a singular-matrix error.
         self._weight = np.asarray(np.linalg.lstsq(gram, cross, rcond=None)[0], np.float64)
         squares = sum(
             float(np.square(self._predict(captions) - images.astype(np.float64)).sum())
@@ -98,7 +97,7 @@ class RidgeHead:
         return [{"epoch": 1, "mean_squared_error": squares / (pairs * image_dim)}]
 
     def embed_images(self, rows: Rows) -> Features:
-        """Return (images, e) float32: the image features, as `image_scaling` has them."""
+        """Return (images, e) float32: the image features, scaled as `image_scaling` states."""
         return np.concatenate(list(in_blocks(self._prepared(rows))))
 
     def embed_captions(self, rows: Rows) -> Features:
@@ -106,7 +105,7 @@ class RidgeHead:
         return np.concatenate([self._predict(block) for block in in_blocks(rows, _CHUNK)])
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return the regression matrix (d, e), the means and the images' centre, float64."""
+        """Return the regression matrix (d, e), the means and the image centre, float64."""
         return {
             "weight": torch.from_numpy(self._weight),
             "caption_mean": torch.from_numpy(self._caption_mean),
@@ -115,7 +114,7 @@ class RidgeHead:
         }
 
     def restore(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Take back what `tensors` gave."""
+        """Load tensors that `tensors` returned."""
         self._weight = tensors["weight"].numpy()
         self._caption_mean = tensors["caption_mean"].numpy()
         self._image_mean = tensors["image_mean"].numpy()
@@ -131,7 +130,7 @@ class RidgeHead:
         return UnitRows(images, lambda rows: rows - self._image_centre)
 
     def _chunks(self, pairs: Pairs) -> Iterator[tuple[Features, Features]]:
-        """Yield the features of some captions (n, d) and of their images (n, e), in order."""
+        """Yield blocks of caption features (n, d) with their image features (n, e), in order."""
         for start in range(0, len(pairs.image_of_caption), _CHUNK):
             image_of_caption = pairs.image_of_caption[start : start + _CHUNK]
             images, place = np.unique(image_of_caption, return_inverse=True)

@@ -1,11 +1,10 @@
-"""SCAN: image cells and words in one space, compared through stacked cross attention.
+"""SCAN: image cells and words in one embedding space, compared by stacked cross attention.
 
-Lee, Chen, Hua, Hu & He 2018, "Stacked Cross Attention for Image-Text Matching", whose simple
-grids of cells stand in for detected regions, as in the baseline of Yan 2019. Each cell is a
-linear map of its features, each word the mean of both directions of a GRU, and all are of unit
-length. Images and captions are scored by cross attention (`pipeline.retrieval.torch_scores`) and
-trained with the hardest negatives of a batch. Deviation: the two captions of one image that a
-batch may hold are never negatives of each other, as they are there.
+Lee, Chen, Hua, Hu & He 2018, "Stacked Cross Attention for Image-Text Matching", with grid cells in
+place of detected regions, as in the baseline of Yan 2019. A cell is a linear map of its features, a
+word the mean of both directions of a GRU; both are L2-normalised. Pairs are scored by cross
+attention (`pipeline.retrieval.torch_scores`) and trained with the hardest negatives of a batch.
+Deviation: two captions of one image in a batch are not negatives of each other.
 """
 
 from dataclasses import dataclass
@@ -32,15 +31,15 @@ from pipeline.text.encoders.token_ids import PADDING
 class ScanSettings:
     """Settings; the defaults are those of the published program for Flickr30K.
 
-    similarity : the cross attention; "t2i" where words ask, "i2t" where cells do; see
+    similarity : cross attention; in "t2i" words attend to cells, in "i2t" cells to words; see
         `pipeline.retrieval.similarity.CROSS_ATTENTIONS`.
-    dim, word_dim : of the common space, and of the word vectors.
-    margin : of the hinges.
-    mean_hinge_epochs : number of epochs, the first ones, that take the mean hinge of all
-        negatives; 0 as published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
-    epochs, batch_size : an epoch is every pair once.
-    learning_rate : of Adam, a tenth after every `lr_decay_every` epochs.
-    clip : norm of all gradients together at most; 0 clips nothing.
+    dim, word_dim : dimensions of the embedding space and of the word vectors.
+    margin : margin of the hinge loss.
+    mean_hinge_epochs : number of initial epochs with the mean hinge over all negatives; 0 as
+        published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
+    epochs, batch_size : number of passes over all pairs, and pairs per batch.
+    learning_rate : learning rate of Adam, divided by 10 every `lr_decay_every` epochs.
+    clip : maximum norm of all gradients together; 0 turns clipping off.
     """
 
     similarity: str = choice("scan-t2i-avg", "scan-t2i-lse", "scan-i2t-avg", "scan-i2t-lse")
@@ -56,10 +55,10 @@ class ScanSettings:
 
 
 class Cells(nn.Module):
-    """Image side: a linear map of each cell, of unit length."""
+    """Image side: a linear map of each cell, L2-normalised."""
 
     def __init__(self, channels: int, dim: int) -> None:
-        """Take the number of channels; weights are Xavier uniform and biases 0, as published."""
+        """Initialise weights Xavier-uniform and biases zero, as published."""
         super().__init__()
         self.project = nn.Linear(channels, dim)
         nn.init.xavier_uniform_(self.project.weight)
@@ -71,10 +70,10 @@ class Cells(nn.Module):
 
 
 class Words(nn.Module):
-    """Caption side: the mean of both directions of a GRU at each word, of unit length."""
+    """Caption side: the mean of both directions of a GRU at each word, L2-normalised."""
 
     def __init__(self, words: nn.Embedding, dim: int) -> None:
-        """Take the vectors of all token ids, and the length of each direction's state."""
+        """Build the GRU on a word table, with `dim` units per direction."""
         super().__init__()
         self.words = words
         self.gru = nn.GRU(words.embedding_dim, dim, bidirectional=True)
@@ -82,7 +81,7 @@ class Words(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """Return (n, length, dim) unit vectors of token ids (n, length), in order.
 
-        A caption's words come first, whatever side its padding is on; the rest is zero.
+        Words are moved to the front, wherever the padding is; the rest is zero.
         """
         sequence, lengths = packed(rows)
         words = sequence._replace(data=self.words(sequence.data))
@@ -99,7 +98,7 @@ def task(settings: ScanSettings, inputs: HeadInputs) -> TrainingTask:
     Raises
     ------
     HeadError
-        The image features are no grids, or the caption features no word sequences.
+        The image features are not grids, or the caption features are not word sequences.
     """
     _, channels = require_grid("scan", inputs.images)
     sequence = require_sequence("scan", inputs.captions)

@@ -1,11 +1,11 @@
-"""The two-branch network with bi-directional ranking and structure-preserving constraints.
+"""Two-branch network with a bidirectional ranking loss and structure-preserving constraints.
 
-Wang, Li & Lazebnik 2016. Each branch: linear, ReLU, dropout, linear, batch norm, L2; or, of the
-linear models of section 3.2, linear and L2. Deviations: the inputs are centred and scaled (one mean
-vector and one scale a side, of the training split), since batch norm comes only after the last
-layer and our features have other ranges than the paper's fc7 and Fisher vectors; the loss is a
-mean, see `pipeline.heads.losses.structure.top_violations`; the epoch is chosen by rsum on the
-validation split, where the paper says "convergence within 30 epochs on average".
+Wang, Li & Lazebnik 2016. Each branch is linear, ReLU, dropout, linear, batch norm, L2; the linear
+variant of section 3.2 is linear, L2. Deviations: inputs are standardised (one mean vector and one
+scale per side, from the training split), since batch norm follows only the last layer and the
+features have other ranges than the paper's fc7 and Fisher vectors; the loss is a mean, see
+`pipeline.heads.losses.structure.top_violations`; the epoch is selected by validation rsum, where
+the paper states "convergence within 30 epochs on average".
 """
 
 from dataclasses import dataclass
@@ -33,22 +33,21 @@ from pipeline.heads.training.trainer import network_kind
 
 @dataclass(frozen=True)
 class TwoBranchSettings:
-    """Settings of section 3.1, whose last three name the terms of eq. (5), and of section 3.3.
+    """Settings of section 3.1, including the terms of eq. (5), and of section 3.3.
 
-    branches : "nonlinear", or "linear" for a single linear layer a branch, without batch norm.
-    hidden, dim : outputs of the two linear layers of each branch; a linear one has no hidden.
-    dropout : probability, after the ReLU.
-    epochs, batch_size : an epoch is every pair once; a batch counts pairs before siblings.
-    learning_rate, momentum, weight_decay : of SGD.
-    lr_decay, lr_decay_every : the learning rate is multiplied by `lr_decay` after every
-        `lr_decay_every` epochs.
-    margin, top_k : m, and K, the violations that count for each positive pair.
-    text_to_image_weight, structure_weight : lambda_1 (0 ranks in one direction only) and lambda_3.
-    image_structure_weight : lambda_2; regions have it, since several may be of one phrase.
+    branches : "nonlinear", or "linear" for one linear layer per branch without batch norm.
+    hidden, dim : output dimensions of the two linear layers; a linear branch has no hidden layer.
+    dropout : dropout probability, after the ReLU.
+    epochs, batch_size : number of passes over all pairs, and pairs per batch before siblings.
+    learning_rate, momentum, weight_decay : parameters of SGD.
+    lr_decay, lr_decay_every : factor on the learning rate, applied every `lr_decay_every` epochs.
+    margin, top_k : m, and K, the number of violations counted per positive pair.
+    text_to_image_weight, structure_weight : lambda_1 (0: one-directional ranking) and lambda_3.
+    image_structure_weight : lambda_2, for regions, of which several may match one phrase.
     matryoshka, matryoshka_weights : see `pipeline.heads.losses.ranking.over_prefixes`.
-    siblings : whether a batch gets a second sentence of each of its images, as structure needs;
-        the paper's models without structure do not have them.
-    mined_each : mined boxes of each phrase of a batch, drawn anew in every epoch; of regions.
+    siblings : whether a batch includes a second sentence of each image, which the structure term
+        needs; the paper's models without structure do not.
+    mined_each : mined boxes per phrase of a batch, sampled anew in each epoch; for regions.
     """
 
     branches: str = choice("nonlinear", "linear")
@@ -74,12 +73,12 @@ class TwoBranchSettings:
 
 
 def task(settings: TwoBranchSettings, inputs: HeadInputs) -> TrainingTask:
-    """Return the two-branch network for inputs that are vectors.
+    """Return the training task of a two-branch network.
 
     Raises
     ------
     HeadError
-        A side has no vectors.
+        The features of a side are not vectors.
     """
     s = settings
     require_prefixes("two-branch", s.matryoshka, s.matryoshka_weights, s.dim, "cosine")
@@ -138,7 +137,7 @@ def task(settings: TwoBranchSettings, inputs: HeadInputs) -> TrainingTask:
 
 
 def _branch(s: TwoBranchSettings, inputs: int) -> nn.Module:
-    """Return a branch of torch's default initialisation, drawn from torch's global generator."""
+    """Return a branch with torch's default initialisation, from torch's global generator."""
     if s.branches == "linear":
         return Standardised(inputs, nn.Linear(inputs, s.dim), UnitLength())
     return Standardised(

@@ -1,10 +1,10 @@
-"""Joint embeddings: a linear map of the image, a recurrent network over the caption's words.
+"""Joint embeddings: a linear map of the image and a recurrent network over the caption's words.
 
-One family of published systems, told apart by their settings, which stand in
-`pipeline.heads.presets`: Qian & Lamberti 2018, whose GRU is the default, order-embeddings (Vendrov
-et al. 2016), VSE++ and VSE0 (Faghri et al. 2018), and Kiros et al. 2014 with an LSTM, with a sum of
-word vectors, and as their later program has it. Deviations: the image map has a bias, and starts
-xavier-uniform with a bias of zero, as in VSE++; GRU and LSTM have torch's initial weights.
+One family of published systems that differ in their settings, see `pipeline.heads.presets`: Qian &
+Lamberti 2018, whose GRU is the default; order-embeddings (Vendrov et al. 2016); VSE++ and VSE0
+(Faghri et al. 2018); Kiros et al. 2014 with an LSTM, with a sum of word vectors, and as in their
+later program. Deviations: the image map has a bias; it starts Xavier-uniform with zero bias, as in
+VSE++; GRU and LSTM start with torch's initial weights.
 """
 
 from collections.abc import Callable
@@ -53,40 +53,38 @@ from pipeline.retrieval.torch_scores import SCORES
 class VseSettings:
     """Settings; the defaults are those of Qian & Lamberti 2018.
 
-    cell : of the recurrent network; "peephole_lstm" is that of Kiros et al. 2014, and
-        "whole_peephole_lstm" the one with the matrices that the paper prints. "none" sums the
-        words' vectors instead, or maps captions that are vectors, such as word counts, linearly;
-        the next two lines then do nothing.
-    layers, bidirectional : of the recurrent network; each direction gives half of `dim`.
-    pooling : how the states become one vector: the "last", as in the papers, their "mean" or "max".
-    word_dim : length of the word vectors. train_words : whether training changes them.
-    dim : of the joint space.
-    image_scaling : features as "given", each made of "unit" length, or "standardised": less the
-        mean vector, over one scale, of the training images.
-    l2_normalise : which embeddings are scaled to unit length: "neither", "both", or the "captions"
-        only; then, where the similarity is cosine, training takes the inner product.
-    absolute : whether both sides take absolute values after that.
-    similarity : of training and of retrieval. A Euclidean distance hangs on the length of the image
-        features, which `image_scaling` sets.
-    loss : of `pipeline.heads.losses.ranking`: "sum_of_hinges" against all negatives in the batch,
-        "max_of_hinges" against the hardest, "sampled_contrast" against `negatives` random ones of
-        either side, "training_contrast" against as many of the whole training set, or "info_nce" of
-        the scores over `temperature`.
-    margin : of the hinges.
-    mean_hinge_epochs : number of epochs, the first ones, that take the mean hinge of all negatives
-        instead of the hardest; 0 as published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
-    matryoshka : numbers of first dimensions that are trained to be vectors of their own, such as 32
-        and 128, by the same loss; with a cosine. matryoshka_weights : of each of these losses, next
-        to 1 for that of the whole vectors; none: 1. See
+    cell : recurrent cell; "peephole_lstm" is that of Kiros et al. 2014 with diagonal peepholes,
+        "whole_peephole_lstm" with full matrices, as printed. "none" sums the word vectors, or maps
+        captions that are vectors, such as word counts, linearly; it ignores the next two settings.
+    layers, bidirectional : number of layers and direction; each direction has `dim` / 2 units.
+    pooling : pooling of the states: the "last" one, as in the papers, their "mean" or "max".
+    word_dim : dimension of the word vectors. train_words : whether word vectors are trained.
+    dim : dimension of the embedding space.
+    image_scaling : "given", the features unchanged; "unit", L2-normalised; or "standardised" by
+        the mean vector and one scale of the training images.
+    l2_normalise : embeddings that are L2-normalised: "neither", "both", or "captions"; with the
+        last and cosine similarity, training uses the inner product.
+    absolute : whether both sides end with an element-wise absolute value.
+    similarity : similarity in training and retrieval. A Euclidean distance depends on the norm of
+        the image features, see `image_scaling`.
+    loss : loss of `pipeline.heads.losses.ranking`: "sum_of_hinges" over all negatives in the
+        batch, "max_of_hinges" over the hardest, "sampled_contrast" over `negatives` random ones
+        per side, "training_contrast" over as many from the whole training set, or "info_nce" of
+        the scores divided by `temperature`.
+    margin : margin of the hinge losses.
+    mean_hinge_epochs : number of initial epochs with the mean hinge over all negatives instead of
+        the hardest; 0 as published. See `pipeline.heads.losses.ranking.mean_of_hinges`.
+    matryoshka : prefix lengths, such as 32 and 128, that are trained by the same loss to be
+        embeddings of their own; requires cosine. matryoshka_weights : their loss weights, relative
+        to 1 for the whole vectors; empty: 1 each. See
         `pipeline.heads.losses.ranking.over_prefixes`.
-    epoch : all "captions" once, or all "images" once, each with a random caption; with
-        "training_contrast" captions.
+    epoch : one pass over all "captions", or over all "images" with a random caption each;
+        "training_contrast" requires captions.
     optimiser : "adam", or "sgd" without momentum.
-    lr_decay, lr_decay_every : the learning rate is multiplied by `lr_decay` after every
-        `lr_decay_every` epochs.
-    clip : norm of the gradient at most, of all weights together or of each tensor (`clip_each`);
-        0 clips nothing.
-    patience : training stops after more epochs than this without a better one.
+    lr_decay, lr_decay_every : factor on the learning rate, applied every `lr_decay_every` epochs.
+    clip : maximum gradient norm, of all weights together or per tensor (`clip_each`); 0 turns
+        clipping off.
+    patience : early stopping after more epochs than this without improvement.
     """
 
     cell: str = choice("gru", "lstm", "peephole_lstm", "whole_peephole_lstm", "none")
@@ -122,10 +120,10 @@ class VseSettings:
 
 
 class Absolute(nn.Module):
-    """Rows of absolute values."""
+    """Element-wise absolute value."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (n, dim) of the same."""
+        """Return |x|, (n, dim)."""
         return x.abs()
 
 
@@ -135,8 +133,8 @@ def task(settings: VseSettings, inputs: HeadInputs) -> TrainingTask:
     Raises
     ------
     HeadError
-        Images are no vectors, captions no word sequences (with `cell: none` they may be vectors),
-        or the settings do not fit each other.
+        The image features are not vectors, the caption features are not word sequences (with
+        `cell: none` they may be vectors), or settings contradict each other.
     """
     s = settings
     image_dim = require_vectors("vse", inputs.images)
@@ -144,7 +142,7 @@ def task(settings: VseSettings, inputs: HeadInputs) -> TrainingTask:
     captions = _caption_tower(s, inputs.captions)
 
     def build(words: Features | None) -> nn.ModuleDict:
-        # Not standardised before `prepare`, which only image_scaling "standardised" asks for.
+        # The identity until `prepare`, which only image_scaling "standardised" calls.
         given = Standardised(image_dim, *[UnitLength()] * (s.image_scaling == "unit"))
         image = _linear(image_dim, s.dim, bias=True)
         return nn.ModuleDict(
@@ -158,8 +156,8 @@ def task(settings: VseSettings, inputs: HeadInputs) -> TrainingTask:
     if s.loss == "training_contrast":
         if s.epoch != "captions":
             raise HeadError(
-                "the loss training_contrast compares every caption once an epoch; set epoch to "
-                "captions, or take the loss sampled_contrast"
+                "the loss training_contrast needs epochs over captions; set epoch to captions, "
+                "or loss to sampled_contrast"
             )
         batches = partial(captions_with_drawn, k=s.negatives)
     clip = per_tensor if s.clip_each else overall
@@ -179,7 +177,7 @@ def task(settings: VseSettings, inputs: HeadInputs) -> TrainingTask:
 
 
 def _caption_tower(s: VseSettings, captions: FeatureSpec) -> Callable[..., nn.Module]:
-    """Return a function from word vectors (or None) to the caption's tower without its ending."""
+    """Return the function from word vectors (or None) to the caption tower without `_ending`."""
     if s.cell == "none" and all(part.kind != "sequence" for part in caption_blocks(captions)):
         dim = require_vectors("vse", captions)
         return lambda words: _linear(dim, s.dim, bias=False)
@@ -187,19 +185,18 @@ def _caption_tower(s: VseSettings, captions: FeatureSpec) -> Callable[..., nn.Mo
     if s.cell == "none":
         if s.word_dim != s.dim:
             raise HeadError(
-                f"the sum of word vectors has their word_dim, {s.word_dim}, which must be the dim "
-                f"of the joint space, {s.dim}; give both the same, or choose a cell"
+                f"with cell none, the word vectors are summed in the embedding space, but word_dim "
+                f"is {s.word_dim} and dim is {s.dim}; set both to one value, or choose a cell"
             )
         return lambda words: WordSum(word_table(vocab_size, s.word_dim, words, s.train_words))
     if s.cell in PEEPHOLE_CELLS and (s.bidirectional or s.layers > 1):
         raise HeadError(
-            f"the LSTM with peepholes has one layer and one direction, layers is {s.layers} and "
-            f"bidirectional {s.bidirectional}; take the cell lstm for more"
+            f"a peephole LSTM has one layer and one direction, but layers is {s.layers} and "
+            f"bidirectional is {s.bidirectional}; use the cell lstm for more"
         )
     if s.bidirectional and s.dim % 2:
         raise HeadError(
-            f"each direction of a bidirectional network gives half of dim, {s.dim}; give an even "
-            "number"
+            f"a bidirectional network needs an even dim, found {s.dim}; set an even number"
         )
     return lambda words: SentenceTower(
         word_table(vocab_size, s.word_dim, words, s.train_words),
@@ -212,7 +209,7 @@ def _caption_tower(s: VseSettings, captions: FeatureSpec) -> Callable[..., nn.Mo
 
 
 def _ending(s: VseSettings, unit: bool) -> list[nn.Module]:
-    """Return the last layers of a tower, whose output is a point of the joint space."""
+    """Return the last layers of a tower: normalisation and absolute value."""
     return [UnitLength()] * unit + [Absolute()] * s.absolute
 
 

@@ -1,18 +1,17 @@
-"""Word2VisualVec: a caption's vector is the visual feature that it predicts for its image.
+"""Word2VisualVec: embeds a caption as the visual feature that it predicts for its image.
 
-Dong et al. 2018 and its published program. Images keep their features; captions go through a
-multilayer perceptron from word counts, mean word vectors, the last state of a GRU, or several of
-these ("multi-scale", eq. 4), trained to the smallest mean squared error (eq. 8) to the feature of
-their image. Deviations:
+Dong et al. 2018 and its published program. Image features serve as embeddings unchanged. Captions
+pass through a multilayer perceptron from word counts, mean word vectors, the last state of a GRU,
+or a concatenation of these ("multi-scale", eq. 4), trained by mean squared error (eq. 8) against
+the feature of their image. Deviations:
 
-- the GRU does not read padding. There it stands in front, without a mask, so that how long the
-  rows are made changes every caption's vector, and most steps compute on nothing;
-- torch's GRU applies the reset gate after the recurrent product, and has no dropout on its state
-  (.2 there); dropout on the word vectors is as there;
-- the learning rate and the end of training follow the program. The paper halves the rate after
-  three epochs in a row without a better one, and stops after ten;
-- the epoch is chosen by rsum on the validation split, there by the mean average precision of
-  image queries.
+- the GRU skips padding. The program pads in front without a mask, so that the padded length
+  changes every caption's vector, and most steps process padding;
+- torch's GRU applies the reset gate after the recurrent product and has no dropout on its state
+  (0.2 in the program); dropout on word vectors is the same;
+- learning rate and early stopping follow the program. The paper halves the rate after three
+  consecutive epochs without improvement, and stops after ten;
+- the epoch is selected by validation rsum, not by mean average precision of image queries.
 """
 
 from dataclasses import dataclass
@@ -41,30 +40,29 @@ from pipeline.heads.training.task import Loss, TrainingTask, per_tensor, plateau
 from pipeline.heads.training.trainer import network_kind
 from pipeline.retrieval.torch_scores import SCORES
 
-_RANDOM_WORD = 1.0  # words without a vector start uniform in plus or minus this
+_RANDOM_WORD = 1.0  # words without a vector start uniform in (-1, 1)
 
 
 @dataclass(frozen=True)
 class Word2VisualVecSettings:
-    """Settings of section III, and of the program where that says nothing.
+    """Settings of section III, or of the program where the paper is silent.
 
-    layers : of the perceptron, its input counted as the first: 500-2048-2048 has three.
-    hidden : outputs of each layer between the first and the last, which is as long as the visual
-        feature.
-    word_dim, hidden_size : of the GRU's words, and of the GRU.
-    dropout : probability, on the GRU's words and after each hidden layer.
-    epochs, batch_size : upper bound of the epochs; an epoch is ceil(captions / batch_size) batches,
-        each of distinct images with a random caption of each.
-    learning_rate, rmsprop_alpha, epsilon : of RMSprop; `rmsprop_alpha` smooths the mean square.
-    clip : norm of each gradient tensor at most; 0 clips nothing.
+    layers : number of layers of the perceptron including its input: 500-2048-2048 has three.
+    hidden : dimension of the hidden layers; the last layer has that of the visual feature.
+    word_dim, hidden_size : dimension of the GRU's word vectors, and number of its units.
+    dropout : dropout probability, on the GRU's words and after each hidden layer.
+    epochs, batch_size : maximum number of epochs, and images per batch; an epoch is
+        ceil(captions / batch_size) batches of distinct images with one random caption each.
+    learning_rate, rmsprop_alpha, epsilon : parameters of RMSprop; `rmsprop_alpha` smooths the mean
+        square.
+    clip : maximum norm of each gradient tensor; 0 turns clipping off.
     weight_decay : weight of the squared weights in the loss.
-    loss : "squared_error" of eq. (8), or "sum_of_hinges", the marginal ranking loss that section
-        III-B found worse, with `margin`, of the similarity.
-    similarity : of retrieval and of the ranking loss: "cosine", or those that section III-C found
-        worse, the "dot" product and the "euclidean" distance.
-    halve_after : the learning rate halves where it has been used for this number of epochs and the
-        last was no better one.
-    patience : training stops after more epochs than this without a better one.
+    loss : "squared_error" of eq. (8), or "sum_of_hinges" with `margin`, the marginal ranking loss
+        that section III-B reports as worse.
+    similarity : similarity in retrieval and in the ranking loss: "cosine", or those that section
+        III-C reports as worse, "dot" product and "euclidean" distance.
+    halve_after : epochs at one learning rate before an epoch without improvement halves it.
+    patience : early stopping after more epochs than this without improvement.
     """
 
     layers: int = setting(3, at_least=2, below=5)
@@ -87,10 +85,10 @@ class Word2VisualVecSettings:
 
 
 class LastState(nn.Module):
-    """Token ids to the last state of a GRU."""
+    """Last state of a GRU over token ids."""
 
     def __init__(self, words: nn.Embedding, state: int, dropout: float) -> None:
-        """Take the vectors of all token ids; dropout is on them."""
+        """Build a GRU with `state` units on a word table, with dropout on word vectors."""
         super().__init__()
         self.words = words
         self.dropout = nn.Dropout(dropout)
@@ -113,7 +111,7 @@ class SentenceVector(nn.Module):
         settings: Word2VisualVecSettings,
         words: Features | None,
     ) -> None:
-        """Take the blocks of a row of caption features, and the word vectors of a sequence."""
+        """Build the encoder of each block of a caption row."""
         super().__init__()
         self.columns = [block.columns for block in blocks]
         self.encoders = nn.ModuleList()
@@ -134,7 +132,7 @@ class SentenceVector(nn.Module):
 
 
 def words_of(vocab_size: int, dim: int, words: Features | None) -> nn.Embedding:
-    """Return a trained word table; words without a vector are uniform in (-1, 1)."""
+    """Return a trainable word table; words without a vector start uniform in (-1, 1)."""
     table = word_table(vocab_size, dim, words, trained=True)
     drawn = torch.ones(vocab_size, dtype=torch.bool)
     if words is not None:
@@ -145,7 +143,7 @@ def words_of(vocab_size: int, dim: int, words: Features | None) -> nn.Embedding:
 
 
 def perceptron(inputs: int, hidden: int, outputs: int, layers: int, dropout: float) -> nn.Module:
-    """Return layers of linear and ReLU, eq. (5) to (7), with dropout between them."""
+    """Return alternating linear and ReLU layers, eq. (5) to (7), with dropout in between."""
     sizes = [inputs] + [hidden] * (layers - 2) + [outputs]
     modules: list[nn.Module] = []
     for before, after in pairwise(sizes):
@@ -194,7 +192,7 @@ def task(settings: Word2VisualVecSettings, inputs: HeadInputs) -> TrainingTask:
 def squared_error(
     net: nn.ModuleDict, batch: Batch, epoch: int, generator: torch.Generator
 ) -> Tensor:
-    """Return the squared error of eq. (8), its mean over dimensions and captions."""
+    """Return the mean squared error of eq. (8), over dimensions and captions."""
     return F.mse_loss(net["caption"](batch.captions), batch.images[batch.image_of_caption])
 
 
@@ -209,7 +207,7 @@ def _ranking(settings: Word2VisualVecSettings) -> Loss:
 
 
 def require_targets(train: Pairs) -> None:
-    """Refuse a single image, and image features that the last layer's ReLU cannot reach.
+    """Require two images or more, and image features in the range of the last ReLU.
 
     Raises
     ------
@@ -223,8 +221,8 @@ def require_targets(train: Pairs) -> None:
             row = int(negative[0])
             raise HeadError(
                 f"image {train.image_ids[start + row]} has the feature value "
-                f"{features[row].min():g}, and word2visualvec predicts values of at least 0, the "
-                "range of its last ReLU; take features from after a ReLU or their mean, such as "
+                f"{features[row].min():g}, but word2visualvec predicts values of at least 0 "
+                "(its last layer is a ReLU); use features after a ReLU or their mean, such as "
                 "vgg19-fc7-10crop or resnet152-pool, not vgg19-fc7pre-10crop"
             )
         start += len(features)

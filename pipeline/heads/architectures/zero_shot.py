@@ -1,7 +1,7 @@
-"""Features of both sides that are in one space already, as embeddings: nothing is learnt.
+"""Zero-shot head: features of both sides that share one space already; nothing is trained.
 
-Radford et al. 2021 (CLIP), section 3.1: images and captions are compared by the cosine of what the
-two towers of one model give.
+Radford et al. 2021 (CLIP), section 3.1: images and captions are compared by the cosine of the
+outputs of one model's two towers.
 """
 
 from dataclasses import dataclass
@@ -23,17 +23,17 @@ class ZeroShotSettings:
 
 
 class ZeroShotHead:
-    """The features of both towers of one model, unchanged."""
+    """Identity on the features of both towers of one model."""
 
     similarity = "cosine"
 
     def __init__(self, settings: ZeroShotSettings, inputs: HeadInputs) -> None:
-        """Take the recipes of both sides.
+        """Check the recipes of both sides.
 
         Raises
         ------
         HeadError
-            The sides are not of one model with the same weights, or are no vectors of one length.
+            The sides are not of one model with the same weights, or not vectors of one dimension.
         """
         self.settings = settings
         dims = [require_vectors("zero-shot", side) for side in (inputs.images, inputs.captions)]
@@ -42,19 +42,19 @@ class ZeroShotHead:
         same = images.weights_sha256 == captions.weights_sha256 != ""
         if model is None or model != captions.recipe.get("model") or not same:
             raise HeadError(
-                "head 'zero-shot' learns nothing, so both sides must be of one model with the same "
-                f"weights; the images are {_origin(images)}, the captions {_origin(captions)}; "
-                "make both from the same open-clip:MODEL and weights, or take a head that learns, "
+                "head 'zero-shot' is not trained, so both sides need one model with the same "
+                f"weights; found images {_origin(images)} and captions {_origin(captions)}; "
+                "extract both with the same open-clip:MODEL and weights, or use a trained head "
                 "such as cca"
             )
         if dims[0] != dims[1]:
             raise HeadError(
-                f"head 'zero-shot': the images have {dims[0]} dimensions and the captions "
-                f"{dims[1]}; take the embeddings of both, without other features beside them"
+                f"head 'zero-shot': image features have {dims[0]} dimensions, caption features "
+                f"{dims[1]}; use the plain features of both towers, not a concatenation"
             )
 
     def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:
-        """Return the figures of the validation split; the training split is not looked at."""
+        """Return the validation figures; the training split is not used."""
         options.progress(0, 1, 0)
         unchanged = nn.ModuleDict({"image": nn.Identity(), "caption": nn.Identity()})
         figures = retrieval_figures(unchanged, self.similarity, validation, torch.device("cpu"))
@@ -62,19 +62,19 @@ class ZeroShotHead:
         return [{"epoch": 1, **figures}]
 
     def embed_images(self, rows: Rows) -> Features:
-        """Return (images, dim) float32, as they are."""
+        """Return (images, dim) float32, unchanged."""
         return np.concatenate(list(in_blocks(rows)))
 
     def embed_captions(self, rows: Rows) -> Features:
-        """Return (captions, dim) float32, as they are."""
+        """Return (captions, dim) float32, unchanged."""
         return np.concatenate(list(in_blocks(rows)))
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return nothing: nothing was learnt."""
+        """Return an empty dictionary."""
         return {}
 
     def restore(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Take back what `tensors` gave, which is nothing."""
+        """Load tensors that `tensors` returned; there are no tensors."""
 
 
 def _origin(side: FeatureSpec) -> str:

@@ -1,4 +1,4 @@
-"""One caption an image: the mean features of its captions, after Qian & Lamberti 2018."""
+"""One caption per image: the mean features of its captions, after Qian & Lamberti 2018."""
 
 import hashlib
 
@@ -9,7 +9,7 @@ from pipeline.heads.inputs.pairs import Pairs, first_captions_of
 
 
 class AveragedRows:
-    """The mean features of the captions of each image; of more than five the first five count.
+    """The mean features of the first five captions of each image.
 
     Qian & Lamberti 2018, section 5, "Baseline + Weight": the mean over the five captions of an
     image is the query.
@@ -18,7 +18,7 @@ class AveragedRows:
     most = 5
 
     def __init__(self, rows: Rows, image_of_caption: RowNumbers) -> None:
-        """Take caption features and the image row of each caption, (captions,) ascending."""
+        """Wrap caption features with the image row of each caption, (captions,) ascending."""
         self._rows = rows
         self._starts = first_captions_of(image_of_caption)
         self.row_shape: tuple[int, ...] = rows.row_shape
@@ -36,14 +36,14 @@ class AveragedRows:
         return means
 
     def digest(self) -> str:
-        """Return a text that differs where the features or their images do."""
+        """Return a digest of the features and of their images."""
         return hashlib.sha256(
             self._rows.digest().encode() + self._starts.tobytes() + b"averaged"
         ).hexdigest()
 
 
 def averaged(pairs: Pairs) -> Pairs:
-    """Return pairs of each image with one caption, the mean of its own: `<image id>#mean`."""
+    """Return pairs with one caption per image, `<image id>#mean`, the mean of its captions."""
     return Pairs(
         pairs.image_ids,
         tuple(f"{image_id}#mean" for image_id in pairs.image_ids),

@@ -1,10 +1,9 @@
-"""Training batches: which captions form one, and how they become tensors, here or in workers.
+"""Training batches: division of an epoch, and loading to tensors in this process or in workers.
 
-Every function that divides an epoch into batches takes `image_of_caption`, (captions,) int64, the
-ascending image row of each caption where every image has one, and yields caption rows (n,) int64,
-ascending and distinct. The state of `rng` is all that makes two epochs differ. A batch never has a
-single image, which would have no negative and no batch statistics: such a batch is joined to the
-one before.
+Every function that divides an epoch accepts `image_of_caption`, (captions,) int64, the ascending
+image row of each caption (every image has one), and yields caption rows (n,) int64, ascending and
+distinct. Epochs differ only by the state of `rng`. A batch with a single image would have neither
+negatives nor batch statistics, so it is merged into the previous batch.
 """
 
 import signal
@@ -23,12 +22,12 @@ from pipeline.heads.inputs.feature_rows import EpochRows, RowNumbers, Rows
 from pipeline.heads.inputs.pairs import Pairs, first_captions_of
 
 Batches = Callable[[RowNumbers, np.random.Generator], Iterator[RowNumbers]]
-"""One epoch of caption rows (n,) from `Pairs.image_of_caption`, in training order."""
+"""Caption rows (n,) of one epoch, from `Pairs.image_of_caption`, in training order."""
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Images, each once, and some of their captions.
+    """Distinct images and some of their captions.
 
     Attributes
     ----------
@@ -43,12 +42,12 @@ class Batch:
 
     @property
     def matches(self) -> Tensor:
-        """Which captions are of an image, (i, c) bool."""
+        """Mask (i, c) bool of the captions of each image."""
         row = torch.arange(len(self.images), device=self.image_of_caption.device)
         return self.image_of_caption == row[:, None]
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the batch on another device."""
+        """Return the batch on a device."""
         return Batch(
             *(
                 t.to(device, non_blocking=True)
@@ -57,17 +56,17 @@ class Batch:
         )
 
     def pin_memory(self) -> "Batch":
-        """Return the batch in pinned memory; the data loader asks for it by this name."""
+        """Return the batch in pinned memory; the data loader calls it by this name."""
         return Batch(*(t.pin_memory() for t in (self.images, self.captions, self.image_of_caption)))
 
 
 def require_two_images(pairs: Pairs) -> None:
-    """Refuse training data in which no caption has an image that is not its own.
+    """Require two training images or more, so that every caption has a negative.
 
     Raises
     ------
     HeadError
-        There are fewer than two images.
+        There are fewer.
     """
     if len(pairs.image_ids) < 2:
         raise HeadError(
@@ -79,11 +78,11 @@ def require_two_images(pairs: Pairs) -> None:
 def batches_with_siblings(
     image_of_caption: RowNumbers, batch_size: int, rng: np.random.Generator
 ) -> Iterator[RowNumbers]:
-    """Yield all captions once in random order, each batch filled up with siblings.
+    """Yield all captions once in random order, each batch extended with siblings.
 
-    Wang et al. 2016, section 2.2: all pairs once in random order, `batch_size` at a time; to
-    each image of a batch one more of its sentences is added, other than those already there,
-    if it has one. Batches thus vary in size, and the structure term is never empty.
+    Wang et al. 2016, section 2.2: all pairs once in random order, `batch_size` at a time. For each
+    image of a batch one further sentence is added if it has one, so that batches vary in size and
+    the structure term is never empty.
     """
     starts = first_captions_of(image_of_caption)
     counts = np.diff(starts)
@@ -92,7 +91,7 @@ def batches_with_siblings(
     for sampled in _without_single_images(chunks, image_of_caption):
         taken[sampled] = True
         images = np.unique(image_of_caption[sampled])
-        # All captions of the images of the batch, image after image.
+        # All captions of the images of the batch, grouped by image.
         number = counts[images]
         ends = np.cumsum(number)
         own = np.arange(ends[-1]) + np.repeat(starts[images] + number - ends, number)
@@ -106,14 +105,14 @@ def batches_with_siblings(
 def one_more_of_each(
     members: RowNumbers, group: RowNumbers, groups: int, rng: np.random.Generator
 ) -> RowNumbers:
-    """Return a random member of each group that has any, group after group.
+    """Return one random member of each non-empty group, in group order.
 
     Parameters
     ----------
-    members : (n,), group after group.
-    group : (n,) ascending, the group of each.
-    groups : their number.
-    rng : draws.
+    members : (n,), sorted by group.
+    group : (n,) ascending, the group of each member.
+    groups : number of groups.
+    rng : random generator.
     """
     number = np.bincount(group, minlength=groups)
     first = np.cumsum(number) - number
@@ -127,7 +126,7 @@ def one_caption_each(
 ) -> Iterator[RowNumbers]:
     """Yield all images once in random order, each with one random caption.
 
-    An epoch of order-embeddings (Vendrov et al. 2016).
+    The epoch of order-embeddings (Vendrov et al. 2016).
     """
     rows = _random_captions(image_of_caption, rng)
     chunks = in_batches(rows[rng.permutation(len(rows))], batch_size)
@@ -140,8 +139,8 @@ def shuffled_captions(
 ) -> Iterator[RowNumbers]:
     """Yield all captions once in random order.
 
-    An epoch of VSE++ (Faghri et al. 2018). A batch may hold two captions of one image; deviation:
-    they are then never negatives of each other or of their image, as they are there.
+    The epoch of VSE++ (Faghri et al. 2018). A batch may contain two captions of one image.
+    Deviation: they are not negatives of each other or of their image.
     """
     chunks = in_batches(rng.permutation(len(image_of_caption)), batch_size)
     for batch in _without_single_images(chunks, image_of_caption):
@@ -153,15 +152,15 @@ def captions_with_drawn(
 ) -> Iterator[RowNumbers]:
     """Yield shuffled captions, then for each of them `k` random captions of other images.
 
-    The contrastive terms of Kiros et al. 2014, drawn from the whole training set and anew for each
-    epoch. Unlike other batches these rows are in no order and may repeat: (pairs * (1 + k),).
+    The contrastive terms of Kiros et al. 2014, sampled from the whole training set in each epoch.
+    Unlike other batches, these (pairs * (1 + k),) rows are unordered and may repeat.
     """
     starts = first_captions_of(image_of_caption)
     for own in in_batches(rng.permutation(len(image_of_caption)), batch_size):
         first, after = starts[image_of_caption[own]], starts[image_of_caption[own] + 1]
         others = len(image_of_caption) - (after - first)
         drawn = rng.integers(others[:, None], size=(len(own), k))
-        # Numbers from the first caption of the own image on mean those behind its last.
+        # Skip the captions of the own image: shift draws from its first caption on.
         drawn += np.where(drawn >= first[:, None], (after - first)[:, None], 0)
         yield np.concatenate([own, drawn.ravel()])
 
@@ -169,11 +168,11 @@ def captions_with_drawn(
 def random_images(
     image_of_caption: RowNumbers, batch_size: int, rng: np.random.Generator
 ) -> Iterator[RowNumbers]:
-    """Yield random distinct images with one random caption each, captions / batch_size times.
+    """Yield distinct random images with one random caption each, captions / batch_size times.
 
-    An epoch of Word2VisualVec (Dong et al. 2018): as many batches as all captions would fill, but
-    some images are met more often than others, or not at all. Where there are fewer images than
-    `batch_size`, a batch holds each once.
+    The epoch of Word2VisualVec (Dong et al. 2018): as many batches as all captions would fill, so
+    that some images appear more often than others, or never. With fewer images than `batch_size`,
+    a batch contains each once.
     """
     images = int(image_of_caption[-1]) + 1
     for _ in range(-(-len(image_of_caption) // batch_size)):
@@ -188,14 +187,14 @@ def _random_captions(image_of_caption: RowNumbers, rng: np.random.Generator) -> 
 
 
 def in_batches(rows: RowNumbers, batch_size: int) -> list[RowNumbers]:
-    """Return consecutive rows, `batch_size` at a time and the rest."""
+    """Return consecutive rows in batches of `batch_size`, the last one shorter."""
     return [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
 
 
 def _without_single_images(
     chunks: Sequence[RowNumbers], image_of_caption: RowNumbers
 ) -> list[RowNumbers]:
-    """Join a chunk of a single image to the one before it."""
+    """Merge a batch with a single image into the previous one."""
     joined: list[RowNumbers] = []
     for chunk in chunks:
         if joined and any(_is_single(image_of_caption[rows]) for rows in (chunk, joined[-1])):
@@ -210,19 +209,19 @@ def _is_single(images: RowNumbers) -> bool:
 
 
 class PairDataset(Dataset[Batch | PipelineError]):
-    """Pairs by arrays of caption rows."""
+    """Pairs, indexed by arrays of caption rows."""
 
     def __init__(self, pairs: Pairs) -> None:
-        """Take the features, but not the ids, which a worker need not have."""
+        """Store the features without the ids, which workers do not need."""
         self._images: Rows = pairs.images
         self._captions: Rows = pairs.captions
         self._image_of_caption = pairs.image_of_caption
 
     def __getitem__(self, asked: tuple[int, RowNumbers]) -> Batch | PipelineError:
-        """Return the captions of an epoch's rows with each of their images once.
+        """Return the batch of some caption rows with each of their images once.
 
-        An error of the user's is returned, not raised: raised in a worker, its text would become
-        a traceback.
+        A user's error is returned, not raised: raised in a worker, its text would become a
+        traceback.
         """
         epoch, rows = asked
         images, image_of_caption = np.unique(self._image_of_caption[rows], return_inverse=True)
@@ -240,10 +239,9 @@ class PairDataset(Dataset[Batch | PipelineError]):
 
 
 class BatchLoader:
-    """One epoch of batches whenever it is iterated.
+    """Iterable over the batches of one epoch after another.
 
-    Which batches, and in which order, is drawn in this process alone, so that neither depends on
-    the number of workers.
+    Batches are drawn in this process only, so that they do not depend on the number of workers.
     """
 
     def __init__(
@@ -253,14 +251,14 @@ class BatchLoader:
         workers: int,
         device: torch.device,
     ) -> None:
-        """Describe the loading; `workers` start with the first epoch and end with the loader.
+        """Store the options; workers start with the first epoch and stop with the loader.
 
         Parameters
         ----------
-        dataset : gives the batch of a key, or an error of the user's.
-        epoch : draws the keys of an epoch.
-        workers : processes that read batches ahead; 0 reads them in this one.
-        device : where the batches go.
+        dataset : map from a key to a batch, or to a user's error.
+        epoch : function that draws the keys of an epoch.
+        workers : number of prefetch processes; 0 loads batches in this one.
+        device : device of the batches.
         """
         self._device = device
         self._loader = DataLoader(
@@ -268,11 +266,11 @@ class BatchLoader:
             batch_size=None,
             sampler=_Epoch(epoch),
             num_workers=workers,
-            # A new worker would check again what the last one has checked of the features.
+            # A new worker would verify the features again.
             persistent_workers=workers > 0,
             pin_memory=device.type == "cuda",
             worker_init_fn=_leave_interrupts_to_the_parent,
-            # Otherwise each epoch draws from torch's global generator, which is the dropout's.
+            # Without it, each epoch draws from torch's global generator, which dropout uses.
             generator=torch.Generator(),
         )
 
@@ -284,14 +282,14 @@ class BatchLoader:
 
 
 class _Epoch:
-    """The keys of a new epoch whenever it is iterated."""
+    """Iterable over the keys of one epoch after another."""
 
     def __init__(self, epoch: Callable[[], Iterable[Any]]) -> None:
         self._epoch = epoch
 
     def __iter__(self) -> Iterator[Any]:
-        # A generator, so that nothing is drawn before the first key: a loader with workers calls
-        # `iter` twice for its first epoch, and uses the second.
+        # A generator function, so that nothing is drawn before the first key: a loader with
+        # workers calls `iter` twice for its first epoch and uses the second iterator.
         yield from self._epoch()
 
 

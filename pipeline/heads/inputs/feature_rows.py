@@ -1,4 +1,4 @@
-"""Features of one side by row number: held in memory, or read from shards as they are needed."""
+"""Features of one side by row number: in memory, or read from shards on demand."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ _BLOCK_BYTES = 1 << 24
 
 
 class Rows(Protocol):
-    """Features of one side by row number; it may be sent to other processes.
+    """Features of one side by row number; picklable.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Rows(Protocol):
     def __len__(self) -> int: ...
 
     def take(self, rows: RowNumbers) -> Features:
-        """Return (n, *row_shape) float32 of row numbers (n,), in their order, an array of its own.
+        """Return a new array (n, *row_shape) float32 of row numbers (n,), in their order.
 
         Raises
         ------
@@ -40,22 +40,22 @@ class Rows(Protocol):
         """
 
     def digest(self) -> str:
-        """Return a text that differs where the features do."""
+        """Return a digest of the features."""
 
 
 @runtime_checkable
 class EpochRows(Rows, Protocol):
-    """Rows that are others in each epoch of a training, such as randomly cropped pictures."""
+    """Rows that differ between epochs, such as randomly cropped images."""
 
     def in_epoch(self, epoch: int) -> Rows:
-        """Return the rows of an epoch, from 0."""
+        """Return the rows of an epoch, counted from 0."""
 
 
 class ArrayRows:
-    """Rows that are held in memory."""
+    """Rows in memory."""
 
     def __init__(self, array: Features) -> None:
-        """Take (rows, *row_shape) float32, all finite.
+        """Wrap (rows, *row_shape) float32, all finite.
 
         Raises
         ------
@@ -79,10 +79,10 @@ class ArrayRows:
 
 
 class FeatureRows:
-    """Rows that are read from shards when they are asked for, in whatever process."""
+    """Rows that are read from shards on demand, in any process."""
 
     def __init__(self, features: FeatureSet, ids: Sequence[str]) -> None:
-        """Take the rows of `ids`, in that order.
+        """Select the rows of `ids`, in that order.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class FeatureRows:
         self._features = features
         self._rows = features.rows_to_read(ids)
         self.row_shape: tuple[int, ...] = features.row_shape
-        # A row is looked through once in a process, like its CRC-32.
+        # A row is checked once per process, as is its CRC-32.
         self._known_finite = np.zeros(len(ids), bool)
 
     def __len__(self) -> int:
@@ -104,9 +104,9 @@ class FeatureRows:
         Raises
         ------
         HeadError
-            A row that is marked as sound has NaN or infinite numbers.
+            A row with status ok has NaN or infinite values.
         DamagedShard
-            A row is not what was written.
+            A row does not match its CRC-32.
         """
         here = self._rows[rows]
         taken = self._features.read_rows(here).astype(np.float32, copy=False)
@@ -119,28 +119,28 @@ class FeatureRows:
         return taken
 
     def digest(self) -> str:
-        """Return the SHA-256 of the features' recipe hash and of the rows' checksums."""
+        """Return the SHA-256 of the recipe hash and of the rows' checksums."""
         crc32 = self._features.crc32[self._rows]
         return hashlib.sha256(self._features.recipe_hash.encode() + crc32.tobytes()).hexdigest()
 
 
 def float32_bytes(rows: Rows) -> int:
-    """Return the bytes that all rows take as float32."""
+    """Return the size of all rows as float32, in bytes."""
     return 4 * len(rows) * int(np.prod(rows.row_shape, dtype=np.int64))
 
 
 def is_in_memory(rows: Rows) -> bool:
-    """Say whether rows are in memory, and not read when they are asked for."""
+    """Return whether the rows are in memory."""
     return isinstance(rows, ArrayRows)
 
 
 def in_blocks(rows: Rows, most: int | None = None) -> Iterator[Features]:
-    """Yield all rows in order, (n, *row_shape) float32, about 16 MiB at a time.
+    """Yield all rows in order, (n, *row_shape) float32, in blocks of about 16 MiB.
 
     Parameters
     ----------
-    rows : what is read.
-    most : never more rows than this at a time.
+    rows : rows to read.
+    most : maximum number of rows per block; None: no limit.
     """
     step = rows_of_block(rows, most)
     for start in range(0, len(rows), step):
@@ -148,18 +148,18 @@ def in_blocks(rows: Rows, most: int | None = None) -> Iterator[Features]:
 
 
 def rows_of_block(rows: Rows, most: int | None = None) -> int:
-    """Return the rows of a block of about 16 MiB in float32, at least 1 and at most `most`."""
+    """Return the row count of a float32 block of about 16 MiB, at least 1 and at most `most`."""
     step = max(1, _BLOCK_BYTES // max(1, 4 * int(np.prod(rows.row_shape, dtype=np.int64))))
     return step if most is None else min(step, most)
 
 
 def loaded(rows: FeatureRows, in_memory: int) -> Rows:
-    """Return rows in memory if they are fewer bytes than `in_memory` in float32, or else as given.
+    """Load the rows if they are smaller than `in_memory` bytes as float32; else return them as is.
 
     Raises
     ------
     HeadError
-        Rows that are read at once are not finite.
+        A loaded row is not finite.
     """
     if float32_bytes(rows) >= in_memory:
         return rows
@@ -174,12 +174,12 @@ def loaded(rows: FeatureRows, in_memory: int) -> Rows:
 def _require_finite(
     features: Features, names: Sequence[object], where: str, rows: RowNumbers | None = None
 ) -> None:
-    """Refuse rows that are not finite; `rows` are their places in `names`, None: as they stand."""
+    """Raise if a row is not finite; `rows` are indices into `names`, None: all in order."""
     bad = np.flatnonzero(~np.isfinite(features.reshape(len(features), -1)).all(axis=1))
     if bad.size:
         first = (bad if rows is None else rows[bad])[:5].tolist()
         raise HeadError(
-            f"{where}: {counted(bad.size, 'row has', 'rows have')} NaN or infinite numbers, first "
-            f"{[names[at] for at in first]}; make these features again with `pipeline extract` "
+            f"{where}: {counted(bad.size, 'row has', 'rows have')} NaN or infinite values, first "
+            f"{[names[at] for at in first]}; recompute these features with `pipeline extract` "
             "or `pipeline text`"
         )

@@ -16,11 +16,11 @@ class FeatureSpec:
 
     Attributes
     ----------
-    shape : of one row.
-    recipe : what makes the features, as their shards have it.
-    recipe_hash : names recipe and weights together.
+    shape : shape of one row.
+    recipe : recipe of the features, as in their shards.
+    recipe_hash : hash of recipe and weights.
     weights : name of the network's weights, word vectors or vocabulary.
-    weights_sha256 : of the same; empty in files of heads that did not have it.
+    weights_sha256 : their SHA-256; empty in older head files.
     """
 
     shape: tuple[int, ...]
@@ -31,12 +31,12 @@ class FeatureSpec:
 
     @classmethod
     def of(cls, features: FeatureSet) -> "FeatureSpec":
-        """Return the spec of a feature folder."""
+        """Return the spec of a feature set."""
         return cls.of_header(features.index.header)
 
     @classmethod
     def of_header(cls, header: FeatureHeader) -> "FeatureSpec":
-        """Return the spec of features with this header."""
+        """Return the spec of features with a given header."""
         return cls(
             header.row_shape,
             header.recipe,
@@ -47,37 +47,37 @@ class FeatureSpec:
 
     @property
     def name(self) -> str:
-        """The recipe's name, for messages."""
+        """Name of the recipe, for messages."""
         return str(self.recipe.get("name", "features without a name"))
 
     def require(self, features: FeatureSet, side: str) -> None:
-        """Check that a folder holds these features.
+        """Check that a feature set matches this spec.
 
         Raises
         ------
         HeadError
-            Recipe, weights or shape are others.
+            Recipe, weights or shape differ.
         """
         found = FeatureSpec.of(features)
         if (found.recipe_hash, found.shape) != (self.recipe_hash, self.shape):
             raise HeadError(
                 f"{features.folder} holds {side} features {found.name!r} {found.shape} with "
                 f"weights {found.weights!r} (hash {found.recipe_hash}), but the head was fitted on "
-                f"{self.name!r} {self.shape} with {self.weights!r} (hash {self.recipe_hash}); give "
+                f"{self.name!r} {self.shape} with {self.weights!r} (hash {self.recipe_hash}); use "
                 "the features that it was fitted on, or run `pipeline train` again"
             )
 
 
 @dataclass(frozen=True)
 class HeadInputs:
-    """Both sides of what a head is fitted on."""
+    """Feature specs of both sides."""
 
     images: FeatureSpec
     captions: FeatureSpec
 
     @classmethod
     def of(cls, images: FeatureSet, captions: FeatureSet) -> "HeadInputs":
-        """Return the specs of two feature folders."""
+        """Return the specs of two feature sets."""
         return cls(FeatureSpec.of(images), FeatureSpec.of(captions))
 
 
@@ -88,9 +88,9 @@ class CaptionBlock:
     Attributes
     ----------
     kind : the recipe's "encoder": "mean", "bow", "tfidf", "fisher vector", "principal
-        components" or "sequence"; empty where the recipe does not say.
-    columns : where the block lies in a row.
-    recipe : the block's own recipe.
+        components" or "sequence"; empty if the recipe has none.
+    columns : columns of the block in a row.
+    recipe : recipe of the block.
     """
 
     kind: str
@@ -104,17 +104,17 @@ class CaptionBlock:
 
     @property
     def vocab_size(self) -> int:
-        """Number of token ids, of a block that has them."""
+        """Size of the vocabulary of a block of token ids."""
         return int(self.recipe["num_ids"])
 
 
 def caption_blocks(side: FeatureSpec) -> tuple[CaptionBlock, ...]:
-    """Return the blocks of caption features: one, or several of a concatenation.
+    """Return the blocks of caption features: one per concatenated encoder.
 
     Raises
     ------
     HeadError
-        The features are no vectors, or the blocks do not add up to their dimension.
+        The features are not vectors, or the block sizes do not sum to their dimension.
     """
     dim = _vector(side, "caption features")
     recipe = side.recipe
@@ -129,22 +129,22 @@ def caption_blocks(side: FeatureSpec) -> tuple[CaptionBlock, ...]:
         start += own["dim"]
     if start != dim:
         raise HeadError(
-            f"the blocks of {side.name!r} have {start} columns by their recipe, but its rows have "
-            f"{dim}; run `pipeline text` again"
+            f"the recipe of {side.name!r} has blocks of {start} columns in total, but its rows "
+            f"have {dim}; run `pipeline text` again"
         )
     return tuple(blocks)
 
 
 def require_sequence(head: str, captions: FeatureSpec) -> CaptionBlock:
-    """Return the one block of captions that are word sequences: rows of token ids.
+    """Return the single block of captions that are word sequences (rows of token ids).
 
-    Its recipe has "num_ids", the vocabulary's size, and "layout", the ids before and after the
-    words; see `pipeline.text.encoders.token_ids`.
+    Its recipe has "num_ids", the vocabulary size, and "layout", the marks around the words; see
+    `pipeline.text.encoders.token_ids`.
 
     Raises
     ------
     HeadError
-        They are something else.
+        The captions are not word sequences.
     """
     blocks = caption_blocks(captions)
     if [block.kind for block in blocks] != ["sequence"]:
@@ -156,30 +156,30 @@ def require_sequence(head: str, captions: FeatureSpec) -> CaptionBlock:
 
 
 def require_vectors(head: str, side: FeatureSpec) -> int:
-    """Return the dimension of features that are one vector for each image or caption.
+    """Return the dimension of features that are one vector per image or caption.
 
     Raises
     ------
     HeadError
-        They are grids, or have token ids among them.
+        They are grids, or contain token ids.
     """
     dim = _vector(side, f"head {head!r}")
     blocks = caption_blocks(side)
     if any(block.kind in ("sequence", "tags") for block in blocks):
         raise HeadError(
-            f"head {head!r} takes vectors, but {side.name!r} is {_kinds(blocks)}: token ids mean "
-            "nothing as a vector; use an encoder such as mean, or a head that reads words"
+            f"head {head!r} needs vectors, but {side.name!r} is {_kinds(blocks)}: token ids are "
+            "not a vector; use an encoder such as mean, or a head that reads words"
         )
     return dim
 
 
 def require_averageable(captions: FeatureSpec) -> None:
-    """Refuse caption features whose mean means nothing.
+    """Require caption features whose mean is meaningful.
 
     Raises
     ------
     HeadError
-        Token ids are among them.
+        They contain token ids.
     """
     if any(block.kind in ("sequence", "tags") for block in caption_blocks(captions)):
         raise HeadError(
@@ -194,11 +194,11 @@ def require_grid(head: str, side: FeatureSpec) -> tuple[int, int]:
     Raises
     ------
     HeadError
-        They are vectors.
+        The features are vectors.
     """
     if len(side.shape) < 2:
         raise HeadError(
-            f"head {head!r} takes a grid or a list of regions for each image, but the rows of "
+            f"head {head!r} needs a grid or a list of regions for each image, but the rows of "
             f"{side.name!r} are vectors {side.shape}; use a recipe whose name ends with -grid"
         )
     *cells, channels = side.shape
@@ -208,7 +208,7 @@ def require_grid(head: str, side: FeatureSpec) -> tuple[int, int]:
 def _vector(side: FeatureSpec, taker: str) -> int:
     if len(side.shape) != 1:
         raise HeadError(
-            f"{taker}: one vector a row is needed, but {side.name!r} has rows of shape "
+            f"{taker}: one vector per row is needed, but {side.name!r} has rows of shape "
             f"{side.shape}; use a recipe that pools"
         )
     return side.shape[0]

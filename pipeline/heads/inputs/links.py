@@ -1,8 +1,8 @@
-"""Captions that describe several images: the phrases of regions, many to many.
+"""Captions that describe several images: phrases and regions, in a many-to-many relation.
 
-The pairs of regions and phrases are `Pairs`, in which a phrase is the caption of each region that
-it is paired with. `Links` say which of these captions are the same phrase, so that a head may
-compare every region and every phrase of a batch once (Wang et al. 2016, section 3.3).
+Regions and phrases are `Pairs` in which a phrase is a caption of each of its regions. `Links`
+records which captions are the same phrase, so that a head compares every region and every phrase
+of a batch once (Wang et al. 2016, section 3.3).
 """
 
 import hashlib
@@ -21,10 +21,10 @@ from pipeline.heads.inputs.pairs import Links, Lists, Pairs
 
 
 class RepeatedRows:
-    """Rows of which some stand in several places."""
+    """Rows with repetitions."""
 
     def __init__(self, rows: Rows, places: RowNumbers) -> None:
-        """Take (n,) row numbers of `rows`, one for each place."""
+        """Store the row number in `rows` of each place, (n,)."""
         self._rows, self._places = rows, places
         self.row_shape: tuple[int, ...] = rows.row_shape
 
@@ -36,7 +36,7 @@ class RepeatedRows:
         return self._rows.take(self._places[rows])
 
     def digest(self) -> str:
-        """Return a text that differs where the rows or the places do."""
+        """Return a digest of the rows and places."""
         return hashlib.sha256(self._rows.digest().encode() + self._places.tobytes()).hexdigest()
 
 
@@ -57,15 +57,15 @@ class LinkedRows:
 
 @dataclass(frozen=True, eq=False)
 class LinkedBatch:
-    """Images and phrases, each once, and which of them match.
+    """Distinct images and phrases, and which of them match.
 
     Attributes
     ----------
-    images : (n, *row_shape) float32; mined boxes come last.
+    images : (n, *row_shape) float32; mined boxes are last.
     captions : (m, *row_shape) float32.
-    matches : (n, m) bool; a mined box has no match.
-    negatives : (n, m) bool, which images and phrases do not match; of a mined box only the phrases
-        that it was mined for, since nobody said that it does not show what others name.
+    matches : (n, m) bool; all False for a mined box.
+    negatives : (n, m) bool, which images and phrases do not match. For a mined box only the phrases
+        that it was mined for, since it may show what other phrases name.
     """
 
     images: Tensor
@@ -74,11 +74,11 @@ class LinkedBatch:
     negatives: Tensor
 
     def to(self, device: torch.device) -> "LinkedBatch":
-        """Return the batch on another device."""
+        """Return the batch on a device."""
         return LinkedBatch(*(part.to(device, non_blocking=True) for part in self._parts()))
 
     def pin_memory(self) -> "LinkedBatch":
-        """Return the batch in pinned memory; the data loader asks for it by this name."""
+        """Return the batch in pinned memory; the data loader calls it by this name."""
         return LinkedBatch(*(part.pin_memory() for part in self._parts()))
 
     def _parts(self) -> tuple[Tensor, ...]:
@@ -88,19 +88,19 @@ class LinkedBatch:
 def linked_batches(
     pairs: Pairs, batch_size: int, mined_each: int, rng: np.random.Generator
 ) -> list[LinkedRows]:
-    """Return an epoch: all pairs once in random order, each batch enlarged.
+    """Return an epoch: all pairs once in random order, in extended batches.
 
-    Wang et al. 2016, section 3.3: to `batch_size` pairs come one more phrase of each of their
-    images that has another, and one more image of each of their phrases; then of each phrase,
-    where boxes were mined, `mined_each` of those, drawn with replacement. A batch of a single
-    image or phrase, which would have no negative, is joined to the one before it.
+    Wang et al. 2016, section 3.3: `batch_size` pairs, plus one further phrase of each of their
+    images and one further image of each of their phrases, if any; then `mined_each` mined boxes
+    of each phrase that has some, sampled with replacement. A batch with a single image or phrase
+    has no negatives and is merged into the previous batch.
 
     Parameters
     ----------
-    pairs : with `links`.
-    batch_size : pairs before the batch is enlarged.
-    mined_each : mined boxes of a phrase.
-    rng : draws everything.
+    pairs : pairs with `links`.
+    batch_size : number of pairs before extension.
+    mined_each : number of mined boxes per phrase.
+    rng : random generator.
     """
     links = links_of(pairs)
     image_of, phrase_of = pairs.image_of_caption, links.phrase_of_caption
@@ -130,7 +130,7 @@ def linked_batches(
 def _further(
     lists: Lists, rows: RowNumbers, there: RowNumbers, rng: np.random.Generator
 ) -> RowNumbers:
-    """Return for each row one random value that is not there yet, if its list has any."""
+    """Return for each row one random value of its list that is not in `there`, if any."""
     values, place = lists.of_rows(rows)
     free = ~np.isin(values, there)
     return one_more_of_each(values[free], place[free], len(rows), rng)
@@ -148,19 +148,19 @@ def _drawn(
 
 
 def links_of(pairs: Pairs) -> Links:
-    """Return the links of pairs that have them; `ValueError` if they do not."""
+    """Return the links of pairs; raise `ValueError` without links."""
     if pairs.links is None:
         raise ValueError("these pairs have no links")
     return pairs.links
 
 
 def require_two_phrases(pairs: Pairs) -> None:
-    """Refuse training data that give a region no negative.
+    """Require two regions and two phrases or more, so that each has a negative.
 
     Raises
     ------
     HeadError
-        There are fewer than two regions or phrases.
+        There are fewer.
     """
     images, phrases = len(pairs.image_ids), len(links_of(pairs).phrases)
     if min(images, phrases) < 2:
@@ -171,14 +171,14 @@ def require_two_phrases(pairs: Pairs) -> None:
 
 
 class LinkedDataset(Dataset["LinkedBatch | PipelineError"]):
-    """Batches of images and phrases by their rows."""
+    """Batches of images and phrases, indexed by rows."""
 
     def __init__(self, pairs: Pairs) -> None:
-        """Take the features and links, but not the ids."""
+        """Store the features and links without the ids."""
         self._images, self._links = pairs.images, links_of(pairs)
 
     def __getitem__(self, rows: LinkedRows) -> "LinkedBatch | PipelineError":
-        """Return a batch; an error of the user's is returned, see `PairDataset`."""
+        """Return a batch, or a user's error; see `PairDataset`."""
         links = self._links
         matches = np.zeros((len(rows.images) + len(rows.mined), len(rows.phrases)), bool)
         column = np.full(len(links.phrases), -1)

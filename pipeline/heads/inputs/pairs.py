@@ -1,4 +1,4 @@
-"""Images and captions of a split as a head sees them: rows of both sides, joined by id."""
+"""Images and captions of a split: the rows of both sides, joined by id."""
 
 import hashlib
 import zlib
@@ -30,16 +30,16 @@ _FIGURES = (
 )
 
 IN_MEMORY_BYTES = 1 << 30
-"""A side of fewer float32 bytes is held in memory; a larger one is read as it is needed."""
+"""A side of fewer float32 bytes is loaded into memory; a larger one is read on demand."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lists:
-    """A list of numbers for each of some rows.
+    """A list of numbers for each row, in compressed form.
 
     Attributes
     ----------
-    starts : (rows + 1,) int64, where the list of each row starts in `values`; their number last.
+    starts : (rows + 1,) int64, the start of each row's list in `values`, and the end of the last.
     values : (n,) int64.
     """
 
@@ -48,20 +48,20 @@ class Lists:
 
     @classmethod
     def of(cls, rows: RowNumbers, values: RowNumbers, num_rows: int) -> "Lists":
-        """Return the lists of pairs (row, value), each in ascending order."""
+        """Return the lists of pairs (row, value), each ascending."""
         order = np.lexsort((values, rows))
         counts = np.bincount(rows, minlength=num_rows)
         return cls(np.concatenate(([0], np.cumsum(counts))).astype(np.int64), values[order])
 
     def of_rows(self, rows: RowNumbers) -> tuple[RowNumbers, RowNumbers]:
-        """Return all values of some rows, and for each its place in `rows`."""
+        """Return all values of some rows, and the index into `rows` of each."""
         number = self.starts[rows + 1] - self.starts[rows]
         place = np.repeat(np.arange(len(rows)), number)
         before = np.cumsum(number) - number
         return self.values[np.arange(len(place)) + (self.starts[rows] - before)[place]], place
 
     def digest(self) -> str:
-        """Return a text that differs where the lists do."""
+        """Return a digest of the lists."""
         return hashlib.sha256(self.starts.tobytes() + b"|" + self.values.tobytes()).hexdigest()
 
 
@@ -72,12 +72,12 @@ class Links:
     Attributes
     ----------
     phrases : features of the distinct phrases.
-    phrase_of_caption : (captions,) int64, rows of `phrases`.
-    phrases_of_image : all that describe an image, those too that make no pair with it.
-    images_of_phrase : the same the other way.
-    mined : features of boxes that no phrase describes, but that came nearer to one than its true
-        boxes; None without any.
-    mined_of_phrase : rows of `mined` by the phrase that they came near to; None without any.
+    phrase_of_caption : (captions,) int64 rows of `phrases`.
+    phrases_of_image : all phrases that describe an image, including unpaired ones.
+    images_of_phrase : the inverse relation.
+    mined : features of mined boxes: unlabelled boxes that were closer to a phrase than its true
+        boxes; None if there are none.
+    mined_of_phrase : rows of `mined` by phrase; None if there are none.
     """
 
     phrases: Rows
@@ -88,7 +88,7 @@ class Links:
     mined_of_phrase: Lists | None = None
 
     def digest(self) -> str:
-        """Return a text that differs where the phrases, the joining or the mined boxes do."""
+        """Return a digest of the phrases, the relation and the mined boxes."""
         parts = [self.phrases.digest(), self.phrases_of_image.digest()]
         parts.append(hashlib.sha256(self.phrase_of_caption.tobytes()).hexdigest())
         if self.mined is not None and self.mined_of_phrase is not None:
@@ -103,10 +103,9 @@ class Pairs:
     Attributes
     ----------
     image_ids, caption_ids : ids in row order.
-    image_of_caption : (captions,) int64, the row of each caption's image; ascending, no image
-        without one.
-    images, captions : the features of either side.
-    links : which captions are the same phrase, where they describe several images; see
+    image_of_caption : (captions,) int64, ascending image rows; every image has a caption.
+    images, captions : features of both sides.
+    links : the relation of phrases and regions, if captions describe several images; see
         `pipeline.heads.inputs.links`.
     """
 
@@ -119,11 +118,11 @@ class Pairs:
 
     @property
     def caption_image_ids(self) -> Sequence[str]:
-        """The image id of each caption."""
+        """Image id of each caption."""
         return PackedTexts(self.image_ids[row] for row in self.image_of_caption.tolist())
 
     def digest(self) -> str:
-        """Return a text that differs where an id, a feature or the joining does."""
+        """Return a digest of ids, features and relation."""
         digest = hashlib.sha256()
         for ids in (self.image_ids, self.caption_ids):
             digest.update(sha256_of_texts(ids).encode())
@@ -135,7 +134,7 @@ class Pairs:
         return digest.hexdigest()
 
     def figures(self, images: Features, captions: Features, similarity: str) -> dict[str, float]:
-        """Return R@1 and R@10 in both directions and rsum of embeddings, in percent."""
+        """Return R@1 and R@10 in both directions and rsum, in percent."""
         table = recall_table(
             Embeddings(
                 self.image_ids,
@@ -151,7 +150,7 @@ class Pairs:
 
 
 class HeldOut(Protocol):
-    """What a split gives to choose an epoch or a setting by; `Pairs` are one."""
+    """Validation set for model selection; `Pairs` implement it."""
 
     @property
     def images(self) -> Rows:
@@ -162,21 +161,21 @@ class HeldOut(Protocol):
         """Features of the captions."""
 
     def digest(self) -> str:
-        """Return a text that differs where the features or the joining do."""
+        """Return a digest of the features and the relation."""
 
     def figures(self, images: Features, captions: Features, similarity: str) -> dict[str, float]:
-        """Return figures of the rows' embeddings, all finite; by the greatest `rsum` is chosen."""
+        """Return metrics of the rows' embeddings, all finite; the maximum `rsum` is selected."""
 
 
 def made_from(
     dataset: str | Path, images: FeatureIndex, captions: FeatureIndex | None
 ) -> dict[str, str]:
-    """Return the hashes of the rows that a head or embeddings are made from, by name.
+    """Return the hashes of the input rows of a head or of embeddings, by name.
 
     Parameters
     ----------
     dataset : folder of the dataset.
-    images, captions : features of both sides; without captions there is no hash of them.
+    images, captions : indexes of the features; None: no captions.
     """
     hashes = {
         "manifest_sha256": sha256_of_file(Path(dataset) / MANIFEST_FILE),
@@ -186,7 +185,7 @@ def made_from(
 
 
 def first_captions_of(image_of_caption: RowNumbers) -> RowNumbers:
-    """Return the first caption row of each image, and the number of captions at the end.
+    """Return the first caption row of each image, with the caption count appended.
 
     Parameters
     ----------
@@ -201,19 +200,19 @@ def first_captions_of(image_of_caption: RowNumbers) -> RowNumbers:
 
 
 def with_features(entries: PackedEntries, images: FeatureSet) -> PackedEntries:
-    """Return the entries whose image has features, leaving out those whose row failed.
+    """Return the entries whose image has features; failed rows are left out.
 
     Raises
     ------
     MissingRows
-        An image has no row at all.
+        An image has no row.
     HeadError
-        None has features.
+        All rows failed.
     """
     kept = entries.take(np.flatnonzero(images.status[images.rows_of(entries.ids)] == OK))
     if not kept:
         raise HeadError(
-            f"{images.folder}: none of the {len(entries)} images has features; mend the files and "
+            f"{images.folder}: none of the {len(entries)} images has features; fix the files and "
             "run `pipeline extract` again"
         )
     return kept
@@ -225,23 +224,21 @@ def join_pairs(
     captions: FeatureSet,
     in_memory: int = IN_MEMORY_BYTES,
 ) -> Pairs:
-    """Join the features of some images and their captions by id.
-
-    Images without a caption take no part: there is nothing to pair them with.
+    """Join the features of images and their captions by id; images without captions are left out.
 
     Parameters
     ----------
     entries : the images, in the order of the result.
-    images, captions : features of either side.
-    in_memory : a side whose rows are fewer bytes than this in float32 is read at once.
+    images, captions : features of both sides.
+    in_memory : a side smaller than this, in float32 bytes, is loaded into memory.
 
     Raises
     ------
     MissingRows, FailedRows
         An image or caption has no features.
     HeadError
-        No image has a caption, a caption's features were made from another text, or features
-        that are read at once are not finite.
+        No image has a caption, caption features are of another text, or loaded features are not
+        finite.
     """
     packed = PackedEntries.of(entries)
     captioned = packed.take(np.flatnonzero(packed.num_captions))
@@ -260,7 +257,7 @@ def join_pairs(
 
 
 def require_same_texts(said: Captions, captions: FeatureSet) -> None:
-    """Check each caption against the CRC-32 that its features were made from, if it is known.
+    """Check the CRC-32 of each caption against that of its features, where it is recorded.
 
     Raises
     ------
@@ -270,7 +267,7 @@ def require_same_texts(said: Captions, captions: FeatureSet) -> None:
     now = np.fromiter((zlib.crc32(text.encode()) for text in said.texts), np.uint32, len(said.ids))
     if (other := np.flatnonzero((made_from != now) & (made_from != 0))).size:
         raise HeadError(
-            f"{captions.folder} was made from other texts for {other.size} of {len(said.ids)} "
+            f"{captions.folder} was computed from other texts for {other.size} of {len(said.ids)} "
             f"captions, first {[said.ids[row] for row in other[:5].tolist()]}; run `pipeline text` "
-            "again: it makes just those rows again"
+            "again, which recomputes only those rows"
         )

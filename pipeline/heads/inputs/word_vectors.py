@@ -1,4 +1,4 @@
-"""A known vector for each token id, for heads that read words and start from known vectors."""
+"""Word vectors by token id, to initialise heads that read words."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class KnownWords:
     Attributes
     ----------
     rows : (vocab_size, d) float32, NaN for marks and for words without a vector.
-    origin : name and SHA-256 of the vectors, and what they were trained on where they say it.
+    origin : name, SHA-256 and, if known, training data of the vectors.
     missing : words of the vocabulary without a vector, in its order.
     """
 
@@ -32,13 +32,13 @@ class KnownWords:
 
 
 def known_words(captions: FeatureSpec, encoder: Path, source: str) -> KnownWords:
-    """Look up the words that the numbers of caption features stand for.
+    """Look up the word vectors of the token ids in caption features.
 
     Parameters
     ----------
     captions : spec of the caption features.
     encoder : folder of their fitted encoder, which has the vocabulary.
-    source : word vectors, as `pipeline.text.vectors.load_vectors` takes them.
+    source : word vectors, in any form that `pipeline.text.vectors.load_vectors` accepts.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def known_words(captions: FeatureSpec, encoder: Path, source: str) -> KnownWords
     sequences = [part for part in caption_blocks(captions) if part.kind == "sequence"]
     if not sequences:
         raise HeadError(
-            f"word vectors are given, but {captions.name!r} has no token ids; leave the "
+            f"word vectors are set, but {captions.name!r} has no token ids; leave the "
             "vectors out, or use caption features of the encoder token-ids"
         )
     numbered = [spec for spec in load_plan(encoder).specs if spec.layout is not None]
@@ -61,7 +61,7 @@ def known_words(captions: FeatureSpec, encoder: Path, source: str) -> KnownWords
     recipe = sequences[0].recipe
     if (recipe["vocabulary"], recipe["num_ids"]) != (vocabulary.name, vocab_size):
         raise HeadError(
-            f"{encoder} has the vocabulary {vocabulary.name!r} of {vocab_size} numbers, but the "
+            f"{encoder} has the vocabulary {vocabulary.name!r} of {vocab_size} ids, but the "
             f"caption features have {recipe['vocabulary']!r} of {recipe['num_ids']}; run "
             "`pipeline text` again"
         )
@@ -75,6 +75,6 @@ def known_words(captions: FeatureSpec, encoder: Path, source: str) -> KnownWords
 
 
 def origin_of(vectors: WordVectors) -> dict[str, Any]:
-    """Return name and SHA-256 of word vectors, and what they were trained on where they say it."""
+    """Return name, SHA-256 and, if known, training data of word vectors."""
     known_of = {"trained_on": list(vectors.trained_on)} if vectors.trained_on else {}
     return {"name": vectors.name, "sha256": vectors.sha256, **known_of}

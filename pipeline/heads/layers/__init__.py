@@ -1,5 +1,5 @@
-"""Layers that several heads share: recurrent and transformer encoders, and the scaling of features.
+"""Layers that several heads share: recurrent and transformer encoders, and feature scaling.
 
-Read `rnn` first: its word table and packed sequences are used by every head that reads token ids.
-What only one head uses is in that head's module; how layers are trained is no business of theirs.
+Read `rnn` first: every head that reads token ids uses its word table and packed sequences. Layers
+of a single head are in that head's module; training is elsewhere.
 """

@@ -1,8 +1,10 @@
-"""GRU and LSTM over packed captions, by far fewer and larger products than torch's own on a CPU.
+"""GRU and LSTM over packed captions, on a CPU with fewer and larger products than torch's own.
 
-A step multiplies the state alone. The words of all steps go through one product before the first,
-and after the last one product each gives the gradients of the weights and of the words, where torch
-adds one of each step. On a GPU torch's own networks run.
+A step multiplies only the state. The words of all steps go through one product before the first
+step, and the gradients of the weights and of the words through one product each after the last,
+where torch sums one product per step. On a GPU, torch's own networks run.
+
+Weights in bfloat16, see `layers.products`, are multiplied with factors rounded to bfloat16.
 """
 
 from collections.abc import Sequence
@@ -13,23 +15,25 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
+from pipeline.heads.layers.products import factor_type
+
 Sizes = Sequence[int]
-"""Captions that a step has; they end in turn, so that no step has more than the one before."""
+"""Captions per step, descending: captions end in turn."""
 
 
 def run_recurrent(rnn: nn.GRU | nn.LSTM, sequence: PackedSequence) -> tuple[PackedSequence, Tensor]:
-    """Return what a network of torch's would, from its weights.
+    """Return the result of a torch recurrent network, computed from its weights.
 
     Parameters
     ----------
     rnn : any number of layers, one or two directions, no dropout, no projection.
-    sequence : of float32 words.
+    sequence : packed float32 words.
 
     Returns
     -------
-    states : of the top layer, packed as `sequence` is.
-    last : (layers * directions, captions, hidden), the last state of each caption, in the order
-        of the batch before it was packed.
+    states : states of the top layer, packed as `sequence` is.
+    last : (layers * directions, captions, hidden), the last state of each caption, in batch order
+        (as before packing).
     """
     if sequence.data.is_cuda:
         states, last = rnn(sequence)
@@ -59,7 +63,7 @@ def run_recurrent(rnn: nn.GRU | nn.LSTM, sequence: PackedSequence) -> tuple[Pack
 
 
 def last_rows(sequence: PackedSequence) -> Tensor:
-    """Return (captions,): the row of each caption's last word, captions as before the packing."""
+    """Return (captions,): the packed row of each caption's last word, in batch order."""
     sizes = sequence.batch_sizes
     captions = _order(sequence)
     lengths = (sizes[:, None] > captions).sum(0)
@@ -69,20 +73,21 @@ def last_rows(sequence: PackedSequence) -> Tensor:
 def gru_states(
     words: Tensor, sizes: Sizes, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor, b_hh: Tensor
 ) -> Tensor:
-    """Return the states of a GRU, of one layer and direction, with torch's weights and equations.
+    """Return the states of a one-layer, one-directional GRU with torch's weights and equations.
 
     Parameters
     ----------
-    words : (rows, inputs) float32, the captions of step 0, then those of step 1 and so on.
-    sizes : of each step; their sum is the number of rows.
-    w_ih, w_hh, b_ih, b_hh : as those of `torch.nn.GRU`.
+    words : (rows, inputs) float32, the captions of step 0, then those of step 1, and so on.
+    sizes : number of captions per step; they sum to the row count.
+    w_ih, w_hh, b_ih, b_hh : weights and biases as in `torch.nn.GRU`.
 
     Returns
     -------
     Tensor
         (rows, hidden) float32.
     """
-    states: Tensor = _Gru.apply(words, tuple(sizes), w_ih, w_hh, b_ih, b_hh)
+    kind = factor_type()
+    states: Tensor = _Gru.apply(words, tuple(sizes), w_ih.to(kind), w_hh.to(kind), b_ih, b_hh)
     return states
 
 
@@ -95,13 +100,13 @@ def lstm_states(
     b_hh: Tensor | None = None,
     peepholes: Tensor | None = None,
 ) -> Tensor:
-    """Return the states of an LSTM, of one layer and direction, with torch's weights and equations.
+    """Return the states of a one-layer, one-directional LSTM with torch's weights and equations.
 
     Parameters
     ----------
-    words, sizes, w_ih, w_hh, b_ih, b_hh : as of `gru_states`; `b_hh` may be None.
-    peepholes : (3, hidden), by which the input and the forget gate see the cell before the step,
-        and the output gate the cell after it; None: they do not.
+    words, sizes, w_ih, w_hh, b_ih, b_hh : see `gru_states`; `b_hh` may be None.
+    peepholes : (3, hidden) diagonal weights from the cell before the step to the input and forget
+        gates, and from the cell after it to the output gate; None: no peepholes.
 
     Returns
     -------
@@ -109,20 +114,21 @@ def lstm_states(
         (rows, hidden) float32.
     """
     bias = b_ih if b_hh is None else b_ih + b_hh
-    states: Tensor = _Lstm.apply(words, tuple(sizes), w_ih, w_hh, bias, peepholes)
+    kind = factor_type()
+    states: Tensor = _Lstm.apply(words, tuple(sizes), w_ih.to(kind), w_hh.to(kind), bias, peepholes)
     return states
 
 
 def lstm_states_of_whole_peepholes(
     words: Tensor, sizes: Sizes, w_ih: Tensor, w_hh: Tensor, bias: Tensor, *, peepholes: Tensor
 ) -> Tensor:
-    """Return the states of an LSTM whose gates see all of the cell (Kiros et al. 2014, eq. 1-5).
+    """Return the states of an LSTM with full peephole matrices (Kiros et al. 2014, eq. 1-5).
 
-    A loop that autograd differentiates.
+    A plain loop in float32; autograd computes the gradients.
 
     Parameters
     ----------
-    words, sizes, w_ih, w_hh, bias : as of `lstm_states`.
+    words, sizes, w_ih, w_hh, bias : see `lstm_states`.
     peepholes : (3, hidden, hidden), W_ci, W_cf and W_co.
 
     Returns
@@ -153,13 +159,13 @@ class _Gru(torch.autograd.Function):
         ctx: Any, x: Tensor, sizes: Sizes, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor, b_hh: Tensor
     ) -> Tensor:
         hidden = w_hh.shape[1]
-        gates = torch.addmm(b_ih, x, w_ih.T)
+        gates = _affine(b_ih, x, w_ih)
         states, before, seen = (x.new_empty(len(x), hidden) for _ in range(3))
         state = x.new_zeros(sizes[0], hidden)
         for rows in _steps(sizes):
             state = state[: rows.stop - rows.start]
             before[rows] = state
-            of_state = torch.addmm(b_hh, state, w_hh.T)
+            of_state = _affine(b_hh, state, w_hh)
             both = gates[rows, : 2 * hidden].add_(of_state[:, : 2 * hidden]).sigmoid_()
             seen[rows] = of_state[:, 2 * hidden :]
             new = gates[rows, 2 * hidden :]
@@ -178,7 +184,7 @@ class _Gru(torch.autograd.Function):
         by_new = (1 - z) * (1 - new * new)
         by_z = (before - new) * z * (1 - z)
         by_r = seen * r * (1 - r)
-        # The new state sees the old one times r, so that the two sides' gradients differ there.
+        # The candidate state uses the previous state times r, so that its two gradients differ.
         of_words, of_state = torch.empty_like(gates), torch.empty_like(gates)
         carried = of_states.new_zeros(ctx.sizes[0], hidden)
         for rows in reversed(_steps(ctx.sizes)):
@@ -190,11 +196,11 @@ class _Gru(torch.autograd.Function):
             here = of_state[rows]
             here[:, : 2 * hidden] = of_words[rows, : 2 * hidden]
             torch.mul(to_new, r[rows], out=here[:, 2 * hidden :])
-            of.mul_(z[rows]).addmm_(here, w_hh)
-        return (
-            of_words @ w_ih, None, of_words.T @ x, of_state.T @ before, of_words.sum(0),
-            of_state.sum(0),
-        )  # fmt: skip
+            _add_product(of.mul_(z[rows]), here, w_hh)
+        of_biases = of_words.sum(0), of_state.sum(0)
+        of_words, of_state, x, before = (t.to(w_hh.dtype) for t in (of_words, of_state, x, before))
+        of_x = (of_words @ w_ih).float()
+        return of_x, None, of_words.T @ x, of_state.T @ before, *of_biases
 
 
 class _Lstm(torch.autograd.Function):
@@ -206,7 +212,7 @@ class _Lstm(torch.autograd.Function):
         peepholes: Tensor | None,
     ) -> Tensor:  # fmt: skip
         hidden = w_hh.shape[1]
-        gates = torch.addmm(bias, x, w_ih.T)
+        gates = _affine(bias, x, w_ih)
         states, before, cell_before, cells = (x.new_empty(len(x), hidden) for _ in range(4))
         state = x.new_zeros(sizes[0], hidden)
         cell = state
@@ -214,7 +220,7 @@ class _Lstm(torch.autograd.Function):
             number = rows.stop - rows.start
             before[rows], cell_before[rows] = state[:number], cell[:number]
             cell = cell_before[rows]
-            i, f, g, o = gates[rows].addmm_(before[rows], w_hh.T).chunk(4, dim=1)
+            i, f, g, o = _add_product(gates[rows], before[rows], w_hh.T).chunk(4, dim=1)
             if peepholes is not None:
                 i.addcmul_(peepholes[0], cell)
                 f.addcmul_(peepholes[1], cell)
@@ -253,26 +259,43 @@ class _Lstm(torch.autograd.Function):
             of_cell.mul_(f[rows])
             if peepholes is not None:
                 of_cell.addcmul_(to_i, peepholes[0]).addcmul_(to_f, peepholes[1])
-            torch.mm(of_gates[rows], w_hh, out=of)
+            if w_hh.dtype == of.dtype:
+                torch.mm(of_gates[rows], w_hh, out=of)
+            else:
+                of.copy_(of_gates[rows].to(w_hh.dtype) @ w_hh)
         of_peepholes = None
         if peepholes is not None:
             to_i, to_f, _, to_o = of_gates.chunk(4, dim=1)
             pairs = ((to_i, cell_before), (to_f, cell_before), (to_o, cells))
             of_peepholes = torch.stack([(of * cell).sum(0) for of, cell in pairs])
-        return (
-            of_gates @ w_ih, None, of_gates.T @ x, of_gates.T @ before, of_gates.sum(0),
-            of_peepholes,
-        )  # fmt: skip
+        of_bias = of_gates.sum(0)
+        of_gates, x, before = (t.to(w_hh.dtype) for t in (of_gates, x, before))
+        of_x = (of_gates @ w_ih).float()
+        return of_x, None, of_gates.T @ x, of_gates.T @ before, of_bias, of_peepholes
+
+
+def _affine(bias: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
+    """Return bias + rows weight' in float32; the factors are of the weight's type."""
+    if weight.dtype == rows.dtype:
+        return torch.addmm(bias, rows, weight.T)
+    return (rows.to(weight.dtype) @ weight.T).float().add_(bias)
+
+
+def _add_product(out: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
+    """Add rows weight to float32 numbers in place; the factors are of the weight's type."""
+    if weight.dtype == rows.dtype:
+        return out.addmm_(rows, weight)
+    return out.add_(rows.to(weight.dtype) @ weight)
 
 
 def _steps(sizes: Sizes) -> list[slice]:
-    """Return the rows of each step."""
+    """Return the slice of rows of each step."""
     stops = torch.tensor(sizes).cumsum(0).tolist()
     return [slice(stop - size, stop) for stop, size in zip(stops, sizes, strict=True)]
 
 
 def _backwards(sizes: Tensor) -> Tensor:
-    """Return (rows,): the row that stands in each row's place when captions are read backwards."""
+    """Return (rows,): the source row of each row when captions are reversed."""
     starts = sizes.cumsum(0) - sizes
     captions = torch.arange(int(sizes[0]))
     lengths = (sizes[:, None] > captions).sum(0)
@@ -282,7 +305,7 @@ def _backwards(sizes: Tensor) -> Tensor:
 
 
 def _order(sequence: PackedSequence) -> Tensor:
-    """Return (captions,): the place among the packed of each caption of the batch."""
+    """Return (captions,): the position in the packed order of each caption of the batch."""
     if sequence.unsorted_indices is None:
         return torch.arange(int(sequence.batch_sizes[0]))
     return sequence.unsorted_indices

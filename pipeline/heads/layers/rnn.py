@@ -1,4 +1,4 @@
-"""Sentence towers that read words in order: word table, recurrent network, pooled states."""
+"""Sentence towers over word sequences: word table, recurrent network, pooled states."""
 
 import numpy as np
 import torch
@@ -16,10 +16,10 @@ from pipeline.heads.layers.recurrence import (
 from pipeline.text.encoders.token_ids import PADDING
 
 RANDOM_WORD = 0.1
-"""Words without a vector start uniform in plus or minus this, as all words of VSE++ do."""
+"""Range of the uniform initialisation of words without a vector, as for all words of VSE++."""
 
 CELLS = {"gru": nn.GRU, "lstm": nn.LSTM}
-"""Torch's recurrent networks; those of `PEEPHOLE_CELLS` are a `PeepholeLSTM`."""
+"""Torch's recurrent networks; the cells in `PEEPHOLE_CELLS` use `PeepholeLSTM`."""
 
 PEEPHOLE_CELLS = ("peephole_lstm", "whole_peephole_lstm")
 
@@ -27,34 +27,34 @@ _PEEPHOLE_START = 0.08  # Kiros et al. 2014, section 3.1; torch's own is 1 / sqr
 
 
 def word_table(vocab_size: int, dim: int, words: Features | None, trained: bool) -> nn.Embedding:
-    """Return a table of word vectors, drawn from torch's global generator where none is given.
+    """Return a table of word vectors; missing ones are drawn from torch's global generator.
 
-    Padding is zero and stays so. The unknown word and the marks are rows as any other.
+    The padding row stays zero. The unknown word and the marks are ordinary rows.
 
     Parameters
     ----------
-    vocab_size, dim : its shape.
-    words : (vocab_size, dim) float32, rows of NaN where a word has no vector; None has none at all.
-    trained : whether the rows are parameters; otherwise all are fixed, the random ones too.
+    vocab_size, dim : shape of the table.
+    words : (vocab_size, dim) float32, NaN rows for words without a vector; None: all are random.
+    trained : whether all rows are trainable; otherwise all are frozen, including random ones.
 
     Raises
     ------
     HeadError
-        The vectors have another shape, or are neither finite nor NaN.
+        The vectors have another shape, or a row is partly NaN or infinite.
     """
     rows = torch.empty(vocab_size, dim).uniform_(-RANDOM_WORD, RANDOM_WORD)
     if words is not None:
         if words.shape != (vocab_size, dim):
             raise HeadError(
-                f"the word vectors are of shape {words.shape}, but the head's word table is of "
-                f"shape {(vocab_size, dim)}; set word_dim to the length of the vectors, and take "
-                "vectors for the vocabulary that the captions were made with"
+                f"word vectors have shape {words.shape}, but the head's word table has shape "
+                f"{(vocab_size, dim)}; set word_dim to the dimension of the vectors, and use the "
+                "vocabulary of the caption features"
             )
         known = ~np.isnan(words).all(axis=1)
         if not np.isfinite(words[known]).all():
             raise HeadError(
-                "word vectors hold NaN or infinite numbers within a row; a row is either finite "
-                "or all NaN, for a word without a vector; read the vectors again from a sound file"
+                "word vectors contain NaN or infinite values within a row; a row is either finite "
+                "or all NaN, for a word without a vector; load the vectors from a valid file"
             )
         rows[torch.from_numpy(known)] = torch.from_numpy(words[known])
     rows[PADDING] = 0.0
@@ -62,22 +62,22 @@ def word_table(vocab_size: int, dim: int, words: Features | None, trained: bool)
 
 
 def packed(ids: Tensor) -> tuple[PackedSequence, Tensor]:
-    """Pack captions so that no padding is computed with, wherever it stands.
+    """Pack captions so that padding, wherever it is, is not computed.
 
     Parameters
     ----------
-    ids : (captions, length) token ids of any dtype; `PADDING` in front or at the back.
+    ids : (captions, length) token ids of any dtype; `PADDING` in front or at the end.
 
     Returns
     -------
-    packed : of int64 numbers, each caption's words in order. One without words has one `PADDING`.
-    lengths : (captions,) int64 words of each caption, 0 or more.
+    packed : int64 ids, each caption's words in order. A caption without words has one `PADDING`.
+    lengths : (captions,) int64 word counts, 0 or more.
     """
     ids = ids.long()
     padding = ids == PADDING
     lengths = ids.shape[1] - padding.sum(dim=1)
     longest = max(int(lengths.max()), 1)
-    # Stable, so that words keep their order: it moves padding to the back.
+    # Stable sort: it moves padding to the end and keeps the order of words.
     order = padding.to(torch.uint8).argsort(dim=1, stable=True)[:, :longest]
     return (
         pack_padded_sequence(
@@ -88,19 +88,17 @@ def packed(ids: Tensor) -> tuple[PackedSequence, Tensor]:
 
 
 class PeepholeLSTM(nn.Module):
-    """The LSTM of Kiros et al. 2014, whose gates see the cell: one layer, one direction.
+    """The LSTM of Kiros et al. 2014 with peephole connections: one layer, one direction.
 
-    Eq. (1) to (5): the input and forget gates see the cell before the step, the output gate sees it
-    afterwards. Weights and biases start uniform in plus or minus 0.08.
-
-    The paper prints whole matrices from the cell to the gates (`whole`). Without them a gate sees
-    its own number of the cell, as in Graves 2013, whose equations they are.
+    Eq. (1) to (5): the input and forget gates see the cell before the step, the output gate the
+    cell after it. Weights and biases start uniform in (-0.08, 0.08). The paper prints full peephole
+    matrices (`whole`); the default is diagonal, as in Graves 2013, whose equations they are.
     """
 
     bidirectional = False
 
     def __init__(self, inputs: int, hidden: int, whole: bool = False) -> None:
-        """Take the lengths of a word and of the state, and whether peepholes are matrices."""
+        """Build the weights; `whole` selects full peephole matrices."""
         super().__init__()
         self.word = nn.Linear(inputs, 4 * hidden)
         self.state = nn.Linear(hidden, 4 * hidden, bias=False)
@@ -109,12 +107,12 @@ class PeepholeLSTM(nn.Module):
             nn.init.uniform_(parameter, -_PEEPHOLE_START, _PEEPHOLE_START)
 
     def forward(self, sequence: PackedSequence) -> tuple[PackedSequence, Tensor]:
-        """Return the states of a batch and the last of each caption, as `torch.nn.GRU` does.
+        """Return all states and the last of each caption, as `torch.nn.GRU` does.
 
         Returns
         -------
         states : packed as `sequence` is.
-        last : (1, captions, hidden), in the order of the batch before it was packed.
+        last : (1, captions, hidden), in batch order (as before packing).
         """
         steps = lstm_states if self.peepholes.ndim == 2 else lstm_states_of_whole_peepholes
         states = steps(
@@ -130,10 +128,7 @@ class PeepholeLSTM(nn.Module):
 
 
 class SentenceTower(nn.Module):
-    """Token ids to one vector a caption.
-
-    The recurrent network reads packed sequences, so that no padding is computed with.
-    """
+    """Sentence encoder: token ids to one vector per caption, without computing padding."""
 
     def __init__(
         self,
@@ -144,18 +139,18 @@ class SentenceTower(nn.Module):
         bidirectional: bool,
         pooling: str,
     ) -> None:
-        """Weights of the recurrent network's own initialisation, from torch's global generator.
+        """Build the network with its own initialisation, from torch's global generator.
 
         Parameters
         ----------
         words : see `word_table`.
-        dim : length of the result; where bidirectional it is even, half from each direction.
-        cell : of the recurrent network: "gru", "lstm", or "peephole_lstm" and
-            "whole_peephole_lstm", which have one layer and one direction.
-        layers : stacked, at least 1.
-        bidirectional : whether a second network reads from the end. Results are concatenated.
-        pooling : how the top layer's states become one vector: "last", "mean" or "max". The last
-            state of the second network is the one that has read the first word.
+        dim : dimension of the result; even if bidirectional, half per direction.
+        cell : "gru", "lstm", or "peephole_lstm" and "whole_peephole_lstm", which have one layer
+            and one direction.
+        layers : number of stacked layers, at least 1.
+        bidirectional : whether a second network reads backwards. Results are concatenated.
+        pooling : pooling of the top layer's states: "last", "mean" or "max". The last state of
+            the backward network is the one after the first word.
         """
         super().__init__()
         self.words = words
@@ -172,7 +167,7 @@ class SentenceTower(nn.Module):
             )
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return (captions, dim) of (captions, length); a caption without words is zero."""
+        """Return (captions, dim) of ids (captions, length); a caption without words is zero."""
         sequence, lengths = packed(ids)
         sequence = sequence._replace(data=self.words(sequence.data))
         if isinstance(self.rnn, PeepholeLSTM):
@@ -190,13 +185,13 @@ class SentenceTower(nn.Module):
 
 
 class WordSum(nn.Module):
-    """Token ids to the sum of the words' vectors, whatever their order."""
+    """Sum of word vectors over token ids, independent of word order."""
 
     def __init__(self, words: nn.Embedding) -> None:
-        """Take the word table; see `word_table`."""
+        """Store the word table; see `word_table`."""
         super().__init__()
         self.words = words
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Return (captions, word_dim) of (captions, length); padding adds its zero row."""
+        """Return (captions, word_dim) of ids (captions, length); padding adds zero."""
         return self.words(ids.long()).sum(dim=1)

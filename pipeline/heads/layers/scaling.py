@@ -1,7 +1,7 @@
-"""Features on the scale that a head learns from: of unit length, or standardised.
+"""Feature scaling for heads: L2 normalisation or standardisation.
 
-A closed form is given scaled rows, `UnitRows`. A network has its scaling as its first layer, so
-that the statistics of the training split are kept with what was learnt.
+A closed-form head reads scaled rows (`UnitRows`). A network has scaling as its first layer, so that
+the statistics of the training split are saved with the weights.
 """
 
 import hashlib
@@ -16,9 +16,9 @@ from pipeline.heads.inputs.feature_rows import Doubles, Features, RowNumbers, Ro
 
 
 def mean_and_scale(rows: Rows) -> tuple[Doubles, float]:
-    """Return the mean row and the root mean square of what differs from it, over all numbers.
+    """Return the mean row, and the root mean square of the deviations from it over all numbers.
 
-    One pass in blocks, merged by the formula of Chan, Golub & LeVeque 1979, in float64.
+    One pass over blocks in float64, merged by the formula of Chan, Golub & LeVeque 1979.
 
     Returns
     -------
@@ -37,12 +37,12 @@ def mean_and_scale(rows: Rows) -> tuple[Doubles, float]:
 
 
 class UnitRows:
-    """Vectors of unit length, perhaps after each was changed; zero vectors stay zero."""
+    """Rows that are L2-normalised, optionally after a transform; zero vectors stay zero."""
 
     def __init__(
         self, rows: Rows, change: Callable[[Features], Features | Doubles] | None = None
     ) -> None:
-        """Take vectors, and what changes (n, d) float32 of them, each by itself."""
+        """Wrap vectors; `change` transforms (n, d) float32 of them row by row."""
         self._rows, self._change = rows, change
         self.row_shape: tuple[int, ...] = rows.row_shape
 
@@ -65,46 +65,46 @@ class UnitRows:
 
 
 def signed_roots(features: Features) -> Features:
-    """Return the square root of each number's size, with its sign.
+    """Return the signed square root of each number.
 
-    At unit length it evens out how much single channels weigh (Perronnin et al. 2010, section
-    3.1).
+    With L2 normalisation it evens out the weights of single channels (Perronnin et al. 2010,
+    section 3.1).
     """
     roots: Features = np.copysign(np.sqrt(np.abs(features)), features)
     return roots
 
 
 class UnitLength(nn.Module):
-    """Rows of unit length; zero vectors stay zero."""
+    """L2 normalisation of rows; zero vectors stay zero."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (n, d) of the same."""
+        """Return unit vectors (n, d) of (n, d)."""
         return F.normalize(x, dim=1)
 
 
 class Standardised(nn.Module):
-    """Layers that are given features less the training split's mean vector, over its one scale.
+    """Layers behind a standardisation: minus the training split's mean vector, over one scale.
 
-    Of grids, every cell is a vector, and the mean is over all cells.
+    A grid counts as one vector per cell, and the mean is over all cells.
     """
 
     mean: Tensor
     scale: Tensor
 
     def __init__(self, inputs: int, *layers: nn.Module) -> None:
-        """Leave features (n, inputs) as they are until `fit`."""
+        """Build the layers; standardisation of (n, inputs) is the identity until `fit`."""
         super().__init__()
         self.register_buffer("mean", torch.zeros(inputs))
         self.register_buffer("scale", torch.ones(()))
         self.layers = nn.Sequential(*layers)
 
     def fit(self, rows: Rows) -> None:
-        """Take the mean vector and the one scale of training features."""
+        """Set mean vector and scale to those of training features."""
         mean, scale = mean_and_scale(rows)
         self.mean.copy_(torch.from_numpy(mean.reshape(-1, len(self.mean)).mean(axis=0)))
         self.scale.fill_(scale or 1.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the layers' output for (..., inputs), standardised first."""
+        """Return the layers' output for standardised (..., inputs)."""
         standardised: Tensor = self.layers((x - self.mean) / self.scale)
         return standardised

@@ -1,11 +1,11 @@
-"""Encoders over the cells of an image grid and over the words of a caption: transformers, or GRUs.
+"""Encoders over image cells and caption words: transformers, or other layers for comparison.
 
-Yan 2019, sections 2.1 to 2.3. What the text leaves open, and what stands here: the feedforward
-sublayer is linear, ReLU, linear with four times the width between, as in Vaswani et al. 2017;
-its residual is the output of the attention sublayer, where the text prints the layer's input
-(which in the first caption layer has another dimension); no layer norm follows the last layer;
-padding takes no part in attention or pooling. A GRU in the place of the transformer layers is no
-part of the paper; it is there to compare with.
+Yan 2019, sections 2.1 to 2.3. Our choices where the paper is silent: the feedforward sublayer is
+linear, ReLU, linear with four times the width, as in Vaswani et al. 2017; its residual is the
+output of the attention sublayer, where the paper prints the layer's input (of another dimension in
+the first caption layer); there is no final layer norm; padding is masked in attention and pooling.
+The other layers are not in its experiments: graph attention and relation networks replace the
+self-attention of a transformer layer, and a GRU replaces the layer.
 """
 
 from dataclasses import dataclass
@@ -16,23 +16,25 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from pipeline.heads.layers.recurrence import run_recurrent
+from pipeline.heads.layers.relations import GraphAttention, Relations
 from pipeline.text.encoders.token_ids import PADDING
 
-# Small beside any word vector: order starts as a hint that training may make louder.
+# Small compared with word vectors: word order starts as a hint, which training may amplify.
 _POSITION_SCALE = 0.02
 
 
 @dataclass(frozen=True)
 class Stack:
-    """What the layers of an encoder are like.
+    """Architecture of an encoder's layers.
 
     Attributes
     ----------
-    dim, heads, layers : of each layer's output; of its attention; how many.
-    dropout : probability, after each sublayer and on word vectors.
-    pooling : "mean" or "max", how the nodes of the last layer become one vector.
+    dim, heads, layers : output dimension, number of attention heads, number of layers.
+    dropout : dropout probability, after each sublayer and on word vectors.
+    pooling : "mean" or "max", pooling of the last layer's nodes.
     positions : whether nodes have learnt positions; otherwise they are a set.
-    layer : "transformer" or "gru".
+    layer : "transformer"; "graph-attention" or "relation", which replace its self-attention; or
+        "gru".
     """
 
     dim: int
@@ -44,31 +46,38 @@ class Stack:
     layer: str = "transformer"
 
     def build(self, inputs: int) -> nn.ModuleList:
-        """Return the layers, the first of which reads entities of dimension `inputs`."""
+        """Return the layers; the first reads nodes of dimension `inputs`."""
         widths = [inputs] + [self.dim] * (self.layers - 1)
         if self.layer == "gru":
             return nn.ModuleList(GruLayer(width, self.dim, self.dropout) for width in widths)
         return nn.ModuleList(
-            TransformerLayer(width, self.dim, self.heads, self.dropout) for width in widths
+            TransformerLayer(width, self.dim, self._attention(width), self.dropout)
+            for width in widths
         )
+
+    def _attention(self, inputs: int) -> nn.Module:
+        if self.layer == "relation":
+            return Relations(inputs, self.dim)
+        kind = GraphAttention if self.layer == "graph-attention" else SelfAttention
+        return kind(inputs, self.dim, self.heads)
 
 
 class SelfAttention(nn.Module):
     """Multi-head self-attention without biases: softmax(Q K' / sqrt(d)) V, then W^O."""
 
     def __init__(self, inputs: int, dim: int, heads: int) -> None:
-        """Take the dimension of the entities, that of the result, and heads that divide it."""
+        """Build the projections; `heads` divides `dim`."""
         super().__init__()
         self.heads = heads
         self.query_key_value = nn.Linear(inputs, 3 * dim, bias=False)
         self.output = nn.Linear(dim, dim, bias=False)
 
     def forward(self, x: Tensor, present: Tensor) -> Tensor:
-        """Return (n, l, dim) of entities (n, l, inputs), of which `present` (n, l) bool count."""
+        """Return (n, l, dim) of nodes (n, l, inputs) masked by `present` (n, l) bool."""
         n, length, _ = x.shape
         parts = self.query_key_value(x).view(n, length, 3, self.heads, -1)
         query, key, value = parts.permute(2, 0, 3, 1, 4)
-        # A row with nothing to attend to attends to all: its result is not used, and finite.
+        # Fully masked rows attend to everything: the unused result stays finite.
         seen = present | ~present.any(dim=1, keepdim=True)
         attended = F.scaled_dot_product_attention(query, key, value, seen[:, None, None, :])
         mixed: Tensor = self.output(attended.transpose(1, 2).reshape(n, length, -1))
@@ -78,15 +87,16 @@ class SelfAttention(nn.Module):
 class TransformerLayer(nn.Module):
     """One pre-norm layer: self-attention, then feedforward, each after a layer norm.
 
-    The attention sublayer has a residual unless it changes the dimension.
+    Dropout follows each sublayer. The attention sublayer has a residual unless it changes the
+    dimension.
     """
 
-    def __init__(self, inputs: int, dim: int, heads: int, dropout: float) -> None:
-        """Take the dimensions before and after; dropout follows each sublayer."""
+    def __init__(self, inputs: int, dim: int, attention: nn.Module, dropout: float) -> None:
+        """Build the layer around an attention from `inputs` to `dim` features."""
         super().__init__()
         self.residual: bool = inputs == dim
         self.before_attention = nn.LayerNorm(inputs)
-        self.attention = SelfAttention(inputs, dim, heads)
+        self.attention = attention
         self.before_feedforward = nn.LayerNorm(dim)
         self.feedforward = nn.Sequential(
             nn.Linear(dim, 4 * dim), nn.ReLU(), nn.Linear(4 * dim, dim)
@@ -94,7 +104,7 @@ class TransformerLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, present: Tensor) -> Tensor:
-        """Return (n, l, dim) of entities (n, l, inputs)."""
+        """Return (n, l, dim) of nodes (n, l, inputs)."""
         z = self.dropout(self.attention(self.before_attention(x), present))
         if self.residual:
             z = x + z
@@ -103,25 +113,25 @@ class TransformerLayer(nn.Module):
 
 
 class GruLayer(nn.Module):
-    """A GRU that reads entities in both directions, each of which has half of the dimension.
+    """A bidirectional GRU layer with half of the dimension per direction.
 
-    Cells are read in rows from the top left. Each entity's state has seen all others, as after a
-    transformer layer, but one after the other.
+    Cells are read row by row from the top left. As after a transformer layer, each state depends
+    on all nodes, but sequentially.
     """
 
     def __init__(self, inputs: int, dim: int, dropout: float) -> None:
-        """Take the dimensions before and after, the second an even one; dropout follows."""
+        """Build the layer from input and (even) output dimension; dropout follows."""
         super().__init__()
         self.rnn = nn.GRU(inputs, dim // 2, bidirectional=True)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, present: Tensor) -> Tensor:
-        """Return (n, l, dim) of entities (n, l, inputs); absent ones are zero and not read.
+        """Return (n, l, dim) of nodes (n, l, inputs); masked nodes are skipped and zero.
 
-        Those of `present` (n, l) bool stand together in each row.
+        The nodes of `present` (n, l) bool are contiguous in each row.
         """
         lengths = present.sum(dim=1)
-        # Present ones to the front, in their order.
+        # Move present nodes to the front, in their order.
         order = (~present).to(torch.uint8).argsort(dim=1, stable=True)
         x = x.gather(1, order[:, :, None].expand_as(x))
         sequence = pack_padded_sequence(
@@ -136,13 +146,13 @@ class GruLayer(nn.Module):
 
 
 def pooled(nodes: Tensor, present: Tensor, pooling: str) -> Tensor:
-    """Return the (n, dim) unit vectors of nodes (n, l, dim), of which `present` (n, l) count.
+    """Return (n, dim) unit vectors of nodes (n, l, dim) masked by `present` (n, l).
 
-    The pooling is "mean" or "max". A row without nodes is the zero vector.
+    The pooling is "mean" or "max". A row without nodes becomes zero.
     """
     absent = ~present[:, :, None]
     if pooling == "mean":
-        # The mean and the sum have the same direction.
+        # The sum has the direction of the mean.
         vectors = nodes.masked_fill(absent, 0.0).sum(dim=1)
     else:
         highest = nodes.masked_fill(absent, -torch.inf).amax(dim=1)
@@ -151,17 +161,17 @@ def pooled(nodes: Tensor, present: Tensor, pooling: str) -> Tensor:
 
 
 def _positions(length: int, dim: int, stack: Stack) -> nn.Parameter:
-    """Return the learnt vectors of places, (length, dim); zeros that stay where there are none."""
+    """Return learnt position vectors (length, dim), or fixed zeros without positions."""
     if not stack.positions:
         return nn.Parameter(torch.zeros(length, dim), requires_grad=False)
     return nn.Parameter(torch.randn(length, dim) * _POSITION_SCALE)
 
 
 class GridEncoder(nn.Module):
-    """Image side: a linear map of each cell, learned positions, layers, a pool."""
+    """Image side: a linear map of each cell, learnt positions, layers, pooling."""
 
     def __init__(self, cells: int, channels: int, stack: Stack) -> None:
-        """Take the number of cells and channels of a grid, and what the layers are like."""
+        """Build the encoder for grids of `cells` cells with `channels` channels."""
         super().__init__()
         self.pooling: str = stack.pooling
         self.project = nn.Linear(channels, stack.dim)
@@ -169,7 +179,7 @@ class GridEncoder(nn.Module):
         self.layers = stack.build(stack.dim)
 
     def nodes(self, grids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the nodes (n, cells, dim) of grids (n, ..., channels), all of them present."""
+        """Return the nodes (n, cells, dim) of grids (n, ..., channels), and an all-true mask."""
         x = self.project(grids.flatten(1, -2)) + self.positions
         present = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
         for layer in self.layers:
@@ -182,15 +192,15 @@ class GridEncoder(nn.Module):
 
 
 class WordEncoder(nn.Module):
-    """Caption side: word vectors, learned positions, layers, a pool.
+    """Caption side: word vectors, learnt positions, layers, pooling.
 
-    In training each caption is moved by a random number of places, drawn from torch's generator,
-    within the longest caption of its batch, so that its first words are not always those of the
-    first positions. Otherwise the first word is at the first position.
+    In training, each caption is shifted by a random number of positions (torch's generator) within
+    the longest caption of its batch, so that first words do not always get the first positions.
+    In evaluation the first word is at the first position.
     """
 
     def __init__(self, words: nn.Embedding, length: int, stack: Stack) -> None:
-        """Take the vectors of all token ids and the length of a row of them."""
+        """Build the encoder for rows of `length` token ids."""
         super().__init__()
         self.pooling: str = stack.pooling
         self.words = words
@@ -199,9 +209,9 @@ class WordEncoder(nn.Module):
         self.layers = stack.build(words.embedding_dim)
 
     def nodes(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the nodes (n, l, dim) of token ids (n, length) float32, and which are words.
+        """Return the nodes (n, l, dim) of token ids (n, length) float32, and the word mask.
 
-        l is the number of words of the longest caption of the batch, and 1 at least.
+        l is the word count of the longest caption of the batch, at least 1.
         """
         ids = rows.long()
         lengths = (ids != PADDING).sum(dim=1)
@@ -229,13 +239,13 @@ def moved(ids: Tensor, shift: Tensor) -> Tensor:
 
     Parameters
     ----------
-    ids : (n, length) int64, in each row words without a gap, padding before or after them.
-    shift : (n,) int64, small enough for the words to stay within the longest row.
+    ids : (n, length) int64, contiguous words in each row, padding before or after them.
+    shift : (n,) int64; shifted words must stay within the longest row.
 
     Returns
     -------
     (n, l) int64
-        l is the number of words of the longest row, and 1 at least.
+        l is the word count of the longest row, at least 1.
     """
     words = ids != PADDING
     width = max(1, int(words.sum(dim=1).max()))

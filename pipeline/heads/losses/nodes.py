@@ -1,7 +1,7 @@
-"""Losses that align the nodes of both sides, beside the ranking of whole images and captions.
+"""Losses that align nodes (cells and words), in addition to the ranking of images and captions.
 
-Yan 2019, section 2.5: cells and words are compared, pooled or through cross-attention, with those
-of the negatives that `pipeline.heads.losses.ranking` finds hardest.
+Yan 2019, section 2.5: cells and words are compared, pooled or by cross attention, with those of
+the hardest negatives from `pipeline.heads.losses.ranking`.
 """
 
 from torch import Tensor
@@ -18,25 +18,25 @@ def pooling_loss(
     pool_margin: float,
     weight: float,
 ) -> Tensor:
-    """Return Yan 2019, sections 2.5.1 and 3.4: (1 - weight) L_global + weight L_pool.
+    """Return (1 - weight) L_global + weight L_pool, Yan 2019, sections 2.5.1 and 3.4.
 
-    L_global is `max_of_hinges`; L_pool are the hinges of corresponding pools, summed over
-    pools and pairs, against the pools of the global loss's hardest negatives. The paper has
-    weight 0.8 and both margins 0.2. Our reading of the printed formula: its s(v_vi, p_ui+) is
-    s(p_vi, p_ui+), and its second sum also runs over pools, with the same margin.
+    L_global is `max_of_hinges`. L_pool sums the hinges of corresponding pools over pools and pairs,
+    with the hardest negatives of the global scores. The paper uses weight 0.8 and both margins
+    0.2. Our reading of the printed formula: its s(v_vi, p_ui+) is s(p_vi, p_ui+), and its second
+    sum also runs over pools, with the same margin.
 
     Parameters
     ----------
-    scores : (images, captions), global.
-    pool_scores : (pools, images, captions), of pool p of an image and pool p of a caption.
+    scores : (images, captions) global scores.
+    pool_scores : (pools, images, captions) scores between pool p of an image and of a caption.
     image_of_caption : (captions,) int64.
-    margin, pool_margin : at least 0.
-    weight : from 0 to 1.
+    margin, pool_margin : margins of both terms, at least 0.
+    weight : weight of L_pool, from 0 to 1.
 
     Returns
     -------
     Tensor
-        A scalar.
+        Scalar.
     """
     negatives = hardest_negatives(scores, image_of_caption)
     globally = hinges_at(scores, image_of_caption, negatives, margin)
@@ -54,27 +54,26 @@ def cross_attention_loss(
     node_margin: float,
     weight: float,
 ) -> Tensor:
-    """Return Yan 2019, sections 2.5.2 and 3.4: L_global + weight L_ca.
+    """Return L_global + weight L_ca, Yan 2019, sections 2.5.2 and 3.4.
 
-    L_global is `max_of_hinges`. L_ca sums over pairs and nodes: each node of the image is
-    compared with what it attends to in its caption and in the hardest negative caption of the
-    global loss, and each word with what it attends to in its image and in the hardest negative
-    image. The paper has weight 0.15 and both margins 0.2. Our reading: the formula prints the
-    same term twice, and by the text the first of the two is the negative's.
+    L_global is `max_of_hinges`. L_ca sums hinges over pairs and nodes: each image node is compared
+    with its attended words in the own caption and in the hardest negative caption of the global
+    scores, and each word likewise with cells. The paper uses weight 0.15 and both margins 0.2. Our
+    reading: the formula prints the same term twice; by the text, the first is the negative's.
 
     Parameters
     ----------
-    scores : (images, captions), global.
-    images, captions : (images, regions, d) and (captions, words, d) nodes; absent ones are zero
-        vectors and count nothing.
+    scores : (images, captions) global scores.
+    images, captions : (images, regions, d) and (captions, words, d) nodes; absent nodes are zero
+        vectors and are masked.
     image_of_caption : (captions,) int64.
-    margin, node_margin : at least 0.
-    weight : at least 0.
+    margin, node_margin : margins of both terms, at least 0.
+    weight : weight of L_ca, at least 0.
 
     Returns
     -------
     Tensor
-        A scalar.
+        Scalar.
     """
     negatives = hardest_negatives(scores, image_of_caption)
     own = images[image_of_caption]

@@ -1,11 +1,10 @@
-"""Ranking losses as scores + choice of negatives + hinge and reduction, each a small function.
+"""Bidirectional ranking losses, composed of scores, a choice of negatives, a hinge and a reduction.
 
-The score losses take a matrix `scores` (images, captions), higher is better, and `image_of_caption`
-(captions,) int64, the row of each caption's image. Every caption with its image is one positive
-pair. A pair's negatives are the captions of other images (the image is the anchor) and the
-other images (the caption is the anchor); two captions of one image are never negatives of each
-other. A batch with one image has no negatives, and its loss is 0. `over_prefixes` makes a
-Matryoshka loss of any of them.
+Losses read `scores` (images, captions), higher is better, and `image_of_caption` (captions,) int64,
+the image row of each caption. Every caption forms a positive pair with its image. Negatives of a
+pair are the captions of other images (anchor: the image) and the other images (anchor: the
+caption); captions of one image are not negatives of each other. The loss of a batch with a single
+image is 0. `over_prefixes` makes a Matryoshka loss of any ranking loss.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,23 +18,23 @@ from pipeline.heads import HeadError
 
 
 def sum_of_hinges(scores: Tensor, image_of_caption: Tensor, margin: float) -> Tensor:
-    """Return the hinges of every pair against all its negatives in the batch, summed.
+    """Return the sum of hinges over all pairs and all their negatives in the batch.
 
-    The sum over pairs (i, c) of the sums over c' and i' of max(0, margin - S(i, c) + S(i, c')) and
-    max(0, margin - S(i, c) + S(i', c)): Vendrov et al. 2016, eq. (5) (E = -S); Qian & Lamberti
-    2018, eq. (2); Kiros et al. 2014, eq. (6), with the whole batch as contrastive terms. The
-    papers' batches have one caption an image; with several, each makes a pair.
+    Sum over pairs (i, c), c' and i' of max(0, margin - S(i, c) + S(i, c')) and max(0, margin -
+    S(i, c) + S(i', c)). Vendrov et al. 2016, eq. (5), with S = -E; Qian & Lamberti 2018, eq. (2).
+    Equivalent to Kiros et al. 2014, eq. (6), but with the whole batch as contrastive terms. The
+    papers' batches have one caption per image; with several, each forms a pair.
 
     Parameters
     ----------
-    scores : (images, captions).
+    scores : (images, captions) scores.
     image_of_caption : (captions,) int64.
-    margin : at least 0.
+    margin : float. Margin of the hinge, at least 0.
 
     Returns
     -------
     Tensor
-        A scalar.
+        Scalar.
     """
     positive, captions, images = _split(scores, image_of_caption)
     own = positive[:, None]
@@ -43,34 +42,32 @@ def sum_of_hinges(scores: Tensor, image_of_caption: Tensor, margin: float) -> Te
 
 
 def mean_of_hinges(scores: Tensor, image_of_caption: Tensor, margin: float) -> Tensor:
-    """Return `sum_of_hinges` over the number of other images, for the start of a training.
+    """Return `sum_of_hinges` divided by the number of other images, to start a training with.
 
-    With `max_of_hinges` from the start, and few images, both sides fall to one point, where
-    every hinge is the margin, and stay there. This loss is of that one's size, so that Adam's
-    step sizes fit both.
-
-    Parameters, result: as `sum_of_hinges`.
+    `max_of_hinges` from the start, on few images, can collapse both sides to one point, where every
+    hinge equals the margin. This loss has the same magnitude, so that one learning rate of Adam
+    suits both. Parameters and result: see `sum_of_hinges`.
     """
     return sum_of_hinges(scores, image_of_caption, margin) / max(1, len(scores) - 1)
 
 
 def info_nce(scores: Tensor, image_of_caption: Tensor, temperature: float) -> Tensor:
-    """Return how badly each pair is picked out from its negatives, in nats, summed.
+    """Return the InfoNCE loss over both anchors, in nats, summed over pairs.
 
-    The sum over pairs and both anchors of -log(e(i, c) / (e(i, c) + the sum of e of the anchor's
-    negatives)), where e = exp(S / temperature). Van den Oord et al. 2018, eq. (4), in both
-    directions. Siblings of a caption are neither its negatives nor its positives.
+    Van den Oord et al. 2018, eq. (4), in both directions: cross-entropy of the positive among the
+    anchor's negatives, with logits S / temperature. Equivalent to CLIP's loss, but other captions
+    of the same image are neither negatives nor positives, and terms are summed, not averaged.
 
     Parameters
     ----------
-    scores : (images, captions).
+    scores : (images, captions) scores.
     image_of_caption : (captions,) int64.
-    temperature : above 0.
+    temperature : float. Temperature, above 0.
 
     Returns
     -------
     Tensor
-        A scalar.
+        Scalar.
     """
     positive, captions, images = _split(scores / temperature, image_of_caption)
     own = positive[:, None]
@@ -84,18 +81,17 @@ def info_nce(scores: Tensor, image_of_caption: Tensor, temperature: float) -> Te
 def sampled_contrast(
     scores: Tensor, image_of_caption: Tensor, margin: float, k: int, generator: torch.Generator
 ) -> Tensor:
-    """Return the hinges of every pair against `k` random captions and `k` random images, summed.
+    """Return the sum of hinges of every pair over `k` random captions and `k` random images.
 
-    Kiros et al. 2014, eq. (6), whose contrastive terms are random. Deviation: they are drawn
-    from the batch, without replacement and anew for each batch, where the paper draws them from
-    the training set once an epoch. With fewer than `k` negatives all count.
-
-    The other parameters and the result are those of `sum_of_hinges`.
+    Equivalent to Kiros et al. 2014, eq. (6), but contrastive terms are sampled from the batch,
+    without replacement in each batch, where the paper samples from the training set once per
+    epoch. With fewer than `k` negatives, all are used.
 
     Parameters
     ----------
-    k : at least 1.
-    generator : gives the draws; the same state and batch give the same loss.
+    scores, image_of_caption, margin : see `sum_of_hinges`.
+    k : int. Number of negatives per side, at least 1.
+    generator : torch.Generator. Source of the draws.
     """
     positive, captions, images = _split(scores, image_of_caption)
     own = positive[:, None]
@@ -111,24 +107,24 @@ def sampled_contrast(
 
 
 def contrast_with_drawn(scores: Tensor, image_of_caption: Tensor, margin: float, k: int) -> Tensor:
-    """Return the hinges of pairs against captions and images drawn from the training set, summed.
+    """Return the sum of hinges of pairs over negatives sampled from the whole training set.
 
-    Kiros et al. 2014, eq. (6), as the paper has it: "chosen randomly from the training set". The
-    batch is that of `pipeline.heads.inputs.batches.captions_with_drawn`: some pairs, then `k`
-    captions of other images for each of them in turn. A drawn caption is a contrastive sentence
-    of the pair's image, and its image a contrastive image of the pair's caption.
+    Kiros et al. 2014, eq. (6): contrastive terms "chosen randomly from the training set". The batch
+    is that of `pipeline.heads.inputs.batches.captions_with_drawn`: some pairs, then `k` captions
+    of other images for each pair. A sampled caption is a contrastive caption of the pair's image,
+    and its image a contrastive image of the pair's caption.
 
     Parameters
     ----------
-    scores : (images, captions).
-    image_of_caption : (captions,) int64, of pairs * (1 + k) captions.
-    margin : at least 0.
-    k : at least 1.
+    scores : (images, captions) scores.
+    image_of_caption : (captions,) int64, with pairs * (1 + k) captions.
+    margin : float. Margin of the hinge, at least 0.
+    k : int. Number of negatives per pair, at least 1.
 
     Returns
     -------
     Tensor
-        A scalar.
+        Scalar.
     """
     pairs = len(image_of_caption) // (1 + k)
     pair = torch.arange(pairs, device=image_of_caption.device)[:, None]
@@ -141,10 +137,10 @@ def contrast_with_drawn(scores: Tensor, image_of_caption: Tensor, margin: float,
 
 
 class Negatives(NamedTuple):
-    """One negative of each kind for every pair; without one, the pair's own rows stand there.
+    """One negative of each kind for every pair; the pair's own rows if it has no negative.
 
-    captions : (captions,) int64, a caption of another image.
-    images : (captions,) int64, another image.
+    captions : (captions,) int64, row of a caption of another image.
+    images : (captions,) int64, row of another image.
     """
 
     captions: Tensor
@@ -152,7 +148,7 @@ class Negatives(NamedTuple):
 
 
 def hardest_negatives(scores: Tensor, image_of_caption: Tensor) -> Negatives:
-    """Return the highest-scoring negatives of every pair, the first of equals."""
+    """Return the highest-scoring negatives of every pair; the first one on ties."""
     _, captions, images = _split(scores.detach(), image_of_caption)
     return Negatives(captions.argmax(1), images.argmax(1))
 
@@ -160,14 +156,13 @@ def hardest_negatives(scores: Tensor, image_of_caption: Tensor) -> Negatives:
 def hinges_at(
     scores: Tensor, image_of_caption: Tensor, negatives: Negatives, margin: float
 ) -> Tensor:
-    """Return the hinges of every pair against the given negatives, summed.
-
-    The other parameters and the result are those of `sum_of_hinges`.
+    """Return the sum of hinges of every pair over the given negatives.
 
     Parameters
     ----------
-    scores : (..., images, captions); all leading axes (Yan's pools) are summed.
-    negatives : see `hardest_negatives`; they may come from other scores than these.
+    scores : (..., images, captions) scores; leading axes (Yan's pools) are summed.
+    image_of_caption, margin : see `sum_of_hinges`.
+    negatives : see `hardest_negatives`; they may have been mined with other scores.
     """
     pair = torch.arange(len(image_of_caption), device=image_of_caption.device)
     positive = scores[..., image_of_caption, pair]
@@ -179,20 +174,19 @@ def hinges_at(
 
 
 def max_of_hinges(scores: Tensor, image_of_caption: Tensor, margin: float) -> Tensor:
-    """Return the hinges of every pair against its hardest negatives in the batch, summed.
+    """Return the sum of hinges of every pair over its hardest negatives in the batch.
 
-    Faghri et al. 2018 (VSE++), eq. (6) (the maximum of hinges); Yan 2019, section 2.4. Of equal
-    negatives the gradient goes to the first.
-
-    Parameters, result: as `sum_of_hinges`.
+    Faghri et al. 2018 (VSE++), eq. (6); Yan 2019, section 2.4. Equivalent to `sum_of_hinges`, but
+    with the maximum over negatives in place of the sum. On ties the first negative gets the
+    gradient. Parameters and result: see `sum_of_hinges`.
     """
     return hinges_at(scores, image_of_caption, hardest_negatives(scores, image_of_caption), margin)
 
 
 def _split(scores: Tensor, image_of_caption: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return every pair's own score (c,), and its scores with captions (c, c), images (c, i).
+    """Return every pair's own score (c,), and its scores with captions (c, c) and images (c, i).
 
-    c pairs, one a caption; scores that are no negative's are -inf, whose hinge is 0.
+    c is the number of pairs (captions). Non-negatives are masked by -inf, whose hinge is 0.
     """
     row = torch.arange(len(image_of_caption), device=image_of_caption.device)
     image = torch.arange(len(scores), device=image_of_caption.device)
@@ -204,7 +198,7 @@ def _split(scores: Tensor, image_of_caption: Tensor) -> tuple[Tensor, Tensor, Te
 
 
 def hinges(positive: Tensor, negative: Tensor, margin: float) -> Tensor:
-    """Return max(0, margin + negative - positive) of scores that broadcast."""
+    """Return max(0, margin + negative - positive), with broadcasting."""
     return (margin + negative - positive).clamp_min(0.0)
 
 
@@ -215,17 +209,17 @@ def over_prefixes(
     prefixes: Sequence[int],
     weights: Sequence[float],
 ) -> Tensor:
-    """Return the loss of whole vectors plus the weighted losses of their prefixes.
+    """Return the loss of the whole vectors plus the weighted losses of their prefixes.
 
-    Kusupati et al. 2022, "Matryoshka Representation Learning", eq. (1), with a head's ranking loss.
-    Prefixes are scaled to unit length, as `pipeline embed --dim` stores them.
+    Kusupati et al. 2022, "Matryoshka Representation Learning", eq. (1), with a ranking loss.
+    Prefixes are L2-normalised, as `pipeline embed --dim` stores them.
 
     Parameters
     ----------
-    loss : callable. Returns the loss, a scalar, of embedded images (i, d) and captions (c, d).
-    images, captions : tensor (i, d) and (c, d). Embeddings as the head makes them.
-    prefixes : sequence of int. Numbers of dimensions below d; none: the head's own loss alone.
-    weights : sequence of float. One for each prefix; none: 1 for each, as in the paper.
+    loss : callable. Returns the scalar loss of embedded images (i, d) and captions (c, d).
+    images, captions : tensor (i, d) and (c, d). Embeddings.
+    prefixes : sequence of int. Prefix lengths below d; empty: the loss alone.
+    weights : sequence of float. Loss weight of each prefix; empty: 1 each, as in the paper.
     """
     total = loss(images, captions)
     for dim, weight in zip(prefixes, weights or [1.0] * len(prefixes), strict=True):
@@ -237,13 +231,13 @@ def over_prefixes(
 def require_prefixes(
     head: str, prefixes: Sequence[int], weights: Sequence[float], dim: int, similarity: str
 ) -> None:
-    """Check that a head can be trained with prefixes.
+    """Check the settings of a Matryoshka loss.
 
     Parameters
     ----------
-    head : str. The head's name, for the message.
+    head : str. Name of the head, for messages.
     prefixes, weights : see `over_prefixes`.
-    dim, similarity : int and str. Of the joint space.
+    dim, similarity : int and str. Dimension and similarity of the embedding space.
 
     Raises
     ------
@@ -251,13 +245,13 @@ def require_prefixes(
     """
     if prefixes and similarity != "cosine":
         raise HeadError(
-            f"head {head!r}: matryoshka compares prefixes of unit length, by cosine, and the "
+            f"head {head!r}: matryoshka compares L2-normalised prefixes by cosine, but the "
             f"similarity is {similarity}; leave it out, or set the similarity to cosine"
         )
     if prefixes and prefixes[-1] >= dim:
         raise HeadError(
-            f"head {head!r}: matryoshka has a prefix of {prefixes[-1]} dimensions, and the joint "
-            f"space has {dim}; use fewer dimensions"
+            f"head {head!r}: matryoshka has a prefix of {prefixes[-1]} dimensions, but the "
+            f"embedding space has {dim}; use shorter prefixes"
         )
     if weights and len(weights) != len(prefixes):
         raise HeadError(

@@ -1,10 +1,10 @@
-"""The ranking loss that also keeps each side's neighbours close: Wang et al. 2016, eq. (5)."""
+"""Bidirectional ranking loss with structure-preserving constraints: Wang et al. 2016, eq. (5)."""
 
 import torch
 from torch import Tensor
 
-# Inside the root, so that the gradient of equal points is finite; then d(x, x) = 0.01. The
-# two-branch authors' own program has the same constant.
+# Inside the root, so that the gradient at equal points is finite; d(x, x) is then 0.01. The
+# authors' two-branch program has the same constant.
 DISTANCE_FLOOR = 1e-4
 
 
@@ -19,32 +19,32 @@ def unit_distances(products: Tensor) -> Tensor:
 def top_violations(
     anchor: Tensor, positive: Tensor, products: Tensor, negative: Tensor, margin: float, k: int
 ) -> Tensor:
-    """Return the hinge violations of each positive pair by its k worst negatives.
+    """Return the mean hinge violation of positive pairs by their k worst negatives.
 
     Wang et al. 2016, eq. (5) with the sampling of section 2.2: for every positive pair the K
-    largest max(0, margin + d(anchor, positive) - d(anchor, negative)). Deviation: the mean over
-    pairs and K (zeros and absent negatives count) stands for the paper's sum, so that the
-    learning rate does not depend on the size of the batch; so do the authors' own programs.
+    largest max(0, margin + d(anchor, positive) - d(anchor, negative)). Equivalent to the paper's
+    sum, but divided by pairs times K (zeros and absent negatives count), so that the learning rate
+    does not depend on the batch size; the authors' own programs do the same.
 
     Parameters
     ----------
-    anchor : (pairs,) int64, the row of each pair's anchor in `products`.
+    anchor : (pairs,) int64, row of each pair's anchor in `products`.
     positive : (pairs,) distance of each positive pair.
     products : (anchors, candidates) dot products of unit vectors.
     negative : (anchors, candidates) bool, which candidates do not match the anchor.
-    margin : at least 0.
-    k : number of violations that count for a pair, or all candidates if there are fewer.
+    margin : float. Margin of the hinge, at least 0.
+    k : int. Number of violations per pair, at most the number of candidates.
 
     Returns
     -------
     Tensor
-        A scalar; 0 where there is no pair.
+        Scalar; 0 without pairs.
     """
     if positive.numel() == 0:
         return products.sum() * 0.0
-    # The largest violations are those of the nearest negatives, the same for all pairs of an
-    # anchor, so only their distances are worked out. Where there are fewer than k, the distance
-    # is infinite and the hinge is 0.
+    # The largest violations are those of the nearest negatives, which all pairs of an anchor
+    # share, so only their distances are computed. Masked candidates get an infinite distance,
+    # whose hinge is 0.
     masked = products.masked_fill(~negative, -torch.inf)
     nearest = masked.topk(min(k, masked.shape[1]), dim=1, sorted=False).values
     hinge = (margin + positive[:, None] - unit_distances(nearest)[anchor]).clamp_min(0.0)
@@ -54,8 +54,8 @@ def top_violations(
 def neighbours(matches: Tensor) -> Tensor:
     """Return which rows share a column, (rows, rows) bool, of (rows, columns) bool.
 
-    N(x) of Wang et al. 2016, section 2.2: the images that a sentence describes, given (images,
-    sentences); the sentences of an image, given the transpose. A row shares its own columns.
+    N(x) of Wang et al. 2016, section 2.2: from (images, sentences) the images that share a
+    sentence, from the transpose the sentences of one image. A row with columns shares its own.
     """
     row, column = matches.nonzero(as_tuple=True)
     shared = torch.zeros(len(matches), len(matches), dtype=torch.int32, device=matches.device)
@@ -73,27 +73,27 @@ def structure_preserving_loss(
     sentence_structure: float,
     negatives: Tensor | None = None,
 ) -> Tensor:
-    """Return Wang et al. 2016, eq. (5).
+    """Return the structure-preserving loss of Wang et al. 2016, eq. (5).
 
-    Each side may have several matches on the other, as phrases and regions have. What shares a
-    match is never a negative: two sentences of one image, two images of one sentence.
+    Either side may have several matches on the other, such as phrases and regions. Items that
+    share a match are not negatives: two sentences of one image, two images of one sentence.
 
     Parameters
     ----------
-    images : (n, d) unit vectors, each image once.
-    sentences : (m, d) unit vectors, each sentence once.
-    matches : (n, m) bool, which sentences describe an image.
+    images : (n, d) unit vectors of distinct images.
+    sentences : (m, d) unit vectors of distinct sentences.
+    matches : (n, m) bool, which sentences describe which image.
     margin, k : see `top_violations`.
-    text_to_image : lambda_1, weight of the constraints whose anchor is a sentence (eq. 2).
-    image_structure : lambda_2, weight of those among images (eq. 3); there are none where a
-        sentence describes one image.
-    sentence_structure : lambda_3, weight of those among sentences (eq. 4).
-    negatives : (n, m) bool, which are apart in eq. 1 and 2; None: all that do not match.
+    text_to_image : lambda_1, weight of the constraints with a sentence as anchor (eq. 2).
+    image_structure : lambda_2, weight of the constraints among images (eq. 3); the term is zero
+        if each sentence describes one image.
+    sentence_structure : lambda_3, weight of the constraints among sentences (eq. 4).
+    negatives : (n, m) bool, the negatives of eq. 1 and 2; None: all that do not match.
 
     Returns
     -------
     Tensor
-        A scalar.
+        Scalar.
     """
     across = sentences @ images.T
     sentence, image = matches.T.nonzero(as_tuple=True)

@@ -1,11 +1,11 @@
-"""Published systems as data with a name, a module for each paper.
+"""Published systems as named data, one module per paper.
 
-`preset` says what a preset is. Each has the values of its paper or of its published program, and
-next to them what two smaller sizes change: "small", for two cores and a few thousand images, with
-image features of EfficientNet-Lite0 and word vectors of 50 dimensions, which come with packages,
-narrow networks and short trainings; and "tiny" for a few hundred images, on which an experiment
-takes seconds and its validation curve still flattens. A head's defaults are those of the paper that
-it is named after here. `leaves_open` says what stands for what neither paper nor program says.
+`preset` defines a preset. Each has the values of its paper or published program, and the changes
+for two smaller sizes: "small", for two cores and a few thousand images, with packaged features
+(EfficientNet-Lite0) and word vectors (50 dimensions), narrow networks and short trainings; and
+"tiny", for a few hundred images, on which an experiment runs in seconds and its validation curve
+still flattens. A head's defaults are those of the paper that it is named after here. `leaves_open`
+states our choices where paper and program are silent, and our deviations.
 `pipeline.heads.experiments` resolves a preset at a size.
 """
 
@@ -37,16 +37,16 @@ PRESETS: dict[str, Preset] = {
     **ours.PRESETS,
     **radford.PRESETS,
 }
-"""Every published system by name, and ours."""
+"""Presets by name: every published system, and ours."""
 
 
 def find_preset(name: str) -> Preset:
-    """Return a published system by name.
+    """Return a preset by name.
 
     Raises
     ------
     HeadError
-        There is none of this name; the nearest are listed.
+        The name is unknown; the nearest names are listed.
     """
     if name not in PRESETS:
         hint = did_you_mean(name, PRESETS, "pipeline list experiments")

@@ -1,4 +1,4 @@
-"""Dong, Li & Snoek 2018: Word2VisualVec, to features of images and of clips."""
+"""Dong, Li & Snoek 2018: Word2VisualVec for images and for clips."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ _BOW = Preset(
     "resnet152-pool-10crop",
     features("bow"),
     source="Dong, Li & Snoek 2018, sections III and IV-A, and the published program",
-    leaves_open="batch size, dropout, clipping and the schedule are the program's",
+    leaves_open="batch size, dropout, clipping and schedule are those of the program",
     small=Changes(_SMALL),
 )
 _WORD2VEC = replace(
@@ -47,17 +47,17 @@ _MULTISCALE = replace(
 )
 _DEPTH = replace(_WORD2VEC, source='Dong, Li & Snoek 2018, section IV-B, "How deep?"')
 
-_OTHER_SIMILARITIES = "Dong, Li & Snoek 2018, section III-C: the similarities that they compare"
+_OTHER_SIMILARITIES = "Dong, Li & Snoek 2018, section III-C: alternative similarities"
 
 
 def _of_clips(preset: Preset) -> Preset:
-    """Return Word2VisualVec whose target is what is seen in clips."""
+    """Return Word2VisualVec with visual clip features as the target."""
     return replace(
         preset,
         images="googlenet-pool",
         source="Dong, Li & Snoek 2018, section III-D and table III",
-        leaves_open="GoogLeNet of ImageNet-1k, there also one of a shuffled ImageNet-22k; a frame "
-        f"every half second; {preset.leaves_open}",
+        leaves_open="GoogLeNet is that of ImageNet-1k, the paper also uses one of a shuffled "
+        f"ImageNet-22k; one frame every half second; {preset.leaves_open}",
         of_clips=True,
         small=replace(
             preset.small,
@@ -67,7 +67,7 @@ def _of_clips(preset: Preset) -> Preset:
 
 
 def _with_sound(preset: Preset) -> Preset:
-    """Return Word2VisualVec that predicts what is seen and what is heard."""
+    """Return Word2VisualVec with visual and audio clip features as the target."""
     seen = _of_clips(preset)
     return replace(
         seen,
@@ -75,7 +75,7 @@ def _with_sound(preset: Preset) -> Preset:
         source="Dong, Li & Snoek 2018, sections III-D and IV-D",
         leaves_open=seen.leaves_open.replace(
             "half second",
-            "half second; what a bag of MFCC is: as mfcc-bow-1024; either part is at length 1",
+            "half second; the bag of MFCC is mfcc-bow-1024; both parts are L2-normalised",
         ),
         small=replace(seen.small, images=f"{POOLED_IMAGES}+mfcc-bow-1024"),
     )
@@ -88,8 +88,8 @@ PRESETS = {
     "dong2018-w2vv-word2vec-4-layers": with_settings(_DEPTH, layers=4),
     "dong2018-w2vv-word2vec-ranking": replace(
         with_settings(_WORD2VEC, loss="sum_of_hinges"),
-        source="Dong, Li & Snoek 2018, section III-B: their marginal ranking loss",
-        leaves_open=f"a margin of 0.2; {_WORD2VEC.leaves_open}",
+        source="Dong, Li & Snoek 2018, section III-B: marginal ranking loss",
+        leaves_open=f"margin 0.2; {_WORD2VEC.leaves_open}",
     ),
     "dong2018-w2vv-word2vec-dot": replace(
         with_settings(_WORD2VEC, similarity="dot"), source=_OTHER_SIMILARITIES

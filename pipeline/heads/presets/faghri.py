@@ -1,4 +1,4 @@
-"""Faghri et al. 2018: VSE++, with its image network as it is and fine-tuned, and VSE0."""
+"""Faghri et al. 2018: VSE++, with a frozen and with a fine-tuned image network, and VSE0."""
 
 from dataclasses import replace
 
@@ -17,8 +17,8 @@ _VSEPP = Preset(
     "resnet152-vsepp-pool",
     TOKEN_IDS,
     source="Faghri et al. 2018 (VSE++), section 4, and the published program",
-    leaves_open="the image network is not fine-tuned, and images are not cropped at random; words "
-    "of the training captions alone, there those of validation, too",
+    leaves_open="no fine-tuning of the image network and no random crops; the vocabulary is that "
+    "of the training captions, in the paper also of the validation captions",
     small=Changes({**SMALL, "mean_hinge_epochs": 2}),
     tiny={
         **_TINY, "learning_rate": 0.01, "lr_decay": 0.7, "lr_decay_every": 1,
@@ -31,10 +31,10 @@ PRESETS = {
     "vsepp-finetuned": replace(
         with_settings(_VSEPP, learning_rate=0.00002, epochs=15),
         finetuning=Finetuning(start="vsepp"),
-        leaves_open="one random crop a picture and epoch as in the program, which the paper does "
-        "not size; batch norms keep their running statistics; words as in vsepp",
+        leaves_open="one random crop per image and epoch as in the program, whose size the paper "
+        "does not state; batch norms keep their running statistics; vocabulary as in vsepp",
         small=Changes(
-            # An epoch takes every image once: five captions an image would be five times the work.
+            # Epochs over images: with five captions per image, epochs over captions cost 5 times.
             {
                 **SMALL, "epoch": "images", "epochs": 10, "learning_rate": 0.0002, "lr_decay": 0.8,
                 "lr_decay_every": 1,
@@ -47,8 +47,8 @@ PRESETS = {
     ),
     "vse0": replace(
         with_settings(_VSEPP, loss="sum_of_hinges"),
-        leaves_open=f"{_VSEPP.leaves_open}; the program's VSE0 does not normalise images, as "
-        "kiros2014-gru; here the loss is all that differs from vsepp",
+        leaves_open=f"{_VSEPP.leaves_open}; the program's VSE0, like kiros2014-gru, does not "
+        "normalise images; here only the loss differs from vsepp",
         small=Changes(SMALL),
         tiny={},
     ),

@@ -1,4 +1,4 @@
-"""Kiros, Salakhutdinov & Zemel 2014 and their later program, and Vendrov et al. 2016 after it."""
+"""Kiros, Salakhutdinov & Zemel 2014, their later program, and Vendrov et al. 2016, based on it."""
 
 from dataclasses import replace
 
@@ -24,13 +24,13 @@ _LSTM = Preset(
     ),
     "vgg19-kiros-fc7",
     KIROS_TOKEN_IDS,
-    source="Kiros, Salakhutdinov & Zemel 2014, sections 2.1, 2.2 and 3.1; batches of Flickr8K",
-    leaves_open="decay 0.9 an epoch; 10 contrastive terms, of the batch and not of the training "
-    "set; 50 epochs; peepholes are diagonal, as in Graves 2013; an end mark after the words, as in "
-    "their later program; words without a vector are random",
+    source="Kiros, Salakhutdinov & Zemel 2014, sections 2.1, 2.2 and 3.1; Flickr8K batch size",
+    leaves_open="decay 0.9 per epoch; 10 contrastive terms, sampled from the batch, not from the "
+    "training set; 50 epochs; diagonal peepholes, as in Graves 2013; an end mark after the words, "
+    "as in their later program; words without a vector are random",
     word_vectors=GOOGLENEWS,
     small=Changes(
-        # Without clipping one seed of three stays at chance.
+        # Without clipping, one seed in three stays at chance level.
         {"word_dim": 100, "image_scaling": "standardised", "clip": 20.0, "epochs": 14},
         word_vectors=OWN_VECTORS,
     ),
@@ -38,17 +38,20 @@ _LSTM = Preset(
 _DEVISE = replace(
     with_settings(_LSTM, cell="none"),
     captions=features("token-ids-words-googlenews-300d", "token-ids-words", vectors=GOOGLENEWS),
-    source="Kiros, Salakhutdinov & Zemel 2014, section 3.1: their baseline DeViSE",
-    leaves_open="the sum of the words' vectors, there the mean, which has the same direction; "
-    "words, rate, terms and epochs as in kiros2014-lstm, whose objective theirs matches",
+    source="Kiros, Salakhutdinov & Zemel 2014, section 3.1: DeViSE baseline",
+    leaves_open="the sum of word vectors, in the paper the mean, which has the same direction; "
+    "vocabulary, learning rate, contrastive terms and epochs as in kiros2014-lstm",
     small=Changes(
         {**_LSTM.small.settings, "dim": 100},
         features("token-ids-words", vectors=OWN_VECTORS),
         OWN_VECTORS,
     ),
 )
-_SECTION_4 = "Kiros, Salakhutdinov & Zemel 2014, section 4, which plans it"
-_PROGRAM_OPEN = "words of the training captions alone, there those of validation, too"
+_SECTION_4 = "Kiros, Salakhutdinov & Zemel 2014, section 4: future work"
+_PROGRAM_OPEN = (
+    "the vocabulary is that of the training captions, in the program also of the validation "
+    "captions"
+)
 _ORDER = Preset(
     "vse",
     VseSettings(
@@ -66,14 +69,14 @@ PRESETS = {
     "kiros2014-lstm": _LSTM,
     "kiros2014-lstm-whole-peepholes": replace(
         with_settings(_LSTM, cell="whole_peephole_lstm"),
-        source="Kiros, Salakhutdinov & Zemel 2014, eq. (1) to (5) as they are printed",
-        leaves_open="as kiros2014-lstm, without its remark on peepholes",
+        source="Kiros, Salakhutdinov & Zemel 2014, eq. (1) to (5) as printed",
+        leaves_open="as kiros2014-lstm, apart from peepholes",
     ),
     "kiros2014-lstm-training-contrast": replace(
         with_settings(_LSTM, loss="training_contrast"),
-        source="Kiros, Salakhutdinov & Zemel 2014, section 2.2: terms of the training set",
-        leaves_open="as kiros2014-lstm, without its remark on contrastive terms; a draw gives the "
-        "contrastive sentence, and by its image the contrastive image",
+        source="Kiros, Salakhutdinov & Zemel 2014, section 2.2: terms from the training set",
+        leaves_open="as kiros2014-lstm, apart from the contrastive terms; a sampled caption is the "
+        "contrastive caption, and its image the contrastive image",
         slow=True,
     ),
     "kiros2014-lstm-deep": replace(
@@ -84,20 +87,20 @@ PRESETS = {
     "kiros2014-lstm-bidirectional": replace(
         with_settings(_LSTM, cell="lstm", bidirectional=True),
         source=_SECTION_4,
-        leaves_open="half of the state for each direction, without peepholes; otherwise as "
+        leaves_open="half of the state per direction, without peepholes; otherwise as "
         "kiros2014-lstm",
     ),
     "kiros2014-linear": replace(
         with_settings(_DEVISE, train_words=True),
-        source="Kiros, Salakhutdinov & Zemel 2014, section 3.2: the sum of the words' vectors",
-        leaves_open="whether words are trained: they are, since otherwise it is kiros2014-devise",
+        source="Kiros, Salakhutdinov & Zemel 2014, section 3.2: sum of word vectors",
+        leaves_open="word vectors are trained; frozen, it would be kiros2014-devise",
         small=Changes(
-            # With Adam; the paper's plain gradient descent is at kiros2014-lstm.
+            # Adam converges faster here; kiros2014-lstm has the paper's plain gradient descent.
             {
                 "optimiser": "adam", "learning_rate": 0.001, "batch_size": 128, "lr_decay": 0.85,
                 "epochs": 8, "image_scaling": "standardised",
             },
-            # The sum of the words' vectors is a linear map of their counts.
+            # The sum of word vectors is a linear map of word counts.
             features("bow-vsepp", "bow", tokenizer="vsepp"),
         ),
         tiny={"learning_rate": 0.002, "epochs": 14},
@@ -105,9 +108,9 @@ PRESETS = {
     "kiros2014-devise": _DEVISE,
     "kiros2014-devise-trained": replace(
         with_settings(_DEVISE, train_words=True),
-        source="Kiros, Salakhutdinov & Zemel 2014, section 3.2: their linear sentence encoder",
-        leaves_open="the sum of the words' vectors, which start from and differ from those of "
-        "kiros2014-devise by training alone; words, rate, terms and epochs as in kiros2014-lstm",
+        source="Kiros, Salakhutdinov & Zemel 2014, section 3.2: linear sentence encoder",
+        leaves_open="the sum of word vectors, initialised as in kiros2014-devise and trained; "
+        "vocabulary, learning rate, contrastive terms and epochs as in kiros2014-lstm",
     ),
     "kiros2014-gru": replace(
         _LSTM,
@@ -116,7 +119,7 @@ PRESETS = {
             clip=2.0, epochs=15,
         ),
         word_vectors=None,
-        source="the program that Kiros et al. published later, visual-semantic-embedding",
+        source="the later published program of Kiros et al., visual-semantic-embedding",
         leaves_open=_PROGRAM_OPEN,
         small=Changes(SMALL_VSEPP),
     ),

@@ -1,4 +1,4 @@
-"""Lee et al. 2018: stacked cross attention (SCAN), in both directions with both poolings."""
+"""Lee et al. 2018: stacked cross attention (SCAN), both directions and both poolings."""
 
 from pipeline.heads.architectures.scan import ScanSettings
 from pipeline.heads.presets.preset import TOKEN_IDS, Changes, Preset, with_settings
@@ -8,8 +8,8 @@ _SCAN = Preset(
     ScanSettings(),
     "resnet152-grid",
     TOKEN_IDS,
-    source="Lee et al. 2018 (SCAN), the published program for Flickr30K, words asking",
-    leaves_open="cells of a grid stand for detected regions, as in the baseline of Yan 2019",
+    source="Lee et al. 2018 (SCAN), the published program for Flickr30K, text to image",
+    leaves_open="grid cells in place of detected regions, as in the baseline of Yan 2019",
     small=Changes(
         {
             "dim": 256, "batch_size": 64, "learning_rate": 0.002, "lr_decay_every": 5,

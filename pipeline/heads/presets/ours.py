@@ -1,4 +1,4 @@
-"""No paper's systems: chosen on Flickr8K, on features of one network or of three."""
+"""Our own systems, tuned on Flickr8K, on the features of one network or of three."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from pipeline.heads.presets.preset import (
     with_settings,
 )
 
-_SOURCE = "no paper's; chosen on Flickr8K, see docs/results.md"
+_SOURCE = "not published; tuned on Flickr8K, see docs/results.md"
 _OPEN = "measured with the features of the small size only"
 _CAPTIONS = features("tfidf+fv-hglmm-googlenews-300d", "tfidf+fv-hglmm", vectors=GOOGLENEWS)
 _SMALL = Changes(captions=features("tfidf+fv-hglmm", sample=20_000))
@@ -70,7 +70,7 @@ _LITES_10CROP = _LITES.replace("-pool", "-pool-10crop")
 
 
 def _side_by_side(preset: Preset, images: str) -> Preset:
-    """Return a preset on the features of several networks, at every size."""
+    """Return a preset on the concatenated features of several networks, at every size."""
     return replace(preset, images=images, small=replace(preset.small, images=images))
 
 

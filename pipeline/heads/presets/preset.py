@@ -1,4 +1,4 @@
-"""A preset: a published system at the size of its paper, and what its smaller sizes change."""
+"""Presets: a published system at the size of its paper, and the changes for smaller sizes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,23 +10,23 @@ Size = Literal["paper", "small", "tiny"]
 
 POOLED_IMAGES = "efficientnet-lite0-pool"
 
-# Word vectors by the name under which `pipeline vectors` stores them.
+# Names of word vectors that `pipeline vectors` stores.
 GLOVE_300, GOOGLENEWS = "glove-6b-300d", "word2vec-googlenews-300d"
 GLOVE_50, OWN_VECTORS = "glove-6b-50d", "word2vec-100d"
-"""Word vectors of the small size: those of a package, and those trained on the dataset itself."""
+"""Word vectors of the small size: from a package, and trained on the dataset."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What the size "small" changes in a preset.
+    """Changes of a preset for the size "small".
 
     Attributes
     ----------
-    settings : of the head, over those of the paper.
-    captions : in place of the paper's; None leaves those.
-    word_vectors : in place of the paper's; None starts words at random.
-    finetuning : over that of the paper.
-    images : recipe in place of the paper's.
+    settings : changed settings of the head.
+    captions : caption features; None: unchanged.
+    word_vectors : name of the word vectors; None: random initialisation.
+    finetuning : changed fine-tuning options.
+    images : recipe of the image features.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -38,26 +38,25 @@ class Changes:
 
 @dataclass(frozen=True)
 class Preset:
-    """A published system with its paper's own values, and its values at the smaller sizes.
+    """A published system with the values of its paper and of the smaller sizes.
 
     Attributes
     ----------
     head : a name in `pipeline.heads.head_types.HEADS`.
-    settings : the head's settings.
+    settings : settings of the head.
     images : recipe of the image features.
     captions : caption features.
     source : where the values are published.
-    leaves_open : what the source does not say, or what is not as it says, and what stands here.
-    word_vectors : name of the vectors that words start from; None starts them at random.
-    average_captions : whether the mean of an image's captions is its one caption.
-    finetuning : how head and image network learn on together; None: they do not.
-    of_phrases : whether it is fitted on regions and phrases in place of images and captions.
-    of_clips : whether `images` is a recipe of clips.
-    slow : whether its training takes the better part of an hour without a GPU; `pipeline run all`
-        leaves it out then.
-    goes_on_from : preset whose trained head it goes on from, with boxes mined by that head.
-    small : what the size for two cores and a few thousand images changes.
-    tiny : settings of the head at the size for a few hundred images, over those of `small`.
+    leaves_open : our choices where the source is silent, and our deviations.
+    word_vectors : name of the initial word vectors; None: random initialisation.
+    average_captions : whether the captions of an image are averaged to one.
+    finetuning : options for training head and image network together; None: the head alone.
+    of_phrases : whether it is fitted on regions and phrases instead of images and captions.
+    of_clips : whether `images` is a recipe for clips.
+    slow : whether training needs most of an hour without a GPU; `pipeline run all` then skips it.
+    goes_on_from : preset whose trained head continues training, with boxes mined by that head.
+    small : changes for two cores and a few thousand images.
+    tiny : further changes of the head's settings for a few hundred images.
     """
 
     head: str
@@ -77,7 +76,7 @@ class Preset:
     tiny: Mapping[str, Any] = field(default_factory=dict)
 
     def at(self, size: Size) -> "Preset":
-        """Return the system with its values at a size in place of the paper's."""
+        """Return the preset with the values of a size."""
         if size == "paper":
             return self
         small, tiny = self.small, self.tiny if size == "tiny" else {}
@@ -93,20 +92,20 @@ class Preset:
 
 
 def with_settings(preset: Preset, **settings: Any) -> Preset:
-    """Return a preset with other settings at the size of the paper."""
+    """Return a preset with changed settings at the size of the paper."""
     return replace(preset, settings=replace(preset.settings, **settings))
 
 
 def features(name: str, encoder: str | None = None, **options: Any) -> CaptionFeatures:
-    """Return caption features; without an `encoder` they are named after it."""
+    """Return caption features, by default named after their encoder."""
     return CaptionFeatures(name, encoder or name, options)
 
 
 TOKEN_IDS = features("token-ids")
-# Their caption files came tokenised, with spaces; Treebank words, punctuation kept, are as those.
+# Their caption files are tokenised, joined by spaces; Treebank tokens with punctuation match them.
 KIROS_TOKEN_IDS = features("token-ids-kiros", tokenizer="vsepp")
 MEAN_GLOVE_50 = features("mean-glove-6b-50d", "mean")
 FISHER_1000 = features("fv-hglmm-pca1000", "fv-hglmm", sample=20_000, pca=1000)
 
-# Few images make few updates, which need a higher rate; chosen on Flickr8k's dev images.
+# Few images mean few updates, which need a higher learning rate; tuned on Flickr8k's dev images.
 SMALL_GRU = {"dim": 256, "image_scaling": "unit", "learning_rate": 0.004}

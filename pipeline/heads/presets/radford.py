@@ -1,4 +1,4 @@
-"""Radford et al. 2021: CLIP, whose two networks are used as they are trained."""
+"""Radford et al. 2021: CLIP, zero-shot."""
 
 from pipeline.heads.architectures.zero_shot import ZeroShotSettings
 from pipeline.heads.presets.preset import Changes, Preset, features
@@ -12,8 +12,8 @@ PRESETS = {
         _CLIP,
         features(_CLIP),
         source="Radford et al. 2021 (CLIP), section 3.1",
-        leaves_open="the weights: those of LAION-2B, since OpenAI did not say what theirs have "
-        "seen; captions are taken as they are, without a prompt before them",
+        leaves_open="weights are those of LAION-2B, since OpenAI did not publish the training data "
+        "of theirs; captions are encoded without a prompt",
         small=Changes(images=_CLIP),
     ),
 }

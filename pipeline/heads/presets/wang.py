@@ -1,4 +1,4 @@
-"""Wang, Li & Lazebnik 2016: two branches with structure, and the CCA of their table 1."""
+"""Wang, Li & Lazebnik 2016: two branches with structure constraints, and CCA from table 1."""
 
 from dataclasses import replace
 
@@ -25,8 +25,8 @@ _NONLINEAR = Preset(
     "vgg19-fc7-10crop",
     _FISHER_6000,
     source="Wang, Li & Lazebnik 2016, sections 2.2, 3.1 and 3.2",
-    leaves_open="fc7 before or after its ReLU: after; the epoch is chosen by rsum on the "
-    "validation split, where the paper says convergence within 30 epochs on average",
+    leaves_open="fc7 after its ReLU; the epoch is selected by validation rsum, where the paper "
+    "states convergence within 30 epochs on average",
     small=replace(_SMALL_LINEAR, settings={**_SMALL_LINEAR.settings, "hidden": 1024}),
 )
 _MEAN = replace(
@@ -47,18 +47,18 @@ CCA = Preset(
     "vgg19-fc7-10crop",
     _FISHER_6000,
     source="Wang, Li & Lazebnik 2016, table 1, after Klein et al. 2015",
-    leaves_open="ridges: the validation split chooses; all coordinates that correlate are kept",
+    leaves_open="ridges are selected on the validation split; all correlated coordinates are kept",
     small=Changes({"dim": 128}, FISHER_1000),
 )
 
 
 def _klein(mixtures: str) -> Preset:
-    """Return CCA on another Fisher vector, cut to the same number of components."""
+    """Return CCA on another Fisher vector, reduced to the same number of components."""
     name = f"fv-{mixtures}"
     return replace(
         CCA,
         captions=features(f"{name}-pca6000", name, vectors=GOOGLENEWS, pca=6000),
-        source="Klein et al. 2015, in the terms of Wang's",
+        source="Klein et al. 2015, as cited by Wang et al.",
         small=replace(
             CCA.small, captions=features(f"{name}-pca1000", name, sample=20_000, pca=1000)
         ),
@@ -73,7 +73,7 @@ PRESETS = {
     "wang2016-nonlinear-bidirectional": with_settings(_NONLINEAR, **_NO_STRUCTURE),
     "wang2016-nonlinear-bidirectional-equal-weights": replace(
         with_settings(_NONLINEAR, **_NO_STRUCTURE, text_to_image_weight=1.0),
-        source="Wang, Li & Lazebnik 2016, section 2.2, where a lambda_1 of 2 is the best",
+        source="Wang, Li & Lazebnik 2016, section 2.2, where lambda_1 = 2 is the best",
     ),
     "wang2016-nonlinear-bidirectional-structure": replace(
         _NONLINEAR,
@@ -83,8 +83,8 @@ PRESETS = {
         with_settings(_NONLINEAR, batch_size=100, learning_rate=0.01, epochs=5),
         finetuning=Finetuning(start="wang2016-nonlinear-bidirectional-structure"),
         source="Wang, Li & Lazebnik 2016, section 3.2: the image network tuned through eq. (5)",
-        leaves_open="all but that its gain was about 0.5 %: rates, batches, epochs, one crop a "
-        "picture; batch norms of the image network keep their running statistics",
+        leaves_open="all details, since the paper reports only a gain of about 0.5 %: learning "
+        "rates, batches, epochs, one crop per image; batch norms keep their running statistics",
         small=replace(
             _NONLINEAR.small,
             settings={"hidden": 1024, "dim": 256, "epochs": 3},
@@ -112,7 +112,7 @@ PRESETS = {
             power=4.0, image_scaling="unit",
         ),
         source="Wang, Li & Lazebnik 2016, table 1, after Gong et al. 2014",
-        leaves_open="on what scale the ridge of 1e-4 is: on images of unit length, as the captions "
-        "nearly are; all coordinates that correlate are kept",
+        leaves_open="the ridge of 1e-4 is for images of unit length, close to the scale of the "
+        "captions; all correlated coordinates are kept",
     ),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Wang, Li & Lazebnik 2016, section 3.3: phrases and regions, with mined boxes and without."""
+"""Wang, Li & Lazebnik 2016, section 3.3: phrases and regions, with and without mined boxes."""
 
 from dataclasses import replace
 
@@ -8,11 +8,11 @@ from pipeline.heads.presets.wang import CCA
 
 _FISHER_1000 = features("phrases-fv-hglmm-pca1000", "fv-hglmm", sample=20_000, pca=1000)
 _OPEN = (
-    "regions: the recipe's network on the box alone, there Fast R-CNN tuned on VOC; all annotated "
-    "pairs of a batch match, those too that the limit of ten regions a phrase leaves out; the "
-    "epoch is chosen by R@1 + R@5 + R@10 of the validation split"
+    "region features are those of the recipe's network on the box alone, in the paper of Fast "
+    "R-CNN tuned on VOC; all annotated pairs of a batch match, including those beyond the limit "
+    "of ten regions per phrase; the epoch is selected by validation R@1 + R@5 + R@10"
 )
-# A batch of 1,500 of some 10,000 pairs would make too few updates.
+# A batch of 1,500 out of some 10,000 pairs would mean too few updates.
 _SMALL = {"hidden": 1024, "dim": 256, "batch_size": 300}
 _TINY = {"hidden": 256, "dim": 64, "batch_size": 300}
 _A = Preset(
@@ -26,13 +26,13 @@ _A = Preset(
     small=Changes({**_SMALL, "epochs": 24, "lr_decay_every": 10}, _FISHER_1000),
     tiny={**_TINY, "epochs": 16},
 )
-# Goes on from one of the models a to d with mined boxes, by eq. (1) and (2) alone.
+# Continues one of the models a to d with mined boxes, by eq. (1) and (2) only.
 _MINED = replace(
     with_settings(_A, epochs=5, lr_decay_every=5, mined_each=50),
-    leaves_open=f"{_OPEN}; the rate is the one that the model before starts with, since at the one "
-    "that it ends with mined boxes change nothing; of the boxes mined for a phrase 50 are drawn in "
-    "each batch that has it; a box that overlaps a true box of its phrase by half or more is not "
-    "mined",
+    leaves_open=f"{_OPEN}; the learning rate restarts at the initial value of the previous model, "
+    "since mined boxes have no effect at its final value; 50 of a phrase's mined boxes are sampled "
+    "in each batch with the phrase; boxes that overlap a true box of the phrase by half or more "
+    "are not mined",
     small=Changes({**_SMALL, "epochs": 10}, _FISHER_1000),
     tiny=_TINY,
 )
@@ -43,7 +43,8 @@ PRESETS = {
         images=_A.images,
         captions=_A.captions,
         source="Wang, Li & Lazebnik 2016, table 3, after Plummer et al. 2015",
-        leaves_open=f"{CCA.leaves_open}; regions: the recipe's network on the box alone",
+        leaves_open=f"{CCA.leaves_open}; region features are those of the recipe's network on the "
+        "box alone",
         of_phrases=True,
         small=replace(CCA.small, captions=_FISHER_1000),
     ),
@@ -55,7 +56,7 @@ PRESETS = {
     "wang2016-phrases-a-longer": replace(
         with_settings(_MINED, mined_each=0),
         goes_on_from="wang2016-phrases-a",
-        source="no paper's; wang2016-phrases-a-mined without its mined boxes, to compare with",
+        source="not published; wang2016-phrases-a-mined without mined boxes, for comparison",
         leaves_open=_OPEN,
     ),
     "wang2016-phrases-b-mined": replace(_MINED, goes_on_from="wang2016-phrases-b"),

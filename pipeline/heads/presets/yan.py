@@ -7,8 +7,8 @@ from pipeline.heads.presets.preset import GLOVE_50, Changes, Preset, features, w
 
 _FASTTEXT = "fasttext-wikipedia-300d"
 _OPEN = (
-    "8 attention heads; 4 pools; no dropout; the weights of the best epoch by validation, there "
-    "those of the last"
+    "8 attention heads; 4 pools; no dropout; the weights of the best validation epoch, in the "
+    "paper those of the last"
 )
 _BASIC = Preset(
     "relational",
@@ -16,7 +16,7 @@ _BASIC = Preset(
     "resnet152-grid",
     features("token-ids-yan-fasttext-300d", "token-ids-yan", vectors=_FASTTEXT),
     source="Yan 2019, sections 2.2 to 2.5, 3.3 and 3.4",
-    leaves_open=f"{_OPEN}; which pooling of nodes: the mean",
+    leaves_open=f"{_OPEN}; mean pooling of nodes",
     word_vectors=_FASTTEXT,
     small=Changes(
         {
@@ -43,8 +43,16 @@ PRESETS = {
     ),
     "yan2019-gru-basic": replace(
         with_settings(_BASIC, layer="gru"),
-        source="no paper's; yan2019-transformer-basic with a GRU over the same cells and words",
-        leaves_open="everything but the layers is as there; no attention heads",
+        source="not published; yan2019-transformer-basic with a GRU over the same cells and words",
+        leaves_open="as yan2019-transformer-basic, apart from the layers; no attention heads",
+    ),
+    "yan2019-graph-attention-basic": replace(
+        with_settings(_BASIC, layer="graph-attention"),
+        source="Yan 2019, section 1.5.1, which presents graph attention and does not train it",
+    ),
+    "yan2019-relation-basic": replace(
+        with_settings(_BASIC, layer="relation"),
+        source="Yan 2019, section 1.5.3, which presents relation networks and does not train one",
     ),
     "yan2019-transformer-pooling": replace(
         with_settings(_BASIC, loss="pooling"),

@@ -1,7 +1,7 @@
-"""Training, for heads and for whatever else learns.
+"""Training of heads and language models.
 
-Read `training_job` first: one training from the dataset's splits to the saved head, with the
-options of `training_options`. `task` is what a trained network fills in, `trainer` has the loop,
-which is the same for all, and `checkpoints` the state after each epoch, from which a killed
-training resumes. No architecture and no loss lives here.
+Read `training_job` first: one training, from the dataset's splits to the saved head, with
+`training_options`. `task` defines what a trained network provides, `trainer` has the training
+loop, and `checkpoints` saves the state after each epoch, from which a killed training resumes. No
+module here knows architectures or losses.
 """

@@ -1,7 +1,7 @@
-"""The state of a training after an epoch, in one safetensors file: a killed run goes on exactly.
+"""Checkpoints: the training state after an epoch in one safetensors file, for exact resumption.
 
-All tensors lie in the file by name; everything else is one JSON text in its metadata. The random
-numbers that the network draws come from torch's global generator, so its state is kept too.
+Tensors are stored by name; everything else is one JSON text in the metadata. The network draws
+from torch's global generator, so its state is saved too.
 """
 
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ _FORMAT = 1
 
 @dataclass
 class TrainingState:
-    """All that changes from epoch to epoch.
+    """Everything that changes from epoch to epoch.
 
     Attributes
     ----------
-    net, optimiser : what is trained, and by what.
-    rng : draws the batches.
-    negatives : draws whatever a loss draws.
-    history : an entry for each epoch that is done.
+    net, optimiser : network in training, and its optimiser.
+    rng : random generator of the batches.
+    negatives : random generator of the loss.
+    history : one entry per finished epoch.
     best : state dictionary of the network after the best epoch; empty before the first.
     """
 
@@ -46,13 +46,13 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where the state is kept, and of what work it is.
+    """Location and identity of a training's checkpoint.
 
     Attributes
     ----------
-    folder : of the file.
-    fingerprint : differs where the work does; a state of other work is not continued.
-    device : where the network is.
+    folder : folder of the file.
+    fingerprint : hash of the work; a checkpoint with another fingerprint is ignored.
+    device : device of the network.
     """
 
     folder: Path
@@ -60,7 +60,7 @@ class Checkpoints:
     device: torch.device
 
     def save(self, state: TrainingState) -> None:
-        """Write the state, in place of the one of an earlier epoch, whole or not at all."""
+        """Write the state atomically, in place of that of an earlier epoch."""
         tensors = {f"net.{name}": value for name, value in state.net.state_dict().items()}
         tensors |= {f"best.{name}": value for name, value in state.best.items()}
         tensors["torch"] = torch.get_rng_state()
@@ -82,16 +82,16 @@ class Checkpoints:
             "optimiser": plain,
             "numpy": state.rng.bit_generator.state,
         }
-        # Clones: safetensors refuses two names for one memory, as tied weights have.
+        # Clones: safetensors rejects tensors that share memory, such as tied weights.
         own = {name: value.detach().cpu().clone() for name, value in tensors.items()}
         with appearing_whole(self.folder / CHECKPOINT_FILE) as part:
             part.write_bytes(save(own, {"state": canonical_json(record)}))
 
     def resume(self, state: TrainingState, epochs: int) -> bool:
-        """Put the kept state into a freshly built one, and return whether there was any.
+        """Load the checkpoint into a freshly built state, and return whether there was one.
 
-        A state of other work, of another network or of more than `epochs` epochs, and a damaged
-        file, are left alone; the next state that is saved takes their place.
+        A checkpoint of other work, of another network or of more than `epochs` epochs, and a
+        corrupt file, are ignored; the next `save` replaces them.
         """
         path = self.folder / CHECKPOINT_FILE
         for leftover in self.folder.glob(f"{CHECKPOINT_FILE}.*.part"):
@@ -109,7 +109,7 @@ class Checkpoints:
         except (SafetensorError, KeyError, TypeError, ValueError):
             return False
         net = _below("net", tensors)
-        # An older version of the same head may have built another network.
+        # Another version of the same head may build another network.
         if _shapes(net) != _shapes(state.net.state_dict()):
             return False
         state.net.load_state_dict(net)
@@ -118,7 +118,7 @@ class Checkpoints:
         for name, value in _below("optimiser", tensors).items():
             number, _, key = name.partition(".")
             optimiser[int(number)][key] = value
-        # The groups hold the task's settings, which a fresh optimiser has.
+        # Param groups hold the settings of this task; keep the fresh ones.
         groups = state.optimiser.state_dict()["param_groups"]
         state.optimiser.load_state_dict({"state": optimiser, "param_groups": groups})
         state.rng.bit_generator.state = record["numpy"]

@@ -1,6 +1,6 @@
-"""What a trained head fills in: its modules, its loss, and how they are optimised.
+"""The training task: modules, loss and optimisation of a trained head.
 
-Everything else about training is the same for all heads; see `pipeline.heads.training.trainer`.
+`pipeline.heads.training.trainer` runs it; everything else is the same for all heads.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,39 +20,38 @@ Loss = Callable[[nn.ModuleDict, Any, int, torch.Generator], Tensor]
 """See `TrainingTask.loss`."""
 
 Clip = Callable[[Iterable[nn.Parameter]], None]
-"""Changes the gradients of some parameters before a step."""
+"""Changes gradients of parameters before a step."""
 
 Rate = Callable[[int, Sequence[float]], float]
-"""Factor on the learning rate, from the epoch (from 0) and the validation scores before it."""
+"""Factor on the learning rate, from the epoch (from 0) and all earlier validation scores."""
 
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """All that makes one trained head differ from another.
+    """Definition of a trained head.
 
     Attributes
     ----------
-    similarity : name of the similarity that its embeddings are meant for.
-    build : from word vectors (vocab_size, d) float32 with NaN rows, or None, to the modules "image"
-        and "caption", each from float32 rows to embeddings as evaluation uses them (in evaluation
-        mode); there may be more modules. Called under a seeded torch generator; the shapes of
-        what it builds do not depend on whether there are word vectors. What is learnt or prepared
-        is in its state dictionary.
-    loss : from those modules, in training mode, a batch on their device, the epoch (from 0), and a
-        generator (on the CPU) for sampled negatives, to a scalar.
-    batches : of an epoch; the loss gets a `Batch` of each.
-    figures : from those modules, in evaluation mode, the validation split and their device, to its
-        figures; None: those of retrieval.
-    score : the figure that is greatest in the best epoch.
-    linked_batches : of an epoch of pairs with links; the loss then gets a `LinkedBatch`. None: such
-        pairs are taken like any others.
-    optimiser : of the modules' parameters.
+    similarity : name of the similarity to compare its embeddings with.
+    build : builds the modules "image" and "caption", each from float32 rows to embeddings in
+        evaluation mode, and any others, from word vectors (vocab_size, d) float32 with NaN rows,
+        or None. Called under a seeded torch generator; parameter shapes do not depend on the word
+        vectors. The state dictionary has everything learnt or prepared.
+    loss : computes the scalar loss from the modules in training mode, a batch on their device, the
+        epoch (from 0), and a CPU generator for sampled negatives.
+    batches : batches of an epoch; the loss gets a `Batch` for each.
+    figures : computes validation metrics from the modules in evaluation mode, the validation split
+        and the device; None: retrieval metrics.
+    score : name of the metric to maximise.
+    linked_batches : batches of an epoch of pairs with links; the loss then gets a `LinkedBatch`.
+        None: links are ignored.
+    optimiser : builds the optimiser of the modules' parameters.
     rate : factor on the learning rate of each parameter group, from the epoch (from 0) and the
-        validation scores of the epochs before; see `steps`, `milestones` and `plateau`.
-    epochs : upper bound of their number.
-    clip : changes gradients before each step; see `per_tensor` and `overall`.
-    patience : training stops after more than this number of epochs in a row without a better score.
-    require : refuses training data with HeadError before anything is built.
+        validation scores of earlier epochs; see `steps`, `milestones` and `plateau`.
+    epochs : maximum number of epochs.
+    clip : clips gradients before each step; see `per_tensor` and `overall`.
+    patience : early stopping after more consecutive epochs than this without improvement.
+    require : raises HeadError for unsuitable training data before anything is built.
     prepare : sets buffers from the training data before the first epoch.
     """
 
@@ -73,9 +72,9 @@ class TrainingTask:
 
 
 def per_tensor(norm: float) -> Clip:
-    """Return a clipping of the L2 norm of each parameter's gradient to `norm`.
+    """Return a clipping of each parameter's gradient to an L2 norm of at most `norm`.
 
-    So do the programs of order-embeddings (Theano) and Word2VisualVec (Keras' clipnorm).
+    As in the programs of order-embeddings (Theano) and Word2VisualVec (Keras' clipnorm).
     """
 
     def clip(parameters: Iterable[nn.Parameter]) -> None:
@@ -86,9 +85,9 @@ def per_tensor(norm: float) -> Clip:
 
 
 def overall(norm: float) -> Clip:
-    """Return a clipping of the L2 norm of all gradients together to `norm`.
+    """Return a clipping of all gradients together to an L2 norm of at most `norm`.
 
-    So does the program of VSE++.
+    As in the program of VSE++.
     """
 
     def clip(parameters: Iterable[nn.Parameter]) -> None:
@@ -103,11 +102,11 @@ def steps(every: int, factor: float) -> Rate:
 
 
 def milestones(factors: Mapping[int, float]) -> Rate:
-    """Return a schedule with a factor from each of some epochs on, and 1 before the first.
+    """Return a schedule that is piecewise constant, and 1 before the first milestone.
 
     Parameters
     ----------
-    factors : epoch, from 0 -> factor on the initial learning rate.
+    factors : epoch, from 0 -> factor on the initial learning rate from then on.
     """
 
     def rate(epoch: int, scores: Sequence[float]) -> float:
@@ -118,11 +117,11 @@ def milestones(factors: Mapping[int, float]) -> Rate:
 
 
 def plateau(factor: float, hold: int) -> Rate:
-    """Return a schedule that lowers the learning rate when validation does not get better.
+    """Return a schedule that lowers the learning rate when the validation score stops improving.
 
-    Dong et al. 2018 (Word2VisualVec), as their program has it: after an epoch whose score is not
-    the best so far, the rate is multiplied by `factor`, if `hold` epochs or more have used it. The
-    paper asks for `hold` epochs without a better score in a row.
+    As in the program of Dong et al. 2018 (Word2VisualVec): after an epoch without improvement, the
+    rate is multiplied by `factor`, if it has been used for at least `hold` epochs. The paper
+    requires `hold` consecutive epochs without improvement.
     """
 
     def rate(epoch: int, scores: Sequence[float]) -> float:

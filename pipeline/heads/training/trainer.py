@@ -1,4 +1,4 @@
-"""The head whose network is trained, and the loop: batches in, weights of the best epoch out."""
+"""Heads with a trained network, and the training loop, which keeps the best epoch's weights."""
 
 import hashlib
 import math
@@ -29,27 +29,28 @@ from pipeline.heads.inputs.feature_rows import Features, RowNumbers, Rows
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.links import LinkedDataset
 from pipeline.heads.inputs.pairs import HeldOut, Pairs
+from pipeline.heads.layers.products import products_in
 from pipeline.heads.training.checkpoints import Checkpoints, TrainingState
 from pipeline.heads.training.task import TrainingTask
 
 _FEW_IMAGES = 10
-"""Validation images below which R@10 of captions is 100 for any head: equal scores are common."""
+"""Validation images below which R@10 of captions is 100 for any head, so that ties are common."""
 
-# On two cores, networks up to this size train as fast with one thread as with two.
+# On two cores, networks up to this size train as fast on one thread as on two.
 _WEIGHTS_A_THREAD = 3_000_000
 
 
 class NetworkHead:
-    """A trained head. Its embeddings of some rows do not depend on what it embedded before.
+    """A head with a trained network. The embedding of a row is independent of earlier calls.
 
     Attributes
     ----------
-    task : all that makes it differ from another.
-    similarity : the task's.
+    task : definition of the head.
+    similarity : similarity of the task.
     """
 
     def __init__(self, task: TrainingTask, identity: object = None) -> None:
-        """Take a task and, for checkpoints, JSON values that name it."""
+        """Store the task; `identity` (JSON values) identifies it in checkpoints."""
         self.task = task
         self.similarity: str = task.similarity
         self._identity = identity
@@ -57,12 +58,12 @@ class NetworkHead:
         self._device = torch.device("cpu")
 
     def fit(self, train: Pairs, validation: HeldOut, options: FitOptions) -> History:
-        """Train, and embed with the weights of the best epoch; see `train_network`.
+        """Train, and keep the weights of the best epoch; see `train_network`.
 
         Raises
         ------
         HeadError
-            The training data are refused, features are not finite, or the training diverged.
+            The training data are unsuitable, features are not finite, or training diverged.
         """
         net, history = train_network(self.task, train, validation, options, self._identity)
         self._net, self._device = net, torch.device(options.device)
@@ -77,11 +78,11 @@ class NetworkHead:
         return embed_rows(require_fitted(self._net)["caption"], rows, self._device)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return weights, statistics and buffers of all modules."""
+        """Return parameters and buffers of all modules."""
         return dict(require_fitted(self._net).state_dict())
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take back what `tensors` gave; on the CPU."""
+        """Load tensors that `tensors` returned, on the CPU."""
         with torch.random.fork_rng(devices=[]):
             net = self.task.build(None)
         net.load_state_dict(tensors)
@@ -89,17 +90,17 @@ class NetworkHead:
 
 
 def network_kind(settings: type[Any], task: Callable[[Any, HeadInputs], TrainingTask]) -> HeadKind:
-    """Return the kind of head that trains a network.
+    """Return the registry entry of a head that trains a network.
 
     Parameters
     ----------
-    settings : the head's settings dataclass, with a field `epochs`.
-    task : returns what is trained, of settings and the features of both sides.
+    settings : settings dataclass of the head, with a field `epochs`.
+    task : function from settings and the features of both sides to the training task.
     """
 
     def make(values: Any, inputs: HeadInputs) -> Head:
-        # Without the number of epochs, so that it may be raised before a training goes on, and
-        # without what is off, so that checkpoints from before a setting existed stay valid.
+        # Without `epochs`, which may be raised before a training resumes, and without empty
+        # settings, so that checkpoints from before a setting existed stay valid.
         named = {n: value for n, value in asdict(values).items() if n != "epochs" and value != ()}
         recipes = [inputs.images.recipe_hash, inputs.captions.recipe_hash]
         return NetworkHead(task(values, inputs), [task.__module__, named, recipes])
@@ -110,35 +111,35 @@ def network_kind(settings: type[Any], task: Callable[[Any, HeadInputs], Training
 def train_network(
     task: TrainingTask, pairs: Pairs, validation: HeldOut, options: FitOptions, identity: object
 ) -> tuple[nn.ModuleDict, History]:
-    """Train a network and give it with the weights of its best epoch, in evaluation mode.
+    """Train a network; return it with the weights of its best epoch, in evaluation mode.
 
-    The same pairs, task and seed give the same weights bit for bit on the CPU of one machine,
-    however many workers read the batches and however often the training was interrupted. The
-    global generators of torch are left as they were.
+    Deterministic on the CPU of one machine: the same pairs, task and seed yield the same weights
+    bit for bit, whatever the number of workers and interruptions. The global generators of torch
+    are restored.
 
     Parameters
     ----------
-    task : what is trained, and how.
-    pairs : the training split.
-    validation : the task's score of it chooses the epoch; the first of equals wins, or the last
-        where the split has fewer than 10 images: these tell epochs apart so badly that the first
-        one would win before anything is learnt.
-    options : seed, device, workers and where checkpoints go.
-    identity : JSON values that name the task; with both splits, the word vectors, the start, the
-        device and the seed they decide whether a checkpoint is of this work. The number of epochs
-        should not be among them: it may be raised before an interrupted training is continued.
+    task : definition of the training.
+    pairs : training split.
+    validation : validation set, whose score selects the epoch: the first of equal ones or, with
+        fewer than 10 images, the last, since ties are then so common that an almost untrained
+        epoch would be selected.
+    options : seed, device, precision, workers and checkpoint folder.
+    identity : JSON values that identify the task. With both splits, word vectors, start, device,
+        precision and seed they form the fingerprint of the checkpoints. The number of epochs should
+        not be included: it may be raised before a training resumes.
 
     Returns
     -------
-    net : the modules that the task built, on the device of `options`.
-    history : an entry an epoch: `epoch` from 1, `loss` (mean over batches), `learning_rate` (of
-        the first parameter group), the figures of the validation split, and `best` (1 for the
-        chosen epoch, otherwise 0).
+    net : modules of the task, on the device of `options`.
+    history : one entry per epoch: `epoch` from 1, `loss` (mean over batches), `learning_rate` (of
+        the first parameter group), the validation metrics, and `best` (1 for the selected epoch,
+        otherwise 0).
 
     Raises
     ------
     HeadError
-        The training data are refused, features are not finite, or the loss or a weight is not.
+        The training data are unsuitable, features are not finite, or the loss or a weight is not.
     """
     if task.require:
         task.require(pairs)
@@ -165,8 +166,8 @@ def train_network(
         last_of_equals = len(validation.images) < _FEW_IMAGES
         if last_of_equals:
             options.log(
-                f"validation images are too few to tell epochs apart ({len(validation.images)}): "
-                "of equal scores the last wins"
+                f"validation images are too few to distinguish epochs ({len(validation.images)}): "
+                "on ties the last epoch is selected"
             )
         loader = _loader(task, pairs, rng, options.workers, device, lambda: len(history))
 
@@ -179,7 +180,8 @@ def train_network(
             losses = []
             for batch in loader:
                 optimiser.zero_grad()
-                loss = task.loss(net, batch, len(history), negatives)
+                with products_in(options.precision):
+                    loss = task.loss(net, batch, len(history), negatives)
                 loss.backward()
                 if task.clip:
                     task.clip(net.parameters())
@@ -208,7 +210,7 @@ def train_network(
 
 
 def _begin(net: nn.ModuleDict, task: TrainingTask, pairs: Pairs, options: FitOptions) -> None:
-    """Put a trained head's tensors into a network, or prepare it for its training data."""
+    """Load the tensors of a trained head into a network, or prepare it from the training data."""
     if options.start is None:
         if task.prepare:
             task.prepare(net, pairs)
@@ -217,8 +219,8 @@ def _begin(net: nn.ModuleDict, task: TrainingTask, pairs: Pairs, options: FitOpt
         net.load_state_dict(dict(options.start))
     except RuntimeError as error:
         raise HeadError(
-            "the head to start from has another architecture than this experiment; give them the "
-            f"same settings ({' '.join(str(error).split())})"
+            "the head to start from has another architecture than this experiment; use the same "
+            f"settings for both ({' '.join(str(error).split())})"
         ) from error
 
 
@@ -230,7 +232,7 @@ def _loader(
     device: torch.device,
     number: Callable[[], int],
 ) -> BatchLoader:
-    """Return what loads an epoch; `number` returns that of the epoch that begins."""
+    """Return the batch loader; `number` returns the number of the epoch that starts."""
     linked = task.linked_batches
     if pairs.links is not None and linked is not None:
         return BatchLoader(LinkedDataset(pairs), lambda: linked(pairs, rng), workers, device)
@@ -275,7 +277,9 @@ def _fingerprint(pairs: Pairs, validation: HeldOut, options: FitOptions, identit
     words = None if options.words is None else hashlib.sha256(options.words.tobytes()).hexdigest()
     splits = [pairs.digest(), validation.digest()]
     start = hashlib.sha256(save(dict(options.start))).hexdigest() if options.start else None
-    return sha256_of_json([identity, splits, words, options.seed, options.device, start])
+    work = [identity, splits, words, options.seed, options.device, start]
+    # Checkpoints from before there was a choice stay valid.
+    return sha256_of_json(work if options.precision == "float32" else [*work, options.precision])
 
 
 @contextmanager
@@ -285,7 +289,7 @@ def _generators_of_our_own(device: torch.device) -> Iterator[None]:
 
 
 def _seed(seed: int, device: torch.device) -> None:
-    # Not torch.manual_seed: it seeds the generators of all devices, not of those we give back.
+    # Not torch.manual_seed: it seeds the generators of all devices, not only those we restore.
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         with torch.cuda.device(device):
@@ -294,10 +298,10 @@ def _seed(seed: int, device: torch.device) -> None:
 
 @contextmanager
 def _threads() -> Iterator[Callable[[nn.Module], None]]:
-    """Give a function that has as many threads work on a network's steps as are worth it.
+    """Yield a function that sets the number of threads to suit a network's size.
 
-    Small matrices gain nothing from a second thread, and lose much where another program takes a
-    core. Sums depend on the number, which so depends on the network and the machine alone.
+    A second thread does not speed up small matrices, and slows them down when another program
+    uses a core. Sums depend on the thread count, which so depends on network and machine only.
     """
     before = torch.get_num_threads()
 
@@ -314,16 +318,16 @@ def _threads() -> Iterator[Callable[[nn.Module], None]]:
 
 @contextmanager
 def _deterministic(device: torch.device) -> Iterator[None]:
-    """Have torch sum in a fixed order on the CPU, where that costs next to nothing.
+    """Make torch deterministic on the CPU, where it is almost free.
 
-    Without it the gradient of an indexing is summed in the order in which threads come. On a GPU
-    some operations have no such form, and training there is repeatable only nearly.
+    Otherwise the gradient of an indexing is summed in thread order. On a GPU some operations have
+    no deterministic version, so training there is only approximately repeatable.
     """
     before = torch.are_deterministic_algorithms_enabled()
     fills = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     if device.type == "cpu":
         torch.use_deterministic_algorithms(True)
-        # It would write every new tensor twice.
+        # Deterministic mode would also fill every new tensor, a second write.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
         yield

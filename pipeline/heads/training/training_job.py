@@ -1,4 +1,4 @@
-"""One training, from the dataset's splits to the saved head; all kinds of training share it."""
+"""One training, from the dataset's splits to the saved head, for all kinds of training."""
 
 import shutil
 from collections.abc import Iterator, Mapping
@@ -11,10 +11,10 @@ import torch
 from pipeline.datasets.entries import PackedEntries
 from pipeline.datasets.manifest import Manifest
 from pipeline.datasets.splits import require_captions, split_for
-from pipeline.devices import choose_device, usable_device
+from pipeline.devices import choose_device, require_fast_bf16, usable_device
 from pipeline.files import created_by, require_folder
 from pipeline.heads.base import FitOptions
-from pipeline.heads.head_types import Experiment, make_head, with_epochs_at_most
+from pipeline.heads.head_types import Experiment, make_head, with_epochs_at_most, with_precision
 from pipeline.heads.inputs.feature_rows import Features
 from pipeline.heads.inputs.feature_spec import HeadInputs
 from pipeline.heads.inputs.pairs import HeldOut, Pairs, with_features
@@ -28,14 +28,14 @@ from pipeline.wording import counted
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A training on the splits of a dataset, and the folder that its result is saved in.
+    """A training on the splits of a dataset, and its output folder.
 
     Attributes
     ----------
     manifest : Manifest. The dataset.
-    out : Path. Folder of the result.
+    out : Path. Output folder.
     train_split, validation_split : str. Names of the splits.
-    options : TrainingOptions. As they were passed, with the device by name.
+    options : TrainingOptions. Options of the caller, with device and precision resolved.
     """
 
     manifest: Manifest
@@ -46,18 +46,19 @@ class TrainingJob:
 
     @classmethod
     def open(cls, manifest: Manifest, out: str | Path, options: TrainingOptions) -> "TrainingJob":
-        """Resolve the splits and check, before the work, that the result can be computed and saved.
+        """Resolve the splits, and check that the result can be computed and saved.
 
         Raises
         ------
         OutputError, DeviceError
-            The folder cannot be written to, or the device cannot be used.
+            The folder is not writable, or the device is not usable.
         DatasetError
-            The dataset has no such split, or no captions in it.
+            A split does not exist, or has no captions.
         """
         require_folder(Path(out))
         options = replace(options, device=choose_device(options.device, options.monitor))
         usable_device(options.device)
+        options = options.with_named_precision()
         train = split_for("train", manifest, options.train_split)
         validation = split_for("validation", manifest, options.validation_split)
         for split in (train, validation):
@@ -92,10 +93,27 @@ class TrainingJob:
         self.log(f"{left} left out")
         return kept
 
+    def in_precision(self, experiment: Experiment) -> Experiment:
+        """Return an experiment with the precision of the options; see `with_precision`.
+
+        Raises
+        ------
+        HeadError
+            No such precision.
+        DeviceError
+            The device has no fast bfloat16.
+        """
+        found = with_precision(experiment, self.options.precision)
+        if "bf16" in (found.precision, found.finetuning and found.finetuning.precision):
+            require_fast_bf16(self.options.device)
+        elif "bf16" in (experiment.precision, self.options.precision):
+            self.log(f"head {experiment.head} is solved in closed form, in float32")
+        return found
+
     def unfitted_head(
         self, experiment: Experiment, inputs: HeadInputs, made_from: Mapping[str, str]
     ) -> TrainedHead:
-        """Return an experiment's head before it is fitted, with everything that is recorded of it.
+        """Return the record of an experiment's unfitted head.
 
         Parameters
         ----------
@@ -126,6 +144,7 @@ class TrainingJob:
             created_by=created_by("torch", "numpy", "safetensors"),
             head=make_head(experiment.head, settings, inputs),
             average_captions=experiment.average_captions,
+            precision=experiment.precision,
         )
 
     def fit(
@@ -141,37 +160,37 @@ class TrainingJob:
 
         Parameters
         ----------
-        unfitted : TrainedHead. What `unfitted_head` returned.
-        train, validation : the training pairs, and the data for model selection.
+        unfitted : TrainedHead. The result of `unfitted_head`.
+        train, validation : Pairs and HeldOut. Training pairs, and validation set.
         words, start : see `FitOptions`.
 
         Raises
         ------
         HeadError
-            The head refuses the data, or the training diverged.
+            The data are unsuitable for the head, or training diverged.
         ShardError, KeyboardInterrupt
             See `fitting`.
         """
         with self.fitting(unfitted.experiment) as options:
-            options = replace(options, words=words, start=start)
+            options = replace(options, words=words, start=start, precision=unfitted.precision)
             history = unfitted.head.fit(train, validation, options)
             return replace(unfitted, history=history).save(self.out)
 
     @contextmanager
     def fitting(self, name: str, progress: Progress = no_progress) -> Iterator[FitOptions]:
-        """Yield the options of one fit; its checkpoints are deleted once the block has ended well.
+        """Yield the options of one fit; delete its checkpoints when the block succeeds.
 
         Parameters
         ----------
-        name : str. Experiment, for the progress.
-        progress : Progress. Called with the epochs done as well.
+        name : str. Name of the experiment, for progress reports.
+        progress : Progress. Also called with the epochs done.
 
         Raises
         ------
         ShardError
-            Another process is writing the same output.
+            Another process is writing to the same output.
         KeyboardInterrupt
-            The run was interrupted; how many epochs are kept is logged.
+            The run was interrupted; the number of saved epochs is logged.
         """
         done_epochs = 0
         started = False
@@ -180,7 +199,7 @@ class TrainingJob:
             def report(done: int, total: int, failed: int) -> None:
                 nonlocal done_epochs, started
                 if done and not started:
-                    self.log(f"{work} has the state after epoch {done} of {total}; it goes on")
+                    self.log(f"resuming from {work} after epoch {done} of {total}")
                 done_epochs, started = done, True
                 progress(done, total, failed)
                 show(done, total, failed)
@@ -204,14 +223,14 @@ class TrainingJob:
 
 @contextmanager
 def _work_folder(out: Path) -> Iterator[Path]:
-    """Yield the locked folder next to an output that keeps its checkpoints; delete it on success.
+    """Yield the locked checkpoint folder next to an output; delete it on success.
 
     Raises
     ------
     ShardError
-        Another process is writing the same output.
+        Another process is writing to the same output.
     """
-    # As for shards: `..`, `.` and links are resolved once and for all.
+    # As for shards: `..`, `.` and links are resolved once.
     resolved = out.resolve()
     work = resolved.parent / WORK_FOLDER / f"train-{resolved.name}"
     work.mkdir(parents=True, exist_ok=True)

@@ -1,24 +1,27 @@
-"""The options that every training shares, whatever it trains."""
+"""The options that every training shares."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pipeline.devices import AUTO
+from pipeline.devices import AUTO, choose_precision
 from pipeline.progress import QUIET, Monitor
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """How a head or a language model is trained, apart from its data and its settings.
+    """Options of training a head or a language model, apart from data and settings.
 
     Attributes
     ----------
     train_split, validation_split : str or None. Splits of the dataset, the second for model
         selection; None: by their usual names, see `pipeline.datasets.splits.USUAL_NAMES`.
-    seed : int. Seed of everything random.
-    max_epochs : int or None. Upper bound on the number of epochs; None: as the experiment says.
-    workers : int. Processes that prefetch batches; no result depends on their number.
+    seed : int. Seed of all random numbers.
+    max_epochs : int or None. Maximum number of epochs; None: as in the experiment.
+    workers : int. Number of prefetch processes; results do not depend on it.
     device : str. A torch device, such as "cuda"; "auto" for the best of this machine.
-    leave_out_failed : bool. Leave out images whose features failed; otherwise they are an error.
+    precision : str or None. "float32" or "bf16", for the matrix products of layers in training, or
+        "auto" for the fastest of the device; None: as in the experiment. See
+        `pipeline.heads.layers.products`.
+    leave_out_failed : bool. Whether images with failed features are left out; otherwise an error.
     monitor : Monitor. Receives log lines, and progress by epoch.
     """
 
@@ -28,8 +31,16 @@ class TrainingOptions:
     max_epochs: int | None = None
     workers: int = 0
     device: str = AUTO
+    precision: str | None = None
     leave_out_failed: bool = False
     monitor: Monitor = QUIET
+
+    def with_named_precision(self) -> "TrainingOptions":
+        """Return the options with the precision by name: "auto" is resolved, and logged."""
+        if self.precision is None:
+            return self
+        named = choose_precision(self.precision, self.device, self.monitor)
+        return replace(self, precision=named)
 
 
 DEFAULT_TRAINING = TrainingOptions()

@@ -1,5 +1,5 @@
-"""The networks of images: which exist, how each is built, and how its weights are read.
+"""Image backbones: the registry, construction and weight formats.
 
-Read `backbone` (what is known of one) and `known_backbones` (all by name) first; each other module
-has the networks of one library or format.
+Read `backbone` (the definition of one) and `known_backbones` (all by name) first; each other module
+covers the networks of one library or format.
 """

@@ -1,4 +1,4 @@
-"""What is to be known of a backbone: how it is built, and what its weights are called elsewhere."""
+"""The definition of a backbone: construction, and names of its weights in other formats."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,27 +13,26 @@ from pipeline.recipes.layers import Layout, layout_of
 
 @dataclass(frozen=True)
 class Backbone:
-    """A network's architecture, and what its weights are called elsewhere.
+    """A network architecture, with the names of its weights in other formats.
 
     Attributes
     ----------
-    build : the whole network of torchvision or the package, with its classifier. It maps
+    build : builds the whole network of torchvision or the package, with its classifier, from
         (n, 3, size, size) normalised crops to class scores.
-    methods : taps that are no layer: their names, to the method of the network that gives them.
-    residual_norms : name ending of the last batch norm of each residual branch.
-    layer_names : what other files call a layer, to what the network calls it.
-    heads : beginnings of the names of layers that are not built: files may have them in any
-        shape or not at all.
-    merge : joins tensors of a file that are one in the network, names being the network's.
-    layout : of an output of this shape, of one image. Raises `RecipeError`.
-    tracing : how the fast engine traces the network.
-    tested : whether a test here compares the network that the fast engine makes with this one.
+    methods : taps that are not layers, mapped to the method of the network that computes them.
+    residual_norms : name suffix of the last batch norm of each residual branch.
+    layer_names : layer names in other files, mapped to those of the network.
+    heads : name prefixes of layers that are not built; files may have them in any shape, or not.
+    merge : merges tensors of a file that are one in the network, by the network's names.
+    layout : layout of one image's output of a given shape. Raises `RecipeError`.
+    tracing : options for tracing the network in the fast engine.
+    tested : whether a test in this project compares the fast engine's network with this one.
         Otherwise they are compared when the weights are loaded.
-    pretrained : returns the recipe's own weights where a library fetches them or a formula has
-        them, a complete state dict in float32. Raises `WeightsError` where they cannot be had.
-    load : of a library that reads its weights itself: returns those of a source, as `load_weights`
-        takes it, from the name of the recipe's own and the source.
-    cached : whether a recipe's own weights, of this name, need no download.
+    pretrained : returns the recipe's own weights, a complete float32 state dict, from a library or
+        a formula. Raises `WeightsError` if they are not available.
+    load : for libraries that read their weights themselves: returns the weights for the name of the
+        recipe's own and a source, as `load_weights` accepts it.
+    cached : whether a recipe's own weights, by name, need no download.
     """
 
     build: Callable[[], nn.Module]
@@ -50,16 +49,16 @@ class Backbone:
     cached: Callable[[str], bool] = lambda weights: False
 
     def outline(self) -> nn.Module:
-        """Return the network without memory for its weights."""
+        """Return the network on the meta device, without memory for its weights."""
         with torch.device("meta"):
             return self.build()
 
     def filled(self, state: dict[str, Tensor]) -> nn.Module:
-        """Return the network with weights, a complete state dict that is not copied."""
+        """Return the network with the given weights, a complete state dict, without a copy."""
         net = self.outline()
         net.load_state_dict(state, assign=True)
         if any(constant.is_meta for constant in net.buffers()):
-            # Some compute constants while they are built, which are in no state dict.
+            # Some networks compute constants at construction that are not in the state dict.
             net = self.build()
             net.load_state_dict(state, assign=True)
         return net

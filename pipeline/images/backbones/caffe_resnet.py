@@ -1,23 +1,23 @@
-"""He et al.'s residual networks as Caffe runs them, ResNet-50, -101 and -152.
+"""He et al.'s residual networks as in Caffe: ResNet-50, -101 and -152.
 
-torchvision's networks of these names are others: there a stage halves the map in its 3 x 3
-convolution, and the first pooling has padding of its own.
+torchvision's networks of these names differ: a stage halves the map in its 3 x 3 convolution, and
+the first pooling is padded.
 """
 
 from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-# Blocks of the stages 2 to 5, by the number of layers with weights.
+# Number of blocks in stages 2 to 5, by depth.
 _BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 _WIDTHS = (64, 128, 256, 512)
 _EXPANSION = 4
 
 
 class CaffeResNet(nn.Module):
-    """A residual network of bottlenecks, its layers under their Caffe names.
+    """A residual network of bottlenecks with Caffe's layer names.
 
-    A norm `bn<x>` stands for Caffe's two layers `bn<x>` (statistics) and `scale<x>` (scale and
+    A norm `bn<x>` merges Caffe's two layers `bn<x>` (statistics) and `scale<x>` (scale and
     offset). Convolutions have no biases; see `without_biases`. Input: (n, 3, h, w) BGR crops.
     """
 
@@ -32,8 +32,8 @@ class CaffeResNet(nn.Module):
         self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
         self.bn_conv1 = nn.BatchNorm2d(64)
         self.conv1_relu = nn.ReLU(inplace=True)
-        # Caffe rounds the number of windows up: the last ones reach beyond the map, none begins
-        # before it.
+        # Caffe rounds the number of windows up: the last ones extend beyond the map, but start
+        # inside it.
         self.pool1 = nn.MaxPool2d(3, stride=2, ceil_mode=True)
         self._blocks = tuple(_block_names(depth))
         channels = 64
@@ -75,7 +75,7 @@ class CaffeResNet(nn.Module):
 
 
 def caffe_resnet_layer_names(depth: int) -> dict[str, str]:
-    """Return Caffe's names of the layers that a `CaffeResNet` calls otherwise, to its own.
+    """Return the Caffe layer names that differ from a `CaffeResNet`'s, mapped to its own.
 
     Parameters
     ----------
@@ -88,14 +88,15 @@ def caffe_resnet_layer_names(depth: int) -> dict[str, str]:
 
 
 def without_biases(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return a file's tensors with each convolution's bias moved into the norm that follows.
+    """Return a file's tensors with each convolution's bias moved into the following norm.
 
-    Caffe's ResNet-50 has one in conv1, and conversions to Keras have one in every convolution,
-    all within 1e-8 of 0. A norm subtracts its mean, so taking the bias from the mean is the same.
+    Caffe's ResNet-50 has a bias in conv1, and conversions to Keras have one in every convolution,
+    all within 1e-8 of 0. A norm subtracts its mean, so subtracting the bias from the mean is
+    equivalent.
 
     Parameters
     ----------
-    tensors : dict of str to Tensor. By the network's names; it is not changed.
+    tensors : dict of str to Tensor. Tensors by the network's names; the dict is not modified.
     """
     merged = dict(tensors)
     for key, bias in tensors.items():
@@ -109,7 +110,7 @@ def without_biases(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _block_names(depth: int) -> Iterator[str]:
-    """Yield "2a", "2b", ... "5c"; stages of many blocks count "3a", "3b1", "3b2", ..."""
+    """Yield "2a", "2b", ... "5c"; stages with many blocks have "3a", "3b1", "3b2", ..."""
     for stage, count in enumerate(_BLOCKS[depth], 2):
         for number in range(count):
             letters = depth == 50 or stage in (2, 5)

@@ -1,8 +1,8 @@
-"""A `.caffemodel` read as names to tensors: just enough of Caffe's protocol buffer messages.
+"""A minimal reader of `.caffemodel` files: just enough of Caffe's protocol buffers.
 
-Fields (caffe.proto): NetParameter has its layers at 100, and in files before 2015 at 2; a layer
-its name at 1 (before: 4) and its blobs at 7 (before: 6); a blob its values at 5 (float) or
-8 (double), its shape at 7, and before that at 1 to 4.
+Fields (caffe.proto): NetParameter has its layers at 100, before 2015 at 2; a layer has its name at
+1 (before: 4) and its blobs at 7 (before: 6); a blob has its values at 5 (float) or 8 (double), and
+its shape at 7 (before: 1 to 4).
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pipeline.errors import PipelineError
 
-# Field of the layers, to a layer's fields of name and blobs.
+# Field number of layers -> field numbers of a layer's name and blobs.
 _LAYERS = {100: (1, 7), 2: (4, 6)}
 _PARAMETERS = ("weight", "bias")
 _STATISTICS = ("running_mean", "running_var")
@@ -25,7 +25,7 @@ Field = tuple[int, int | memoryview]
 
 
 class CaffeModelError(PipelineError):
-    """The file is no `.caffemodel`, or is cut off."""
+    """The file is not a `.caffemodel`, or is truncated."""
 
 
 def read_caffemodel(path: Path) -> dict[str, Tensor]:
@@ -33,20 +33,20 @@ def read_caffemodel(path: Path) -> dict[str, Tensor]:
 
     Parameters
     ----------
-    path : of the binary file.
+    path : path of the binary file.
 
     Returns
     -------
     dict[str, Tensor]
-        `<layer>.weight` and `<layer>.bias`, float32, biases one-dimensional, fully connected
-        weights two-dimensional; of a batch norm, which has no scale and offset of its own,
-        `<layer>.running_mean` and `<layer>.running_var`. Layers without parameters are not in it.
+        `<layer>.weight` and `<layer>.bias`, float32, with one-dimensional biases and
+        two-dimensional fully connected weights; `<layer>.running_mean` and `<layer>.running_var`
+        for a batch norm, which has no scale and offset. Layers without parameters are left out.
 
     Raises
     ------
     CaffeModelError
-        No layer with parameters was found, or a layer's blobs are neither a weight and a bias nor
-        those of a batch norm.
+        The file has no layer with parameters, or a layer's blobs are neither a weight and a bias
+        nor those of a batch norm.
     """
     tensors: dict[str, Tensor] = {}
     for number, layer in _fields(memoryview(path.read_bytes())):
@@ -60,7 +60,7 @@ def read_caffemodel(path: Path) -> dict[str, Tensor]:
             elif inner == blobs_field and not isinstance(value, int):
                 blobs.append(_blob(value, name))
         if len(blobs) == 3 and blobs[0].shape == blobs[1].shape and blobs[2].numel() == 1:
-            # Sums over training steps, and by what to divide them; Caffe reads a divisor of 0 so.
+            # Sums over training steps, and their divisor; Caffe reads a divisor of 0 so, too.
             scale = 1 / blobs[2].item() if blobs[2].item() else 0.0
             for statistic, total in zip(_STATISTICS, blobs, strict=False):
                 tensors[f"{name}.{statistic}"] = total.flatten() * scale
@@ -70,7 +70,7 @@ def read_caffemodel(path: Path) -> dict[str, Tensor]:
         for parameter, blob in zip(_PARAMETERS, blobs, strict=False):
             tensors[f"{name}.{parameter}"] = blob.flatten() if parameter == "bias" else blob
     if not tensors:
-        raise CaffeModelError("no layer with parameters was found in it")
+        raise CaffeModelError("it has no layer with parameters")
     return tensors
 
 
@@ -88,12 +88,12 @@ def _blob(message: memoryview, layer: str) -> Tensor:
             kind = np.dtype("<f4" if number == 5 else "<f8")
             if len(value) % kind.itemsize:
                 raise CaffeModelError(
-                    f"layer {layer!r}: {len(value)} bytes hold no whole values of {kind.itemsize}"
+                    f"layer {layer!r}: {len(value)} bytes are not a multiple of {kind.itemsize}"
                 )
             pieces.append(np.frombuffer(value, kind))
     values = np.concatenate(pieces or [np.zeros(0)]).astype(np.float32)
     if not shape:
-        # Fully connected layers were stored as (1, 1, outputs, inputs).
+        # Fully connected layers used to be stored as (1, 1, outputs, inputs).
         sides = list(old_shape.values())
         shape = sides[2:] if sides[:2] == [1, 1] else sides
     if values.size != prod(shape) or max(shape, default=0) > values.size:
@@ -102,7 +102,7 @@ def _blob(message: memoryview, layer: str) -> Tensor:
 
 
 def _fields(message: memoryview) -> Iterator[Field]:
-    """Yield (field number, integer or bytes) of a message; single floats come as their bytes."""
+    """Yield (field number, integer or bytes) of a message; single floats as bytes."""
     position = 0
     while position < len(message):
         key, position = _varint(message, position)
@@ -116,7 +116,7 @@ def _fields(message: memoryview) -> Iterator[Field]:
         elif kind in (_EIGHT_BYTES, _FOUR_BYTES):
             length = 8 if kind == _EIGHT_BYTES else 4
         else:
-            raise CaffeModelError(f"field {number} is of an unknown kind, {kind}")
+            raise CaffeModelError(f"field {number} has the unknown wire type {kind}")
         if position + length > len(message):
             raise CaffeModelError(f"field {number} ends beyond the end of the file")
         yield number, message[position : position + length]
@@ -139,4 +139,4 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
         position, shift = position + 1, shift + 7
         if byte < 0x80:
             return value, position
-    raise CaffeModelError("a number is cut off or too long")
+    raise CaffeModelError("a number is truncated or too long")

@@ -6,12 +6,11 @@ from torch.nn import functional as F
 
 
 class CaffeNet(nn.Module):
-    """`bvlc_reference_caffenet`, its layers under their Caffe names.
+    """`bvlc_reference_caffenet` with Caffe's layer names.
 
-    AlexNet on one GPU but with the convolutions still in two groups, and with pooling before
-    local response normalisation (torchvision's AlexNet has neither groups nor normalisation).
-    Caffe's normalisation divides alpha by the window, as torch's does. Dropout, which does
-    nothing outside training, is left out. Input: (n, 3, 227, 227) BGR crops.
+    AlexNet on one GPU, but with convolutions in two groups, and with pooling before local response
+    normalisation (torchvision's AlexNet has neither). Caffe's normalisation divides alpha by the
+    window size, as torch's does. Dropout is left out. Input: (n, 3, 227, 227) BGR crops.
     """
 
     def __init__(self) -> None:

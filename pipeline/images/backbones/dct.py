@@ -1,6 +1,6 @@
-"""The discrete cosine transform of a thumbnail as a network of one layer, without training.
+"""The discrete cosine transform of a thumbnail, as an untrained one-layer network.
 
-Rows of it are for near-duplicates: their cosine is the correlation of the thumbnails' gradients.
+For near-duplicates: the cosine of two rows is the correlation of the thumbnails' gradients.
 """
 
 import numpy as np
@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 SIDE, FREQUENCIES = 32, 16
-"""Pixels of a side of the thumbnail, and lowest frequencies kept of each axis."""
+"""Side of the thumbnail in pixels, and number of lowest frequencies per axis."""
 
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
-# What cosines of different mathematical libraries have in common, so that the hash is the same.
+# Decimals on which different mathematical libraries agree, so that the hash is stable.
 _DECIMALS = 6
 
 
@@ -21,11 +21,11 @@ def dct_network() -> nn.Module:
 
 
 def dct_weights() -> dict[str, Tensor]:
-    """Return the weights of `dct_network`: a filter for each frequency, row by row.
+    """Return the weights of `dct_network`: one filter per frequency, row by row.
 
     Filter (u, v) is that of the orthonormal DCT-II of the grey image (Ahmed et al. 1974, eq. (1)),
     times sqrt(u^2 + v^2), the amplitude of a gradient. The mean, (0, 0), is left out, so that the
-    cosine of two rows does not change with brightness and contrast.
+    cosine of two rows is invariant to brightness and contrast.
     """
     frequency, pixel = np.arange(FREQUENCIES), np.arange(SIDE)
     waves = np.sqrt(2 / SIDE) * np.cos(np.pi * np.outer(frequency, pixel + 0.5) / SIDE)

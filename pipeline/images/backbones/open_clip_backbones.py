@@ -12,16 +12,16 @@ from pipeline.networks.state_dicts import Weights
 
 
 class _ImageTower(nn.Module):
-    """The image tower of a model, under the name that it has in the whole model."""
+    """The image tower of a model, under its name in the whole model."""
 
     def __init__(self, net: Any) -> None:
         super().__init__()
         self.visual = net.visual
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (n, dim) embeddings, not normalised, of (n, 3, size, size) crops."""
+        """Return (n, dim) embeddings, not L2-normalised, of (n, 3, size, size) crops."""
         found = self.visual(x)
-        # CoCa's tower gives its tokens besides.
+        # CoCa's tower also returns its tokens.
         embedding: Tensor = found[0] if isinstance(found, tuple) else found
         return embedding
 
@@ -39,7 +39,7 @@ def open_clip_backbone(name: str) -> Backbone:
     def build() -> nn.Module:
         return _ImageTower(build_clip(model))
 
-    # Many of the towers are timm's.
+    # timm implements many of the towers.
     return Backbone(
         build,
         methods={"embedding": "forward"},

@@ -39,7 +39,7 @@ def timm_backbone(name: str) -> Backbone:
     heads = (classifier,) if isinstance(classifier, str) else tuple(classifier)
     return Backbone(
         build,
-        # Built without its classifier, such a network gives what timm calls the pre-logits.
+        # Built without its classifier, such a network returns what timm calls the pre-logits.
         methods=METHODS,
         heads=tuple(f"{head}." for head in heads),
         layout=partial(layout_of, prefix=prefix_tokens(net), channels_last=is_channels_last(net)),
@@ -51,7 +51,7 @@ def timm_backbone(name: str) -> Backbone:
 
 
 def timm_tracing() -> Tracing:
-    """Return how timm wants its networks traced."""
+    """Return the tracing options that timm's networks need."""
     layers = importlib.import_module("timm.layers")
     return Tracing(
         tuple(layers.get_notrace_modules()), tuple(layers.get_notrace_functions()), _parts
@@ -59,7 +59,7 @@ def timm_tracing() -> Tracing:
 
 
 def _parts(module: Any) -> Sequence[nn.Module]:
-    """Return a batch norm and its activation, which timm puts into one module."""
+    """Return the batch norm and activation that timm merges into one module."""
     if type(module) is not importlib.import_module("timm.layers").BatchNormAct2d:
         return ()
     norm = nn.BatchNorm2d(module.num_features, module.eps, affine=module.affine)
@@ -76,39 +76,39 @@ def _pretrained(name: str, cfg: dict[str, Any]) -> dict[str, Tensor]:
         if repository:
             source = f"https://huggingface.co/{repository}"
             remedy = (
-                f"on a machine that can, `hf download {repository}` puts them into its cache of "
-                f"huggingface_hub; copy the folder {_folder(repository).name} from there to "
+                f"on a machine with access, `hf download {repository}` downloads them to the cache "
+                f"of huggingface_hub; copy the folder {_folder(repository).name} from there to "
                 f"{_folder(repository).parent}"
             )
         elif url:
             source = url
-            remedy = f"fetch them on a machine that can and put the file at {_torch_file(url)}"
+            remedy = f"download them elsewhere and copy the file to {_torch_file(url)}"
         else:
             raise WeightsError(
-                f"timm has no pretrained weights of {name}; give a file of them, or random:SEED "
+                f"timm has no pretrained weights of {name}; pass a weights file, or random:SEED "
                 "for a trial with random weights"
             ) from error
         raise WeightsError(
             f"the pretrained weights of {name} ({source}) are not in the cache and cannot be "
-            f"downloaded ({str(error).partition(chr(10))[0]}); {remedy}, or give a state dict of "
-            "timm's as a file, or use random:SEED for a trial with random weights"
+            f"downloaded ({str(error).partition(chr(10))[0]}); {remedy}, or pass a state dict "
+            "of timm's as a file, or random:SEED for a trial with random weights"
         ) from error
     return state
 
 
 def _cached(cfg: dict[str, Any]) -> bool:
-    """Tell whether the pretrained weights are on this machine."""
+    """Return whether the pretrained weights are on this machine."""
     if repository := cfg.get("hf_hub_id"):
         return any(_folder(repository).glob("snapshots/*/*"))
     return bool(cfg.get("url")) and _torch_file(cfg["url"]).is_file()
 
 
 def _folder(repository: str) -> Path:
-    """Return where huggingface_hub keeps the files of a repository."""
+    """Return the folder in which huggingface_hub caches a repository."""
     constants = importlib.import_module("huggingface_hub.constants")
     return Path(constants.HF_HUB_CACHE) / f"models--{repository.replace('/', '--')}"
 
 
 def _torch_file(url: str) -> Path:
-    """Return where torch keeps a file of this address."""
+    """Return the path at which torch caches a URL."""
     return Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]

@@ -1,1 +1,1 @@
-"""Image files to 8-bit RGB: by one stated rule, with what damaged files are refused for."""
+"""Decoding of image files to 8-bit RGB by a stated rule, with reasons for rejected files."""

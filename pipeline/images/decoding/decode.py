@@ -1,16 +1,14 @@
-"""An image file becomes 8-bit RGB by one stated rule, or a status with a reason.
+"""Decoding of an image file to 8-bit RGB by a stated rule, or to a status with a reason.
 
-The rule: the file is read once; Pillow decodes its first frame, from memory and at full size;
-the EXIF orientation is applied, and metadata that cannot be understood turns nothing; 16-bit
-grey values are divided by 257; every other mode goes through `convert("RGB")`, so that grey
-becomes three equal channels, CMYK is converted without a colour profile and alpha is dropped.
-A file that ends early is unreadable, never half an image, and so is a TIFF in which libtiff finds
-an error, and a PNG whose pixels have another checksum than it states. Bytes are limited before
-reading, pixels before decoding.
+The rule: the file is read once; Pillow decodes its first frame at full size; the EXIF orientation
+is applied (unreadable metadata is ignored); 16-bit grey values are divided by 257; every other mode
+goes through `convert("RGB")`, so that grey becomes three equal channels, CMYK is converted without
+a colour profile and alpha is dropped. Truncated files are unreadable, never half an image, and so
+are a TIFF in which libtiff finds an error and a PNG with a wrong pixel checksum. Bytes are limited
+before reading, pixels before decoding.
 
-What is wrong with a file is that row's status. What is wrong with the machine (no permission,
-an I/O error, too many open files, no memory) says nothing about the image: it ends the run,
-which can be continued.
+An error of the file becomes the row's status. An error of the machine (permission, I/O, too many
+open files, no memory) ends the run, which can be resumed.
 """
 
 import errno
@@ -33,24 +31,24 @@ from pipeline.progress import DECODE, READ, Stopwatch
 from pipeline.recipes import PILLOW_RGB, RecipeError
 from pipeline.shards.format import MISSING, OK, REFUSED, UNREADABLE
 
-# Pillow's own limit, about 89 million pixels: a decompression bomb costs memory, not a crash.
+# Pillow's own limit against decompression bombs, about 89 million pixels.
 MAX_PIXELS = 89_478_485
-# More than that many uncompressed pixels of 16-bit RGB need.
+# More than so many uncompressed pixels of 16-bit RGB need.
 MAX_BYTES = 2**30
 
-# Formats whose decoders are part of Pillow itself: none that starts another program. (JPEG
-# includes the multi-picture files of phones.)
+# Formats that Pillow decodes itself, without starting another program. (JPEG includes the
+# multi-image MPO files of phones.)
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "AVIF")
 
-# Loads the decoders now, so that reading threads do not race to.
+# Load the decoders now, so that reader threads do not race.
 Image.init()
-# One thread per image: images are decoded on all cores at the same time.
+# One thread per image, since images are decoded on all cores at once.
 AvifImagePlugin.DEFAULT_MAX_THREADS = 1
 
 _SIXTEEN_BIT = ("I", "I;16", "I;16L", "I;16B", "I;16N")
 _EIGHT_BIT = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
 
-# A name that no file can have, and links that lead nowhere, lack the file like an absent one.
+# Impossible file names and dangling links count as missing files.
 _NO_SUCH_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 _TURN_UPRIGHT = {
@@ -65,40 +63,40 @@ _TURN_UPRIGHT = {
 
 
 Rule = Callable[[Image.Image], Image.Image]
-"""From an opened picture of any mode to an upright one of 8-bit RGB."""
+"""Function from a Pillow image of any mode to an upright 8-bit RGB image."""
 
 
 class UnusableImage(Exception):
-    """Why a file gives no picture, without its path; `status` is the row's."""
+    """Why a file yields no image, without its path; `status` is that of the row."""
 
     status: int
 
 
 class UnreadableImage(UnusableImage):
-    """The file is there, but is no whole image of a known format."""
+    """The file exists, but is not a complete image of a supported format."""
 
     status = UNREADABLE
 
 
 class MissingImage(UnusableImage):
-    """There is no such file."""
+    """The file does not exist."""
 
     status = MISSING
 
 
 class RefusedImage(UnusableImage):
-    """The image must not or cannot be used: too large, or no stated 8-bit meaning."""
+    """The image is rejected: too large, or of a mode without a stated 8-bit range."""
 
     status = REFUSED
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """One image file as pixels, or why there are none.
+    """The pixels of an image file, or the reason for their absence.
 
     image : mode RGB, at least 1 x 1, or None if `status` is not 0.
-    source_crc32 : CRC-32 of the file's bytes, whatever they hold; 0 where none were read.
-    status : of `pipeline.shards.format`.
+    source_crc32 : CRC-32 of the file's bytes; 0 if none were read.
+    status : status code of `pipeline.shards.format`.
     reason : one line without the path; "" for status 0.
     """
 
@@ -109,38 +107,37 @@ class Decoded:
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """Return an opened image of any mode upright and as 8-bit RGB; it is not changed itself.
+    """Return an upright 8-bit RGB copy of an opened image of any mode.
 
     Raises
     ------
     RefusedImage
-        A mode without a stated 8-bit meaning: floating point, L*a*b*, 32-bit values outside
-        0-65535.
+        The mode has no stated 8-bit range: floating point, L*a*b*, 32-bit values outside 0-65535.
     """
     image = _upright(image)
     if image.mode in _SIXTEEN_BIT:
         values = np.asarray(image).astype(np.int32)
         if values.min() < 0 or values.max() > 65535:
             raise RefusedImage("32-bit grey values outside 0-65535 have no stated 8-bit range")
-        values += 128  # in place: the largest picture has 358 MB of these
+        values += 128  # in place: for the largest image these are 358 MB
         values //= 257
         return Image.fromarray(values.astype(np.uint8)).convert("RGB")
     if image.mode not in _EIGHT_BIT:
         raise RefusedImage(f"values of Pillow's mode {image.mode} have no stated 8-bit range")
     if "transparency" in image.info:
-        # Alpha is dropped: Pillow need not carry a transparent colour over, which can fail.
+        # Alpha is dropped: Pillow's conversion of a transparent colour can fail.
         image = image.copy()
         del image.info["transparency"]
     rgb = image.convert("RGB")
-    # An orientation that has been applied must not be found again.
+    # Remove the metadata, so that the orientation is not applied again.
     rgb.info = {}
     return rgb
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """Apply the EXIF orientation; one that is absent, unknown or unreadable turns nothing.
+    """Apply the EXIF orientation; a missing, unknown or unreadable one is ignored.
 
-    Pillow's `exif_transpose` also rewrites the metadata, and fails where it is damaged.
+    Pillow's `exif_transpose` also rewrites the metadata, and fails if they are damaged.
     """
     try:
         turn = _TURN_UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
@@ -152,16 +149,16 @@ def _upright(image: Image.Image) -> Image.Image:
 
 
 RULES: dict[str, Rule] = {PILLOW_RGB: to_rgb}
-"""What a recipe's `decode` says, to the function that does it with an opened picture."""
+"""Decoding functions by the text of a recipe's `decode`."""
 
 
 def decoding_rule(recipe_decode: str) -> Rule:
-    """Return the function that carries out a recipe's `decode`.
+    """Return the decoding function of a recipe's `decode`.
 
     Raises
     ------
     RecipeError
-        There is no such rule.
+        The rule is unknown.
     """
     if recipe_decode not in RULES:
         raise RecipeError(
@@ -175,15 +172,15 @@ def read_image(path: Path, rule: Rule = to_rgb, watch: Stopwatch | None = None) 
 
     Parameters
     ----------
-    path : of the file.
-    rule : from an opened picture to 8-bit RGB.
-    watch : gets the seconds of reading and of decoding.
+    path : path of the file.
+    rule : function from a Pillow image to 8-bit RGB.
+    watch : accumulates the seconds of reading and of decoding.
 
     Raises
     ------
     FileReadError
-        The system failed: permission, I/O, open files, memory. Pixels are limited before
-        decoding, so memory that runs out is never put down to the file.
+        The system failed: permission, I/O, open files, memory. Pixels are limited before decoding,
+        so exhausted memory is never attributed to the file.
     """
     watch = watch or Stopwatch()
     crc32 = 0
@@ -200,9 +197,9 @@ def read_image(path: Path, rule: Rule = to_rgb, watch: Stopwatch | None = None) 
 
 
 def rgb_of_picture(picture: Image.Image, rule: Rule) -> Decoded:
-    """Decode a picture that Pillow has opened; it is not changed.
+    """Decode an image that Pillow has opened; it is not modified.
 
-    Its `source_crc32` is 0, as there are no bytes of a file.
+    `source_crc32` is 0, since there is no file.
 
     Raises
     ------
@@ -218,7 +215,7 @@ def rgb_of_picture(picture: Image.Image, rule: Rule) -> Decoded:
 
 
 def source_crc32(path: Path) -> int:
-    """Return the CRC-32 of a file's bytes; 0 if there is no such file, or none to be read.
+    """Return the CRC-32 of a file's bytes; 0 if the file is missing or not readable as a file.
 
     Raises
     ------
@@ -239,15 +236,15 @@ def read_bytes(path: Path) -> bytes:
     Raises
     ------
     MissingImage, UnreadableImage, RefusedImage
-        No such file; a folder, pipe or device; more than `MAX_BYTES`.
+        The file is missing; is a folder, pipe or device; is larger than `MAX_BYTES`.
     OSError
-        Every other failure of the system.
+        Any other failure of the system.
     """
     try:
         found = path.stat()
         if stat.S_ISDIR(found.st_mode):
             raise UnreadableImage("a folder, not a file")
-        # A pipe would wait for ever, a device might never end.
+        # Reading a pipe would block, a device might never end.
         if not stat.S_ISREG(found.st_mode):
             raise UnreadableImage("not an ordinary file")
         if found.st_size > MAX_BYTES:
@@ -257,7 +254,7 @@ def read_bytes(path: Path) -> bytes:
         if error.errno in _NO_SUCH_FILE:
             raise MissingImage("no such file") from None
         raise
-    except ValueError:  # a NUL or half a surrogate pair, which no file name has
+    except ValueError:  # a NUL or a lone surrogate, which file names cannot contain
         raise MissingImage("no such file") from None
 
 
@@ -266,14 +263,14 @@ def decode(data: bytes, max_pixels: int = MAX_PIXELS, rule: Rule = to_rgb) -> Im
 
     Parameters
     ----------
-    data : of the whole file.
-    max_pixels : more are refused by the file's header alone.
-    rule : from an opened picture to 8-bit RGB.
+    data : bytes of the whole file.
+    max_pixels : limit on the pixels stated in the file's header.
+    rule : function from a Pillow image to 8-bit RGB.
 
     Raises
     ------
     UnreadableImage, RefusedImage
-        With the reason.
+        The file is rejected, with the reason.
     OSError, MemoryError
         The system failed.
     """
@@ -296,7 +293,7 @@ def _require_size(image: Image.Image, max_pixels: int) -> None:
 
 @contextmanager
 def _reasons(max_pixels: int, data: bytes = b"") -> Iterator[None]:
-    """Turn whatever Pillow raises over a picture, of `data`, into the reason it is unusable."""
+    """Convert any exception of Pillow over an image into the reason for its rejection."""
     try:
         with libtiff_errors():
             yield
@@ -310,8 +307,8 @@ def _reasons(max_pixels: int, data: bytes = b"") -> Iterator[None]:
         raise UnreadableImage(f"not an image of a known format ({', '.join(FORMATS)})") from None
     except TiffError as error:
         raise UnreadableImage(str(error)) from error
-    # Pillow's decoders raise whatever their parsers stumble over; one bad file must not end a
-    # run, so every exception becomes its reason, except what bears the system's number.
+    # Pillow's decoders raise whatever their parsers fail with; one bad file must not end a run,
+    # so every exception becomes a reason, except those with an errno.
     except Exception as error:
         if isinstance(error, OSError):
             if error.errno is not None:
@@ -323,10 +320,10 @@ def _reasons(max_pixels: int, data: bytes = b"") -> Iterator[None]:
 def fault_of_the_system(
     path: Path, error: OSError | MemoryError, what: str = "image"
 ) -> FileReadError:
-    """Return the error of a file, an image or a clip, that the system keeps from being read."""
+    """Return the error for a file (an image or a clip) that the system fails to read."""
     found = (isinstance(error, OSError) and error.strerror) or "out of memory"
     return FileReadError(
-        f"{path} could not be read ({found}), which is no fault of the {what}, so its row was not "
-        "written; put that right, or remove the file to have its row marked as missing, and give "
-        "the same command again: it goes on where it stopped"
+        f"{path} could not be read ({found}), a system error, not one of the {what}, so its row "
+        "was not written; fix that, or delete the file to have its row marked as missing, and run "
+        "the same command again: it resumes where it stopped"
     )

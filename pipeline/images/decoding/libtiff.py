@@ -1,7 +1,7 @@
-"""What libtiff reports about a damaged file becomes an error; by itself it writes to stderr.
+"""Turns error reports of libtiff about a damaged file into exceptions; it only prints them.
 
-The library's handler of errors is replaced for the process. Nothing else is affected: Pillow has
-its own copy of libtiff. Lines are kept per thread, as images are decoded on several.
+The library's error handler is replaced in this process. Nothing else is affected, since Pillow has
+its own copy of libtiff. Messages are collected per thread, since several threads decode.
 """
 
 import ctypes
@@ -17,18 +17,18 @@ _lines = threading.local()
 
 
 class TiffError(Exception):
-    """libtiff reports an error about the file that is being decoded."""
+    """libtiff reported an error about the file being decoded."""
 
 
 @contextmanager
 def libtiff_errors() -> Iterator[None]:
-    """Raise what libtiff reports in the block, also where the block has failed for that reason.
+    """Raise the first error that libtiff reports within the block.
 
     Raises
     ------
     TiffError
-        The first report. Pixels of such a file are not those that were stored, even where Pillow
-        returns some: group 4 and JPEG compression resume after an error.
+        An error was reported. Pixels of such a file are wrong, even if Pillow returns some: group
+        4 and JPEG compression resume after an error.
     """
     said: list[str] = []
     _lines.said = said
@@ -46,8 +46,8 @@ def libtiff_errors() -> Iterator[None]:
         raise TiffError(said[0])
 
 
-# void handler(const char *module, const char *format, va_list arguments); of the last, ctypes
-# passes on the address, which is how the calling conventions of Linux and macOS have it.
+# void handler(const char *module, const char *format, va_list arguments); ctypes passes the
+# address of the last, which matches the calling conventions of Linux and macOS.
 @ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p)
 def _keep(module: bytes | None, template: bytes, arguments: int | None) -> None:
     said = getattr(_lines, "said", None)
@@ -59,7 +59,7 @@ def _keep(module: bytes | None, template: bytes, arguments: int | None) -> None:
 
 
 _libc = ctypes.CDLL(None)
-# Looked up through Pillow's module, it is the function of Pillow's own libtiff. Where Pillow was
-# built otherwise, libtiff keeps writing to stderr.
+# Looked up in Pillow's module, this is the function of Pillow's own libtiff. If Pillow was built
+# otherwise, libtiff keeps writing to stderr.
 with suppress(AttributeError, OSError):
     ctypes.CDLL(Image.core.__file__).TIFFSetErrorHandler(_keep)

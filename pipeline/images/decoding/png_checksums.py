@@ -1,4 +1,4 @@
-"""The checksums of a PNG file's pixels, which Pillow does not compare.
+"""The checksums of a PNG file's pixels, which Pillow does not verify.
 
 PNG (third edition, section 5.3): a chunk is its length, its type, its data, and the CRC-32 of type
 and data.
@@ -11,11 +11,11 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
 def pixels_are_damaged(data: bytes) -> bool:
-    """Return whether a chunk of pixels (`IDAT`) of a PNG file has another checksum than it states.
+    """Return whether a pixel chunk (`IDAT`) of a PNG file has a wrong checksum.
 
     Parameters
     ----------
-    data : of a whole file, which Pillow has decoded. One of another format has no such chunk.
+    data : bytes of a whole file that Pillow has decoded. Other formats have no such chunk.
     """
     view, place = memoryview(data), len(_SIGNATURE)
     while data.startswith(_SIGNATURE) and place + 12 <= len(data):

@@ -1,9 +1,9 @@
-"""The fast engine: the same network with its layers fused and the ten crops sharing work.
+"""The fast engine: the same network with fused layers, and ten crops with shared computation.
 
-Read `fuse` first, which rewrites a traced network; `onednn` and `winograd` are the layers that it
-puts in, `ten_crops` computes what ten crops have in common once. Nothing here knows of recipes,
-files or shards.
+Read `fuse` first, which rewrites a traced network; `onednn` and `winograd` implement its layers,
+and `ten_crops` computes the overlap of ten crops once. No module here knows recipes, files or
+shards.
 """
 
 ENGINES = ("fast", "reference")
-"""Ways to compute a network, whose features agree up to rounding; "reference" uses nothing here."""
+"""Implementations of a network, equal up to rounding; "reference" uses none of this package."""

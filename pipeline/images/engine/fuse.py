@@ -1,9 +1,8 @@
-"""A traced network rewritten: norms folded into convolutions, what follows them fused.
+"""Operator fusion: rewrites a traced network with batch norms folded into convolutions.
 
-Every batch norm that follows a convolution goes into the convolution's weights (in float64).
-What comes next - the addition that closes a residual branch, a ReLU or ReLU6 - is handed to the
-layer that replaces the convolution, so that it can be done in the same pass. What the fusing
-does not know stays as it is.
+A batch norm after a convolution is folded into the convolution's weights (in float64). A following
+residual addition and ReLU or ReLU6 are passed to the layer that replaces the convolution, which
+computes them in the same pass. Everything else is left as it is.
 """
 
 import operator
@@ -16,19 +15,19 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 _ADDITIONS = (operator.add, operator.iadd, torch.add)
-# Readers that neither keep nor change the memory that they read.
+# Layers that neither keep a reference to their input nor modify it.
 _PURE = (nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d)
 
 Activation = tuple[str, list[float]]
-"""("none", []), ("relu", []), or ("hardtanh", [low, high]); ReLU6 is one of the latter."""
+"""("none", []), ("relu", []), or ("hardtanh", [low, high]), which includes ReLU6."""
 
 LinearActivation = Literal["none", "relu", "gelu", "gelu tanh"]
-"""What follows a fully connected layer; the last is GELU by its approximation."""
+"""Activation after a fully connected layer; the last is GELU's tanh approximation."""
 
 
 @dataclass
 class Convolution:
-    """A 2-D convolution's weights (float64) and geometry: [rows, columns] each, zero padding."""
+    """Weights (float64) and geometry of a 2-D convolution: [rows, columns] each, zero padding."""
 
     weight: Tensor
     bias: Tensor | None
@@ -39,7 +38,7 @@ class Convolution:
 
     @classmethod
     def of(cls, module: nn.Conv2d) -> "Convolution | None":
-        """Return a module's convolution, or None if it pads in another way."""
+        """Return a module's convolution, or None if its padding is not zeros."""
         if module.padding_mode != "zeros" or isinstance(module.padding, str):
             return None
         return cls(
@@ -52,7 +51,7 @@ class Convolution:
         )
 
     def fold(self, norm: nn.BatchNorm2d) -> None:
-        """Take in the batch norm that follows, in evaluation mode."""
+        """Fold the following batch norm, in evaluation mode, into weight and bias."""
         mean, variance = norm.running_mean, norm.running_var
         if mean is None or variance is None:
             raise ValueError("a batch norm without running statistics cannot be folded")
@@ -67,14 +66,14 @@ class Convolution:
 
 
 class Layers(Protocol):
-    """What takes the place of convolutions and fully connected layers."""
+    """Factory of the layers that replace convolutions and fully connected layers."""
 
     def convolution(self, convolution: Convolution, activation: Activation) -> nn.Module:
-        """Return a module of x, a tensor to add that may be overwritten, and other padding."""
+        """Return a module of (x, optional addend, which may be overwritten, optional padding)."""
         ...
 
     def whole_map_cost(self, convolution: Convolution) -> float:
-        """Return the cost of a multiplication over a whole map, that over a strip of it being 1."""
+        """Return the cost of a multiplication on a whole map, relative to one on a strip."""
         ...
 
     def linear(self, linear: nn.Linear, activation: LinearActivation) -> nn.Module:
@@ -83,9 +82,9 @@ class Layers(Protocol):
 
 
 class PlainConvolution(nn.Module):
-    """A folded convolution in torch's own operations, with what follows it done in place.
+    """A folded convolution in torch's own operations, with in-place addition and activation.
 
-    Its weights are float64 until the network is given its type.
+    Its weights are float64 until the network is converted to its dtype.
     """
 
     def __init__(self, convolution: Convolution, activation: Activation) -> None:
@@ -100,7 +99,7 @@ class PlainConvolution(nn.Module):
     def forward(
         self, x: Tensor, other: Tensor | None = None, padding: list[int] | None = None
     ) -> Tensor:
-        """Return activation(convolution(x) [+ other]), with other padding if it is given."""
+        """Return activation(convolution(x) [+ other]), with `padding` in place of its own."""
         y = F.conv2d(
             x,
             self.weight,
@@ -118,18 +117,18 @@ class PlainConvolution(nn.Module):
 
 
 class PlainLayers:
-    """Folding alone: for GPUs, and for processors and types that oneDNN has no kernels for."""
+    """Folding only: for GPUs, and for processors and dtypes without oneDNN kernels."""
 
     def convolution(self, convolution: Convolution, activation: Activation) -> nn.Module:
         """Return a `PlainConvolution`."""
         return PlainConvolution(convolution, activation)
 
     def whole_map_cost(self, convolution: Convolution) -> float:
-        """Return 1: the same arithmetic everywhere."""
+        """Return 1: the arithmetic is the same everywhere."""
         return 1.0
 
     def linear(self, linear: nn.Linear, activation: LinearActivation) -> nn.Module:
-        """Return the layer as it is, and its activation."""
+        """Return the layer unchanged, followed by its activation."""
         if activation == "none":
             return linear
         if activation == "relu":
@@ -139,14 +138,13 @@ class PlainLayers:
 
 @dataclass(frozen=True)
 class Tracing:
-    """How a network is traced that has other modules than torch's.
+    """Options for tracing a network with modules of other libraries.
 
     Attributes
     ----------
-    leaves : modules that are not looked into.
-    functions : functions that are called, not looked into.
-    parts : returns the modules that a leaf is, one after the other, none for one that is no more
-        than itself.
+    leaves : modules that are not traced into.
+    functions : functions that are called, not traced into.
+    parts : splits a leaf into its consecutive modules; empty for a leaf that is not split.
     """
 
     leaves: tuple[type[nn.Module], ...] = ()
@@ -154,29 +152,29 @@ class Tracing:
     parts: Callable[[nn.Module], Sequence[nn.Module]] = lambda module: ()
 
     def with_leaf(self, leaf: type[nn.Module]) -> "Tracing":
-        """Return the same with one leaf more."""
+        """Return the options with one more leaf."""
         return replace(self, leaves=(*self.leaves, leaf))
 
 
 def rewrite(network: nn.Module, layers: Layers, tracing: Tracing = Tracing()) -> nn.Module:
-    """Return a network that computes the same with fewer passes over memory.
+    """Return an equivalent network with fewer passes over memory.
 
     Parameters
     ----------
-    network : in evaluation mode, with float32 weights; it is not changed.
-    layers : what takes the place of its convolutions and fully connected layers.
-    tracing : how it is traced.
+    network : network in evaluation mode with float32 weights; it is not modified.
+    layers : factory of the replacement layers.
+    tracing : tracing options.
 
     Returns
     -------
     nn.Module
-        It agrees with `network` up to rounding. A network that cannot be traced, such as one
-        whose steps depend on its input, comes back as it is.
+        Equal to `network` up to rounding. A network that cannot be traced, such as one with
+        data-dependent control flow, is returned unchanged.
     """
     tracer = _Tracer(tracing)
     try:
         graph = tracer.trace(network)
-    # A model from elsewhere may fail to trace in any way; it then runs as it was written.
+    # Tracing a third-party model may fail in any way; it then runs unfused.
     except Exception:
         return network
     rewritten = fx.GraphModule(tracer.root, graph)
@@ -199,14 +197,14 @@ class _Tracer(fx.Tracer):
         try:
             return super().path_of_module(mod)
         except NameError:
-            # A slice of a Sequential is part of no network; the layers in it are.
+            # A slice of a Sequential is not a submodule; the layers in it are.
             if isinstance(mod, nn.Sequential):
                 return ""
             raise
 
 
 def _take_apart(module: fx.GraphModule, tracing: Tracing) -> None:
-    """Put the parts of every leaf that has some in its place."""
+    """Replace every leaf that has parts by its parts."""
     for number, node in enumerate(list(module.graph.nodes)):
         if node.op != "call_module" or len(node.args) != 1 or node.kwargs:
             continue
@@ -221,7 +219,13 @@ def _take_apart(module: fx.GraphModule, tracing: Tracing) -> None:
 
 
 class _Rewriting:
-    """One pass over a graph that replaces each convolution with itself and what follows."""
+    """One pass over a graph that fuses each convolution with the operations after it.
+
+    `chain` is the sequence of nodes that one new layer replaces. The new layer runs at the place of
+    the chain's last node, but reads the input of its first one. So every fusion must prove that
+    no node in between writes to that input (`_may_move`), and that the memory of a residual
+    addend, which oneDNN overwrites with the sum, has no other reader (`_addend`).
+    """
 
     def __init__(self, module: fx.GraphModule, layers: Layers) -> None:
         self._module, self._graph, self._layers = module, module.graph, layers
@@ -252,7 +256,7 @@ class _Rewriting:
             chain.append(addition)
         following = self._only_user(chain[-1])
         activation = self._activation(following) if self._may_move(chain, following) else None
-        # oneDNN knows no other activation after an addition.
+        # After an addition, oneDNN supports only this activation.
         if activation is not None and (len(arguments) == 1 or activation == ("relu", [])):
             chain += chain[-1].users
         else:
@@ -283,7 +287,7 @@ class _Rewriting:
         return next(iter(node.users)) if len(node.users) == 1 else None
 
     def _convolution(self, node: fx.Node) -> Convolution | None:
-        """Return the convolution that a node is, called as a module or as a function."""
+        """Return the convolution of a node, called as a module or as a function."""
         module = self._called(node)
         if type(module) is nn.Conv2d:
             return Convolution.of(module) if len(node.args) == 1 else None
@@ -302,7 +306,7 @@ class _Rewriting:
         return Convolution(weight.double(), bias, padding, stride, dilation, int(str(groups)))
 
     def _without_padding(self, node: fx.Node, convolution: Convolution) -> Any:
-        """Return a convolution's input, less a layer of even zeros that it can add itself."""
+        """Return a convolution's input; a symmetric zero padding layer is merged into it."""
         x = node.args[0]
         zeros = self._called(x) if isinstance(x, fx.Node) else None
         if type(zeros) is nn.ZeroPad2d and isinstance(x, fx.Node) and len(x.users) == 1:
@@ -323,9 +327,10 @@ class _Rewriting:
         return found.detach() if isinstance(found, Tensor) else None
 
     def _addend(self, addition: fx.Node, chain: list[fx.Node]) -> fx.Node | None:
-        """Return the node that an addition adds to a branch, if its memory may hold the sum.
+        """Return the node that an addition adds to a branch, if the sum may overwrite it.
 
-        It may if its memory is its own and nobody reads it later.
+        Required: its memory is its own (not a view of another tensor), it is computed before the
+        addition, and all its other readers run earlier and do not keep a reference.
         """
         if addition.op != "call_function" or addition.target not in _ADDITIONS:
             return None
@@ -349,11 +354,14 @@ class _Rewriting:
         return other if own and unread and other in before else None
 
     def _is_pure(self, node: fx.Node) -> bool:
-        """Tell whether a node gives memory of its own and leaves what it reads alone."""
+        """Return whether a node returns memory of its own and does not modify its input."""
         return node in self._replaced or isinstance(self._called(node), _PURE)
 
     def _may_move(self, chain: list[fx.Node], place: fx.Node | None) -> bool:
-        """Tell whether nothing between a chain's start and a later place overwrites anything."""
+        """Return whether no node between a chain's start and a later place writes in place.
+
+        The chain moves to that place; an in-place write in between would change what it reads.
+        """
         node = chain[0].next
         while place is not None and node is not place:
             if node not in chain and self._overwrites(node):

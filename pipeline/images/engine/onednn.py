@@ -1,9 +1,8 @@
-"""The fast layers for CPUs: oneDNN's fused convolutions, and Winograd's where they pay.
+"""The fast layers for CPUs: oneDNN's fused convolutions, and Winograd's where faster.
 
-Activations are channels-last, weights in oneDNN's own layout, and what follows a convolution is
-done while its results are still in registers. That leaves little of the processor's arithmetic
-units unused (`python -m bench.engine` prints GFLOP/s), so that only fewer multiplications are
-faster.
+Activations are channels-last, weights in oneDNN's own layout, and the operations after a
+convolution run while its results are in registers. This nearly saturates the processor's arithmetic
+units (`python -m bench.engine` prints GFLOP/s), so that only fewer multiplications are faster.
 """
 
 import torch
@@ -13,18 +12,18 @@ from torch.nn import functional as F
 from pipeline.images.engine.fuse import Activation, Convolution, LinearActivation
 from pipeline.images.engine.winograd import WinogradConvolution, applicable
 
-# From this many channels on, input and output, Winograd's transforms cost less than they save.
+# With this many input and output channels, Winograd's transforms cost less than they save.
 _WINOGRAD_CHANNELS = 128
-# What a multiplication of a direct convolution then costs, about, at 256 and 512 channels; the
-# column `Wino/fused` of `python -m bench.engine` is its inverse.
+# Cost of a multiplication relative to a direct convolution, about, at 256 and 512 channels; the
+# inverse of the column `Wino/fused` of `python -m bench.engine`.
 _WINOGRAD_COST = 0.55
 
 
 class OneDnnConvolution(nn.Module):
-    """A convolution, then an optional addition, then an optional activation, in one pass.
+    """A convolution, an optional addition and an optional activation, in one pass.
 
-    oneDNN's best layout of the weights depends on the size of the input, and any other would be
-    rearranged at every call: so each size that is met gets its own copy.
+    oneDNN's best weight layout depends on the input size, and any other would be converted at every
+    call, so one copy per size is cached.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class OneDnnConvolution(nn.Module):
     def forward(
         self, x: Tensor, other: Tensor | None = None, padding: list[int] | None = None
     ) -> Tensor:
-        """Return activation(convolution(x) [+ other]); `other` is overwritten with it.
+        """Return activation(convolution(x) [+ other]), written into `other`.
 
         Parameters
         ----------
@@ -61,7 +60,7 @@ class OneDnnConvolution(nn.Module):
                 x, weight, self.bias, *geometry, self.activation, self.scalars, ""
             )
         if other.shape != self._shape_of_result(x, geometry[0]):
-            # A sum that spreads one side over the other.
+            # An addition with broadcasting.
             y = torch.ops.mkldnn._convolution_pointwise(
                 x, weight, self.bias, *geometry, "none", [], ""
             )
@@ -83,7 +82,7 @@ class OneDnnConvolution(nn.Module):
 
 
 class WholeOrPart(nn.Module):
-    """A convolution by Winograd's algorithm for whole maps, and directly with other padding."""
+    """A convolution: Winograd's algorithm on whole maps, direct with other padding."""
 
     def __init__(self, convolution: Convolution, activation: Activation) -> None:
         super().__init__()
@@ -101,12 +100,12 @@ class WholeOrPart(nn.Module):
 
 
 class OneDnnLinear(nn.Module):
-    """A fully connected layer with its activation; only the packed weights are kept."""
+    """A fully connected layer with activation; only the packed weights are kept."""
 
     def __init__(self, linear: nn.Linear, activation: LinearActivation, dtype: torch.dtype) -> None:
         super().__init__()
         name, _, formula = activation.partition(" ")
-        # For GELU without an approximation oneDNN's formula is called "none".
+        # oneDNN calls exact GELU "none".
         self.activation: tuple[str, list[float], str] = (
             name,
             [],
@@ -128,7 +127,7 @@ class OneDnnLayers:
 
     @staticmethod
     def usable(dtype: torch.dtype) -> bool:
-        """Tell whether oneDNN is there and has kernels of this type for this processor."""
+        """Return whether oneDNN has kernels of this dtype for this processor."""
         if not torch.backends.mkldnn.is_available():
             return False
         if dtype == torch.bfloat16:
@@ -136,13 +135,13 @@ class OneDnnLayers:
         return dtype == torch.float32
 
     def convolution(self, convolution: Convolution, activation: Activation) -> nn.Module:
-        """Return a `OneDnnConvolution`, or a `WholeOrPart` where that is faster."""
+        """Return a `OneDnnConvolution`, or a `WholeOrPart` where faster."""
         if self.whole_map_cost(convolution) < 1:
             return WholeOrPart(convolution, activation)
         return OneDnnConvolution(convolution, activation, self._dtype)
 
     def whole_map_cost(self, convolution: Convolution) -> float:
-        """Return the cost of a multiplication over a whole map, that over a strip of it being 1."""
+        """Return the cost of a multiplication on a whole map, relative to one on a strip."""
         many = min(convolution.weight.shape[:2]) >= _WINOGRAD_CHANNELS
         if self._dtype == torch.float32 and many and applicable(convolution):
             return _WINOGRAD_COST

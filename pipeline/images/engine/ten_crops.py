@@ -1,12 +1,11 @@
-"""The ten crops of a canvas share most of their convolutions, exactly.
+"""Exact sharing of convolutions between the ten crops of a canvas.
 
-A convolution of a crop differs from the same convolution of the whole canvas only near those
-sides of the crop where it sees its own zero padding and the canvas has pixels: a ring that
-grows by one cell a 3 x 3 convolution and halves at each 2 x 2 pooling. So the canvas and its
-mirror go through the layers once, the rings are computed beside them, and the crops are put
-together where rings have grown too wide to pay. This holds while every window starts on the
-pooling grid: the windows of a 256 x 256 canvas do (0, 16, 32) up to the fourth pooling, those
-of most rectangles do not.
+A convolution of a crop differs from that of the whole canvas only near the sides where the crop
+has zero padding and the canvas has pixels: a ring that grows by one cell per 3 x 3 convolution and
+halves per 2 x 2 pooling. So the canvas and its mirror image run through the layers once, the rings
+are computed separately, and the crops are assembled when the rings become too wide to pay off. This
+requires that every window starts on the pooling grid: the windows of a 256 x 256 canvas do (0, 16,
+32) up to the fourth pooling, those of most rectangles do not.
 """
 
 from collections.abc import Sequence
@@ -24,17 +23,17 @@ _SIDES = ("top", "bottom", "left", "right")
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a plain stack, and the layers of the stack that it stands for.
+    """One step of a plain stack.
 
-    convolution : a 3 x 3 convolution that keeps the size, then a ReLU; or None for a 2 x 2
-        maximum.
+    convolution : a 3 x 3 convolution that keeps the size, followed by a ReLU; None: a 2 x 2
+        max-pooling.
     """
 
     convolution: nn.Conv2d | None
 
     @property
     def layers(self) -> int:
-        """Number of layers of the stack."""
+        """Number of layers of the stack in this step."""
         return 1 if self.convolution is None else 2
 
 
@@ -49,13 +48,13 @@ def share_ten_crops(
     offsets : (top, left) of the five windows of the square canvas, symmetric about its vertical
         axis.
     canvas, size : sides of canvas and windows in pixels.
-    layers : what takes the place of the stack's convolutions.
+    layers : factory of the convolutions.
 
     Returns
     -------
     SharedTenCrops or None
-        None if the stack is of another kind, or no window lies on the pooling grid for long
-        enough to save multiplications.
+        None if the stack has other layers, or no window stays on the pooling grid long enough to
+        save multiplications.
     """
     steps = steps_of(stack)
     if not (count := shared_steps(steps, offsets, canvas, size, layers)):
@@ -71,7 +70,7 @@ def share_ten_crops(
 
 
 def steps_of(stack: nn.Module) -> list[Step]:
-    """Return the leading steps of a stack, up to its first layer of another kind."""
+    """Return the leading steps of a stack, up to its first layer of another type."""
     layers = list(stack.children()) if isinstance(stack, nn.Sequential) else []
     steps: list[Step] = []
     while layers:
@@ -89,10 +88,9 @@ def steps_of(stack: nn.Module) -> list[Step]:
 def shared_steps(
     steps: Sequence[Step], offsets: Sequence[Offset], canvas: int, size: int, layers: Layers
 ) -> int:
-    """Return after how many steps the crops are best put together; 0 if sharing never pays.
+    """Return the number of steps after which to assemble the crops; 0 if sharing never pays off.
 
-    It is the number, just after a maximum, with the cheapest multiplications among those up to
-    which every window lies on the pooling grid.
+    Minimises multiplications over the poolings up to which every window is on the pooling grid.
     """
     grid, ring = 1, 0
     shared = plain = 0.0
@@ -148,12 +146,12 @@ def _layer(step: Step, layers: Layers) -> nn.Module:
 
 def _convolution(module: nn.Conv2d) -> Convolution:
     convolution = Convolution.of(module)
-    assert convolution is not None, "steps_of lets no other padding pass"
+    assert convolution is not None, "steps_of accepts only zero padding"
     return convolution
 
 
 class _Window:
-    """One window of all canvases while its layers are computed: what it has of its own."""
+    """One window of all canvases: its position, and the strips in which it differs from them."""
 
     def __init__(self, top: int, left: int, canvas: int, size: int) -> None:
         inner = _inner_sides(top, left, canvas, size)
@@ -173,7 +171,7 @@ class _Window:
         return self._cut(canvas, 0, self.size, first, last)
 
     def pool(self, canvas: Tensor, depth: int) -> None:
-        """Halve the window and its strips; `depth` is the even number of cells a strip needs."""
+        """Halve the window and its strips; `depth` (even) is the number of cells a strip needs."""
         bands = {side: self.band(canvas, side, depth) for side in self.sides}
         self.strips = {side: F.max_pool2d(band, 2) for side, band in bands.items()}
         self.top, self.left, self.size = self.top // 2, self.left // 2, self.size // 2
@@ -200,13 +198,13 @@ class _Window:
 
 
 class SharedTenCrops(nn.Module):
-    """The layers of a stack for the ten crops of square canvases, each pixel as rarely as may be.
+    """The shared layers of a stack for the ten crops of square canvases.
 
     Parameters
     ----------
-    shared : the layers up to where the crops are put together: `nn.MaxPool2d`, or what
-        `Layers.convolution` gave for a 3 x 3 convolution.
-    rest : what the crops go through then.
+    shared : layers before the crops are assembled: `nn.MaxPool2d`, or modules of
+        `Layers.convolution` for 3 x 3 convolutions.
+    rest : layers after the crops are assembled.
     offsets, canvas, size : see `share_ten_crops`.
     """
 
@@ -221,7 +219,7 @@ class SharedTenCrops(nn.Module):
         super().__init__()
         self.shared, self.rest = nn.ModuleList(shared), rest
         self.offsets, self.canvas, self.size = list(offsets), canvas, size
-        # The mirror of a window is the place of another of the five on the mirrored canvas.
+        # A mirrored window is at the place of another of the five on the mirrored canvas.
         self._mirrored = [
             self.offsets.index((top, canvas - size - left)) for top, left in self.offsets
         ]
@@ -256,7 +254,7 @@ class SharedTenCrops(nn.Module):
 
 
 def _convolve(windows: list[_Window], full: Tensor, ring: int, layer: nn.Module) -> None:
-    """Compute all strips that lie the same way together: they have one shape."""
+    """Compute the strips of all windows; those of one direction have one shape: one batch."""
     found: list[tuple[_Window, str, Tensor]] = []
     for way, padding in ((("top", "bottom"), [0, 1]), (("left", "right"), [1, 0])):
         places = [(window, side) for window in windows for side in window.sides if side in way]
@@ -265,12 +263,12 @@ def _convolve(windows: list[_Window], full: Tensor, ring: int, layer: nn.Module)
         bands = [_with_zeros(window.band(full, side, ring + 1), side) for window, side in places]
         strips = layer(torch.cat(bands), padding=padding).chunk(len(places))
         found += [(w, side, strip) for (w, side), strip in zip(places, strips, strict=True)]
-    # Only now: the bands of one side are cut with the old strips of the others.
+    # Only now: bands of one side are cut with the previous strips of the others.
     for window, side, strip in found:
         window.strips[side] = strip
 
 
 def _with_zeros(band: Tensor, side: str) -> Tensor:
-    """Put the crop's own zero padding on the outer side of a band."""
+    """Pad the outer side of a band with the crop's own zeros."""
     left, right, top, bottom = (int(side == s) for s in ("left", "right", "top", "bottom"))
     return F.pad(band, (left, right, top, bottom))

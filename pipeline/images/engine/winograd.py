@@ -1,11 +1,11 @@
 """3 x 3 convolutions with a quarter of the multiplications: Winograd's F(4 x 4, 3 x 3).
 
 Lavin & Gray 2016 ("Fast algorithms for convolutional neural networks"), eq. (8):
-Y = A' [(G g G') * (B' d B)] A for 6 x 6 tiles d of the input and 4 x 4 tiles Y of the output. The
-matrices come from the Toom-Cook construction in exact fractions. The points are 0, 1, -1, 1/2,
--2 rather than their 0, 1, -1, 2, -2: in float32 a layer's relative error is then 1.2e-6 to 1.4e-6,
-with theirs 1.7e-6 to 2.2e-6, and that of the direct convolution 4e-7 to 8e-7. Over a whole network
-the errors differ less (`python -m bench.engine` prints all of these).
+Y = A' [(G g G') * (B' d B)] A for 6 x 6 input tiles d and 4 x 4 output tiles Y. The matrices are
+those of the Toom-Cook construction in exact fractions. Deviation: the points are 0, 1, -1, 1/2, -2
+in place of 0, 1, -1, 2, -2, for a smaller relative error of a float32 layer: 1.2e-6 to 1.4e-6 in
+place of 1.7e-6 to 2.2e-6 (direct convolution: 4e-7 to 8e-7). Over a whole network the errors
+differ less (`python -m bench.engine` prints all of these).
 """
 
 import math
@@ -24,26 +24,26 @@ _TILE = _OUT + _KERNEL - 1
 
 
 def applicable(convolution: Convolution) -> bool:
-    """Tell whether a convolution is 3 x 3, dense, and keeps the size of its input."""
+    """Return whether a convolution is 3 x 3, dense, and keeps the size of its input."""
     c = convolution
     geometry = (list(c.weight.shape[2:]), c.padding, c.stride, c.dilation, c.groups)
     return geometry == ([3, 3], [1, 1], [1, 1], [1, 1], 1)
 
 
 class _Scratch(threading.local):
-    """Memory that a thread's layers use one after the other.
+    """Scratch memory that the layers of one thread reuse.
 
-    Fresh tensors of this size would be mapped, zeroed and given back by the system each time.
+    The system would map, zero and unmap fresh tensors of this size at every call.
     """
 
     def __init__(self) -> None:
         self._buffers: dict[str, Tensor] = {}
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """Return the named float32 buffer in a shape, grown if it is too small."""
+        """Return the named float32 buffer in a shape, enlarged if too small."""
         size = math.prod(shape)
         if name not in self._buffers or self._buffers[name].numel() < size:
-            # Usable in and out of inference mode.
+            # For use inside and outside inference mode.
             with torch.inference_mode(False):
                 self._buffers[name] = torch.empty(size)
         return self._buffers[name][:size].view(shape)
@@ -53,7 +53,7 @@ _SCRATCH = _Scratch()
 
 
 class WinogradConvolution(nn.Module):
-    """A 3 x 3 convolution that keeps the size of its input, and its activation, in float32."""
+    """A float32 3 x 3 convolution that keeps the size of its input, with its activation."""
 
     def __init__(self, convolution: Convolution, activation: Activation) -> None:
         super().__init__()
@@ -74,8 +74,8 @@ class WinogradConvolution(nn.Module):
         padded.zero_()
         padded[:, 1 : height + 1, 1 : width + 1] = x.permute(0, 2, 3, 1)
         line = padded.shape[2] * channels
-        # "one" holds the tiles, then the products; "two" the half-done transforms; "three" what
-        # they come to.
+        # Buffers: "one" has the tiles, then the products; "two" the half-done transforms;
+        # "three" their results.
         tiles = _SCRATCH.take("one", _TILE, _TILE, images, down, across, channels)
         strides = (line, channels, padded.shape[1] * line, _OUT * line, _OUT * channels, 1)
         tiles.copy_(padded.as_strided(tiles.shape, strides))
@@ -95,7 +95,7 @@ class WinogradConvolution(nn.Module):
 
 
 def _both_ways(matrix: Tensor, tiles: Tensor, size: int) -> Tensor:
-    """Multiply the rows and the columns of (6, 6, ...) tiles with a matrix (m, 6).
+    """Multiply the rows and columns of (6, 6, ...) tiles by a matrix (m, 6).
 
     Returns
     -------

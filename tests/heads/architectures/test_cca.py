@@ -296,16 +296,16 @@ def test_what_has_no_solution_is_refused() -> None:
     with pytest.raises(HeadError, match="1 training image found; at least 2"):
         fitted(pairs(*made([5])))
     features, captions, image_of_caption = made([2] * 20)
-    with pytest.raises(HeadError, match="do not correlate at all"):
+    with pytest.raises(HeadError, match="training split do not correlate"):
         fitted(pairs(features, np.full_like(captions, 0.3), image_of_caption))
     singular = replace(
         moments_of(pairs(features, captions, image_of_caption)), images=np.zeros((12, 12))
     )
-    with pytest.raises(HeadError, match="singular to rounding"):
+    with pytest.raises(HeadError, match="numerically singular"):
         canonical_directions(singular, 0.0, 0.0)
-    with pytest.raises(HeadError, match="singular to rounding"):
+    with pytest.raises(HeadError, match="numerically singular"):
         canonical_directions(singular, 1e-8, 0.0)  # correlations far above 1
-    with pytest.raises(HeadError, match="one vector a row"):
+    with pytest.raises(HeadError, match="one vector per row"):
         CcaHead(CcaSettings(), HeadInputs(FeatureSpec((7, 7, 4), {}, "0", "none"), side(8)))
-    with pytest.raises(HeadError, match="not learnt anything"):
+    with pytest.raises(HeadError, match="not fitted"):
         head().embed_images(ArrayRows(features.astype(np.float32)))

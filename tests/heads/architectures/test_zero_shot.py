@@ -50,10 +50,10 @@ def test_nothing_is_learnt_and_nothing_changes() -> None:
     ("changes", "message"),
     [
         ({"weights_sha256": "b" * 64, "weights": "random:1"}, r"random:0'.*aaaa.*random:1'.*bbbb"),
-        ({"recipe": {**CAPTIONS.recipe, "model": "m-quickgelu"}}, "of one model"),
-        ({"recipe": {"name": "mean", "encoder": "mean"}}, "of one model.*'mean'"),
-        ({"shape": (7,)}, "6 dimensions and the captions 7"),
-        ({"shape": (2, 3)}, "one vector a row"),
+        ({"recipe": {**CAPTIONS.recipe, "model": "m-quickgelu"}}, "need one model"),
+        ({"recipe": {"name": "mean", "encoder": "mean"}}, "need one model.*'mean'"),
+        ({"shape": (7,)}, "6 dimensions, caption features 7"),
+        ({"shape": (2, 3)}, "one vector per row"),
     ],
 )
 def test_sides_of_two_spaces_are_refused(changes: dict[str, Any], message: str) -> None:
@@ -61,5 +61,5 @@ def test_sides_of_two_spaces_are_refused(changes: dict[str, Any], message: str) 
         make_head("zero-shot", {}, HeadInputs(IMAGES, replace(CAPTIONS, **changes)))
     if "weights_sha256" in changes:
         both = HeadInputs(replace(IMAGES, weights_sha256=""), replace(CAPTIONS, weights_sha256=""))
-        with pytest.raises(HeadError, match="of one model"):
+        with pytest.raises(HeadError, match="need one model"):
             make_head("zero-shot", {}, both)

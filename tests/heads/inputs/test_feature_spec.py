@@ -34,13 +34,13 @@ def test_caption_parts_and_what_heads_may_ask_of_them() -> None:
     for refusal, message in (
         (lambda: require_sequence("h", side(mean, 50)), "'h' reads captions word by word.*'mean'"),
         (lambda: require_sequence("h", both), "'mean' and 'sequence'"),
-        (lambda: require_vectors("h", side(sequence, 20)), "token ids mean nothing"),
+        (lambda: require_vectors("h", side(sequence, 20)), "token ids are not a vector"),
         (lambda: require_vectors("h", side({}, 7, 7, 12)), r"shape \(7, 7, 12\)"),
         (lambda: require_grid("h", side({}, 12)), "are vectors"),
         (lambda: require_averageable(both), "cannot be averaged"),
         (
             lambda: caption_blocks(side({"encoder": "concatenation", "parts": [mean]}, 51)),
-            "have 50",
+            "blocks of 50",
         ),
     ):
         with pytest.raises(HeadError, match=message):

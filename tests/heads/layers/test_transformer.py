@@ -65,7 +65,7 @@ def test_attention_equals_a_loop_over_heads_and_entities(inputs: int, dim: int, 
 
 
 def test_a_layer_is_torchs_pre_norm_layer_without_biases_in_attention() -> None:
-    ours = TransformerLayer(8, 8, 2, dropout=0.0).double()
+    ours = TransformerLayer(8, 8, SelfAttention(8, 8, 2), dropout=0.0).double()
     theirs = nn.TransformerEncoderLayer(
         8, 2, 32, 0.0, batch_first=True, norm_first=True, dtype=torch.double
     )
@@ -83,7 +83,7 @@ def test_a_layer_is_torchs_pre_norm_layer_without_biases_in_attention() -> None:
 
 
 def test_a_layer_that_changes_the_dimension_has_no_residual_in_attention() -> None:
-    layer = TransformerLayer(3, 6, 2, dropout=0.0)
+    layer = TransformerLayer(3, 6, SelfAttention(3, 6, 2), dropout=0.0)
     x, present = torch.randn(2, 4, 3), torch.ones(2, 4, dtype=torch.bool)
     z = layer.attention(layer.before_attention(x), present)
     expected = z + layer.feedforward(layer.before_feedforward(z))
@@ -106,7 +106,7 @@ def word_encoder(stack: Stack = SMALL, length: int = 9) -> WordEncoder:
     return WordEncoder(nn.Embedding(20, 4, padding_idx=PADDING), length, stack)
 
 
-@pytest.mark.parametrize("layer", ["transformer", "gru"])
+@pytest.mark.parametrize("layer", ["transformer", "graph-attention", "relation", "gru"])
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 def test_padding_changes_nothing_and_gets_no_gradient(pooling: str, layer: str) -> None:
     net = word_encoder(Stack(6, 3, 2, 0.0, pooling, layer=layer)).eval()
@@ -205,13 +205,13 @@ def test_pools_equal_a_loop_over_pools(rows: int) -> None:
 
 
 def test_heads_and_directions_must_share_the_dimension() -> None:
-    with pytest.raises(HeadError, match="half of dim, 15; give an even number"):
+    with pytest.raises(HeadError, match="even dim, found 15; set an even number"):
         make_head(
             "relational",
             {"dim": 15, "attention_heads": 3, "layer": "gru"},
             inputs_of_parts(GRID, SEQUENCE),
         )
-    with pytest.raises(HeadError, match="3 attention heads cannot share a dim of 16"):
+    with pytest.raises(HeadError, match="attention_heads 3 does not divide dim 16"):
         make_head("relational", {"dim": 16, "attention_heads": 3}, inputs_of_parts(GRID, SEQUENCE))
 
 
@@ -251,6 +251,8 @@ def test_the_first_epochs_take_the_mean_hinge_of_all_negatives(loss: str) -> Non
     [
         ("basic", "mean", "transformer"),
         ("basic", "max", "transformer"),
+        ("basic", "mean", "graph-attention"),
+        ("basic", "mean", "relation"),
         ("basic", "mean", "gru"),
         ("pooling", "mean", "transformer"),
         ("cross-attention", "mean", "transformer"),

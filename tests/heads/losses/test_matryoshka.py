@@ -82,7 +82,7 @@ def test_a_head_trains_its_prefixes_where_it_is_told_to(
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"matryoshka": [4, 8]}, "prefix of 8 dimensions, and the joint space has 8"),
+        ({"matryoshka": [4, 8]}, "prefix of 8 dimensions, but the embedding space has 8"),
         ({"matryoshka": [4, 2]}, "ascending"),
         ({"matryoshka": [0]}, ">= 1"),
         ({"matryoshka": [2], "matryoshka_weights": [1.0, 2.0]}, "2 matryoshka_weights .* for 1"),

@@ -13,6 +13,7 @@ from pipeline.heads.losses.ranking import (
     hinges_at,
     info_nce,
     max_of_hinges,
+    mean_of_hinges,
     sampled_contrast,
     sum_of_hinges,
 )
@@ -50,6 +51,8 @@ def test_hinges_equal_naive_loops(image_of_caption: list[int], ties: bool) -> No
     generator = torch.Generator().manual_seed(0)
     assert float(sum_of_hinges(scores, own, 0.25)) == pytest.approx(total, rel=1e-12)
     assert float(max_of_hinges(scores, own, 0.25)) == pytest.approx(worst, rel=1e-12)
+    mean = total / max(1, len(scores) - 1)
+    assert float(mean_of_hinges(scores, own, 0.25)) == pytest.approx(mean, rel=1e-12)
     everything = sampled_contrast(scores, own, 0.25, 99, generator)
     assert float(everything) == pytest.approx(total, rel=1e-12)
 

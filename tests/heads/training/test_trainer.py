@@ -187,7 +187,7 @@ def test_tied_weights_are_kept(tmp_path: Path) -> None:
     again.restore(head.tensors())
     rows = pairs(5, seed=2).captions
     np.testing.assert_array_equal(again.embed_captions(rows), head.embed_captions(rows))
-    with pytest.raises(HeadError, match="has not learnt"):
+    with pytest.raises(HeadError, match="is not fitted"):
         NetworkHead(small_task(2)).embed_captions(rows)
 
 

@@ -99,7 +99,7 @@ def test_thumbnails_of_a_report_are_sheets(manifest: Manifest, tmp_path: Path) -
         assert copy.size == (148, 66)
     with Image.open(io.BytesIO(thumbnails.tiny(dataset, "h264.mp4"))) as copy:
         assert copy.size == (76, 76)
-    assert "not a clip" in thumbnails.of(dataset, "bad.mp4").fault
+    assert "not a clip" in thumbnails.of(dataset, "bad.mp4").reason
 
 
 def test_a_clip_is_sent_whole_and_in_ranges(manifest: Manifest) -> None:
@@ -131,7 +131,7 @@ def test_the_page_plays_what_can_be_played(manifest: Manifest) -> None:
     assert '<img src="/clip?id=a.gif"' in text
     assert '<img src="/image?id=old.avi"' in text
     assert EVIL not in text
-    assert "The nearest clips" in text
+    assert "Nearest clips" in text
     assert Query().sentence == ""
 
 
