@@ -80,7 +80,7 @@ class RunResult:
     made : tuple of str. Steps that changed their output or, for a dry run, would run.
     perplexities : dict. Validation perplexity of each language model; an out-of-vocabulary word
         counts as one word.
-    outputs : folder or file of every step, in the order of the steps.
+    outputs : tuple of Path. Folder or file of every step, in the order of the steps.
     """
 
     tables: Mapping[str, Row]
